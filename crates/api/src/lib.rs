@@ -1,0 +1,1 @@
+//! The control vocabulary: NFD management messages, configuration, counters' names

@@ -1,0 +1,1 @@
+//! What applications link: consumer, producer, segmented fetch and publish

@@ -1,0 +1,1 @@
+//! Generators, references and comparisons

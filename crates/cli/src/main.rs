@@ -1,0 +1,2 @@
+//! The nw command.
+fn main() {}

@@ -1,0 +1,115 @@
+//! Elements, ports and outboxes.
+
+use crate::drops::DropCounters;
+use crate::pool::{Packet, Pool};
+use crate::Instant;
+
+/// The ports of an element, in or out: an enum, so that a host wires them with an exhaustive `match`.
+pub trait Port: Copy + Eq + core::fmt::Debug + 'static {
+    /// Every port.
+    const ALL: &'static [Self];
+
+    /// Its name in graphs, cases and contracts: lower case.
+    fn name(self) -> &'static str;
+}
+
+/// What leaves an element: packets by port, in order.
+#[derive(Debug)]
+pub struct Outbox<Out> {
+    packets: Vec<(Out, Packet)>,
+}
+
+impl<Out: Port> Outbox<Out> {
+    /// Empty, with room for a batch.
+    pub fn with_capacity(packets: usize) -> Self {
+        Outbox { packets: Vec::with_capacity(packets) }
+    }
+
+    /// Sends a packet by a port.
+    #[inline]
+    pub fn send(&mut self, port: Out, packet: Packet) {
+        self.packets.push((port, packet));
+    }
+
+    /// Takes all that left, in order; the room is kept.
+    #[inline]
+    pub fn drain(&mut self) -> impl Iterator<Item = (Out, Packet)> + '_ {
+        self.packets.drain(..)
+    }
+
+    /// Packets that left and were not taken yet.
+    pub fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// True when nothing is to be taken.
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+}
+
+/// What an element is lent while it works.
+pub struct Context<'a, Out> {
+    /// Bytes and metadata of packets.
+    pub pool: &'a mut Pool,
+    /// Where packets leave.
+    pub out: &'a mut Outbox<Out>,
+    /// Where dropped packets are counted.
+    pub drops: &'a mut DropCounters,
+}
+
+/// A packet function. Written once, run by every host.
+pub trait Element {
+    /// Where packets enter.
+    type In: Port;
+    /// Where packets leave.
+    type Out: Port;
+
+    /// Asks for the memory that [`process`](Self::process) will read for this packet, without waiting for it. Hosts call it for a whole batch, once per
+    /// stage from 0 to [`PREFETCH_STAGES`](Self::PREFETCH_STAGES), before processing the first packet of the batch. Changes nothing.
+    #[inline]
+    fn prefetch(&self, stage: usize, port: Self::In, packet: &Packet, pool: &Pool) {
+        let _ = (stage, port, packet, pool);
+    }
+
+    /// How many passes of [`prefetch`](Self::prefetch) help.
+    const PREFETCH_STAGES: usize = 0;
+
+    /// Takes one packet. It leaves by a port, is held in the element's state, or is dropped with a reason: never anything else.
+    fn process(&mut self, now: Instant, port: Self::In, packet: Packet, context: &mut Context<'_, Self::Out>);
+
+    /// When [`tick`](Self::tick) wants to be called, if ever.
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Does what is due by `now`: a bounded amount; what is left shows in [`deadline`](Self::deadline).
+    fn tick(&mut self, now: Instant, context: &mut Context<'_, Self::Out>) {
+        let _ = (now, context);
+    }
+}
+
+/// Declares the ports of an element.
+///
+/// ```
+/// nw_element::ports! {
+///     /// Where packets leave a counter.
+///     pub enum Out { /// All that came in.
+///         Counted = "counted" }
+/// }
+/// ```
+#[macro_export]
+macro_rules! ports {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$port_meta:meta])* $port:ident = $text:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $name { $($(#[$port_meta])* $port,)+ }
+
+        impl $crate::Port for $name {
+            const ALL: &'static [Self] = &[$($name::$port,)+];
+            fn name(self) -> &'static str {
+                match self { $($name::$port => $text,)+ }
+            }
+        }
+    };
+}

@@ -1,0 +1,19 @@
+//! The contract of a packet function.
+//!
+//! An element is a plain value: [`Element::process`] takes the time, a packet and an outbox. It reads no clock, opens no socket, takes no lock,
+//! starts no thread. Hosts own time, threads and I/O. Layer 3 (action): refuses to know any element.
+
+#![forbid(unsafe_code)]
+
+pub mod decode;
+pub mod drops;
+pub mod element;
+pub mod meta;
+pub mod pool;
+
+pub use drops::{Cause, DropCounters, DropReason};
+pub use element::{Context, Element, Outbox, Port};
+pub use meta::{Kind, LinkFields, Meta};
+pub use nw_tables::face::{FaceId, FaceInfo, LinkType, Scope};
+pub use nw_tables::time::Instant;
+pub use pool::{Packet, Pool};

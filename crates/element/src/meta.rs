@@ -1,0 +1,106 @@
+//! What is known of a packet besides its bytes: computed once at ingress, carried along.
+
+use crate::{FaceId, Instant};
+use nw_name::{HashKey, NameRef, Prefixes};
+use nw_wire::{NackReason, Token};
+
+/// What a packet is to forwarding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Asks.
+    Interest,
+    /// Answers.
+    Data,
+    /// Refuses: an Interest sent back with a reason in its link header.
+    Nack,
+}
+
+/// Fields of the link header: as received until forwarding decides, then as to be sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkFields {
+    /// PIT token. Received on an Interest: the downstream's, to be given back. Received on Data or Nack: ours.
+    pub token: Token,
+    /// On a Nack.
+    pub nack: Option<NackReason>,
+    /// Congestion mark, 0 for none.
+    pub congestion_mark: u64,
+    /// The application wants the Interest to leave by this face.
+    pub next_hop_face: Option<FaceId>,
+    /// To be told to a local application that asked for it; [`FaceId::NONE`] when unknown.
+    pub incoming_face: FaceId,
+    /// CachePolicy NoCache.
+    pub no_cache: bool,
+    /// The Interest must not be flooded.
+    pub non_discovery: bool,
+}
+
+/// Metadata of one packet.
+#[derive(Clone, Debug)]
+pub struct Meta {
+    /// What it is.
+    pub kind: Kind,
+    /// By which face it came.
+    pub ingress: FaceId,
+    /// True when that face is local.
+    pub ingress_local: bool,
+    /// By which face it leaves; set by forwarding.
+    pub egress: FaceId,
+    /// When it came.
+    pub arrival: Instant,
+    /// Link header fields.
+    pub link: LinkFields,
+    /// Where the name's TLV-VALUE stands in the packet: start and length, octets.
+    pub name: (u16, u16),
+    /// Hashes and ends of the name's prefixes.
+    pub prefixes: Prefixes,
+    /// Interest: CanBePrefix.
+    pub can_be_prefix: bool,
+    /// Interest: MustBeFresh.
+    pub must_be_fresh: bool,
+    /// Interest: nonce (0 until [`nonce_start`](Self::nonce_start) says there is one).
+    pub nonce: u32,
+    /// Interest: where the nonce's four octets start; 0 when there is none.
+    pub nonce_start: u16,
+    /// Interest: lifetime in milliseconds, limited to `u32`.
+    pub lifetime_ms: u32,
+    /// Interest: where the hop limit's octet stands; 0 when there is none.
+    pub hop_limit_start: u16,
+    /// Interest: TLV-VALUE of ForwardingHint, start and length; length 0 when there is none.
+    pub hint: (u16, u16),
+    /// Data: FreshnessPeriod in milliseconds, limited to `u32`.
+    pub freshness_ms: u32,
+    /// Data: true once a content store has it, or must not have it.
+    pub cached: bool,
+}
+
+impl Meta {
+    /// Of a packet not decoded yet.
+    pub fn new(key: &HashKey) -> Self {
+        Meta {
+            kind: Kind::Interest,
+            ingress: FaceId::NONE,
+            ingress_local: false,
+            egress: FaceId::NONE,
+            arrival: Instant::START,
+            link: LinkFields::default(),
+            name: (0, 0),
+            prefixes: Prefixes::new(key),
+            can_be_prefix: false,
+            must_be_fresh: false,
+            nonce: 0,
+            nonce_start: 0,
+            lifetime_ms: 0,
+            hop_limit_start: 0,
+            hint: (0, 0),
+            freshness_ms: 0,
+            cached: false,
+        }
+    }
+
+    /// The name, in the packet's bytes.
+    #[inline]
+    pub fn name_in<'a>(&self, bytes: &'a [u8]) -> NameRef<'a> {
+        let (start, len) = (usize::from(self.name.0), usize::from(self.name.1));
+        NameRef::from_checked(&bytes[start..start + len])
+    }
+}

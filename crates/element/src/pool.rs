@@ -1,0 +1,294 @@
+//! Packets and where their bytes live.
+//!
+//! A [`Packet`] is a handle: it moves, is never cloned, and must end in a port, in named state or in [`Pool::drop_packet`]; a handle that is
+//! let go of by accident panics in builds with debug assertions. Bytes live in chunks of 64 KiB that receivers fill with many packets at once;
+//! a chunk returns when the last packet in it has ended. One pool per shard; nothing here crosses threads.
+
+use crate::drops::{DropCounters, DropReason};
+use crate::meta::{LinkFields, Meta};
+use nw_name::HashKey;
+use core::ops::Range;
+
+/// Octets of one chunk: what one read of a stream or one receive of a run of datagrams fills.
+pub const CHUNK_LEN: usize = 64 * 1024;
+
+/// A packet. Linear: see the module.
+#[derive(Debug)]
+#[must_use = "a packet leaves by a port, is held, or is dropped with a reason"]
+pub struct Packet {
+    slot: u32,
+}
+
+impl Drop for Packet {
+    fn drop(&mut self) {
+        debug_assert!(std::thread::panicking(), "a packet was lost: it must leave by a port, be held, or be dropped with a reason");
+    }
+}
+
+/// A chunk being filled. Linear too: goes back by [`Pool::release_chunk`].
+#[derive(Debug)]
+#[must_use = "a chunk goes back to its pool"]
+pub struct Chunk {
+    index: u32,
+}
+
+struct ChunkSlot {
+    bytes: Box<[u8]>,
+    /// Packets in it, plus one while it is being filled.
+    uses: u32,
+}
+
+struct PacketSlot {
+    chunk: u32,
+    start: u32,
+    len: u32,
+    meta: Meta,
+}
+
+/// Buffers and metadata of all packets of one shard.
+pub struct Pool {
+    key: HashKey,
+    chunks: Vec<ChunkSlot>,
+    chunks_free: Vec<u32>,
+    chunks_max: usize,
+    packets: Vec<PacketSlot>,
+    packets_free: Vec<u32>,
+    packets_max: usize,
+    /// Where packets made here (answers, Nacks) are written, and how far.
+    filling: Option<(Chunk, usize)>,
+}
+
+impl Pool {
+    /// Of at most so many chunks and packets. Memory is taken as it is first needed and then kept.
+    pub fn new(key: HashKey, chunks_max: usize, packets_max: usize) -> Self {
+        Pool {
+            key,
+            chunks: Vec::with_capacity(chunks_max),
+            chunks_free: Vec::with_capacity(chunks_max),
+            chunks_max,
+            packets: Vec::new(),
+            packets_free: Vec::with_capacity(packets_max),
+            packets_max,
+            filling: None,
+        }
+    }
+
+    /// The secret of the name hash.
+    pub const fn key(&self) -> &HashKey {
+        &self.key
+    }
+
+    /// A chunk to receive into, or `None` when all are in use.
+    pub fn take_chunk(&mut self) -> Option<Chunk> {
+        if let Some(index) = self.chunks_free.pop() {
+            self.chunks[index as usize].uses = 1;
+            return Some(Chunk { index });
+        }
+        if self.chunks.len() == self.chunks_max {
+            return None;
+        }
+        self.chunks.push(ChunkSlot { bytes: vec![0; CHUNK_LEN].into_boxed_slice(), uses: 1 });
+        Some(Chunk { index: (self.chunks.len() - 1) as u32 })
+    }
+
+    /// Its bytes, [`CHUNK_LEN`] of them.
+    #[inline]
+    pub fn chunk_bytes(&self, chunk: &Chunk) -> &[u8] {
+        &self.chunks[chunk.index as usize].bytes
+    }
+
+    /// Its bytes, to be written.
+    #[inline]
+    pub fn chunk_bytes_mut(&mut self, chunk: &Chunk) -> &mut [u8] {
+        &mut self.chunks[chunk.index as usize].bytes
+    }
+
+    /// Several chunks' bytes at once, for receives that fill many.
+    pub fn chunks_bytes_mut<const N: usize>(&mut self, chunks: &[Chunk; N]) -> [&mut [u8]; N] {
+        let indices = core::array::from_fn(|at| chunks[at].index as usize);
+        let slots = self.chunks.get_disjoint_mut(indices).expect("a chunk is taken once, so these are distinct");
+        slots.map(|slot| &mut *slot.bytes)
+    }
+
+    /// Ends the filling of a chunk; it is free once its packets have ended.
+    #[inline]
+    pub fn release_chunk(&mut self, chunk: Chunk) {
+        self.unuse(chunk.index);
+    }
+
+    /// A packet in `range` of a chunk, not decoded yet; `None` when there are too many packets.
+    #[inline]
+    pub fn packet_in(&mut self, chunk: &Chunk, range: Range<usize>) -> Option<Packet> {
+        debug_assert!(range.end <= CHUNK_LEN);
+        let packet = self.take_slot(chunk.index, range.start as u32, range.len() as u32)?;
+        self.chunks[chunk.index as usize].uses += 1;
+        Some(packet)
+    }
+
+    /// A packet of `len` octets to be written by the caller, not decoded; `None` when there is no buffer or `len` is beyond a chunk.
+    pub fn alloc(&mut self, len: usize) -> Option<Packet> {
+        if len > CHUNK_LEN {
+            return None;
+        }
+        let (chunk, start) = match self.filling.take() {
+            Some((chunk, filled)) if filled + len <= CHUNK_LEN => (chunk, filled),
+            full => {
+                if let Some((chunk, _)) = full {
+                    self.release_chunk(chunk);
+                }
+                (self.take_chunk()?, 0)
+            }
+        };
+        let packet = self.packet_in(&chunk, start..start + len);
+        self.filling = Some((chunk, start + len));
+        packet
+    }
+
+    /// A packet with a copy of `bytes`.
+    pub fn copy_of(&mut self, bytes: &[u8]) -> Option<Packet> {
+        let packet = self.alloc(bytes.len())?;
+        self.bytes_mut(&packet).copy_from_slice(bytes);
+        Some(packet)
+    }
+
+    /// Another packet over the same bytes, for another downstream: kind, name place, ingress and arrival are the same, link fields are empty,
+    /// prefixes are not carried (it was looked up already).
+    pub fn share(&mut self, packet: &Packet) -> Option<Packet> {
+        let from = &self.packets[packet.slot as usize];
+        let (chunk, start, len) = (from.chunk, from.start, from.len);
+        let twin = self.take_slot(chunk, start, len)?;
+        self.chunks[chunk as usize].uses += 1;
+        let (from, to) = self.two(packet.slot, twin.slot);
+        to.kind = from.kind;
+        to.ingress = from.ingress;
+        to.ingress_local = from.ingress_local;
+        to.arrival = from.arrival;
+        to.name = from.name;
+        to.nonce = from.nonce;
+        to.nonce_start = from.nonce_start;
+        to.lifetime_ms = from.lifetime_ms;
+        to.hop_limit_start = from.hop_limit_start;
+        to.hint = from.hint;
+        to.can_be_prefix = from.can_be_prefix;
+        to.must_be_fresh = from.must_be_fresh;
+        to.freshness_ms = from.freshness_ms;
+        to.cached = from.cached;
+        Some(twin)
+    }
+
+    fn two(&mut self, from: u32, to: u32) -> (&Meta, &mut Meta) {
+        let (from, to) = (from as usize, to as usize);
+        if from < to {
+            let (low, high) = self.packets.split_at_mut(to);
+            (&low[from].meta, &mut high[0].meta)
+        } else {
+            let (low, high) = self.packets.split_at_mut(from);
+            (&high[0].meta, &mut low[to].meta)
+        }
+    }
+
+    /// The packet's bytes.
+    #[inline]
+    pub fn bytes(&self, packet: &Packet) -> &[u8] {
+        let slot = &self.packets[packet.slot as usize];
+        &self.chunks[slot.chunk as usize].bytes[slot.start as usize..(slot.start + slot.len) as usize]
+    }
+
+    /// The packet's bytes, to be changed in place.
+    #[inline]
+    pub fn bytes_mut(&mut self, packet: &Packet) -> &mut [u8] {
+        let slot = &self.packets[packet.slot as usize];
+        &mut self.chunks[slot.chunk as usize].bytes[slot.start as usize..(slot.start + slot.len) as usize]
+    }
+
+    /// Narrows the packet to `range` of its bytes, as when a link header is taken off.
+    #[inline]
+    pub fn narrow(&mut self, packet: &Packet, range: Range<usize>) {
+        let slot = &mut self.packets[packet.slot as usize];
+        debug_assert!(range.start <= range.end && range.end <= slot.len as usize);
+        slot.start += range.start as u32;
+        slot.len = (range.end - range.start) as u32;
+    }
+
+    /// What is known of the packet.
+    #[inline]
+    pub fn meta(&self, packet: &Packet) -> &Meta {
+        &self.packets[packet.slot as usize].meta
+    }
+
+    /// What is known of the packet, to be changed.
+    #[inline]
+    pub fn meta_mut(&mut self, packet: &Packet) -> &mut Meta {
+        &mut self.packets[packet.slot as usize].meta
+    }
+
+    /// Bytes and metadata together, the latter to be changed: what decoding needs.
+    #[inline]
+    pub fn parts_mut(&mut self, packet: &Packet) -> (&HashKey, &[u8], &mut Meta) {
+        let slot = &mut self.packets[packet.slot as usize];
+        let range = slot.start as usize..(slot.start + slot.len) as usize;
+        (&self.key, &self.chunks[slot.chunk as usize].bytes[range], &mut slot.meta)
+    }
+
+    /// Ends a packet that was sent or otherwise served its purpose.
+    #[inline]
+    pub fn release(&mut self, packet: Packet) {
+        let slot = packet.slot;
+        core::mem::forget(packet);
+        let chunk = self.packets[slot as usize].chunk;
+        self.packets_free.push(slot);
+        self.unuse(chunk);
+    }
+
+    /// Ends a packet that goes nowhere, and counts why.
+    #[inline]
+    pub fn drop_packet(&mut self, packet: Packet, reason: impl Into<DropReason>, drops: &mut DropCounters) {
+        drops.count(reason);
+        self.release(packet);
+    }
+
+    /// Packets that have not ended.
+    pub fn packets_in_use(&self) -> usize {
+        self.packets.len() - self.packets_free.len()
+    }
+
+    /// Chunks that are being filled or hold packets.
+    pub fn chunks_in_use(&self) -> usize {
+        self.chunks.len() - self.chunks_free.len()
+    }
+
+    #[inline]
+    fn take_slot(&mut self, chunk: u32, start: u32, len: u32) -> Option<Packet> {
+        let slot = match self.packets_free.pop() {
+            Some(slot) => slot,
+            None if self.packets.len() < self.packets_max => {
+                self.packets.push(PacketSlot { chunk: 0, start: 0, len: 0, meta: Meta::new(&self.key) });
+                (self.packets.len() - 1) as u32
+            }
+            None => return None,
+        };
+        let entry = &mut self.packets[slot as usize];
+        entry.chunk = chunk;
+        entry.start = start;
+        entry.len = len;
+        entry.meta.link = LinkFields::default();
+        entry.meta.egress = crate::FaceId::NONE;
+        entry.meta.cached = false;
+        Some(Packet { slot })
+    }
+
+    #[inline]
+    fn unuse(&mut self, chunk: u32) {
+        let slot = &mut self.chunks[chunk as usize];
+        slot.uses -= 1;
+        if slot.uses == 0 {
+            self.chunks_free.push(chunk);
+        }
+    }
+}
+
+impl core::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Pool({} packets in {} chunks)", self.packets_in_use(), self.chunks_in_use())
+    }
+}

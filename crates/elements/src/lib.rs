@@ -1,0 +1,1 @@
+//! The packet functions: one file each; forwarding strategies under strategy/

@@ -1,0 +1,1 @@
+//! Transports, listeners and the link service

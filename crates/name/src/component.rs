@@ -1,0 +1,122 @@
+//! One name component: a type and a value.
+
+use crate::tlv::{Error, Fault, Integer, number_len, push_tlv, read_integer};
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+
+/// TLV-TYPE of a name component, 1..=65535.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ComponentType(u16);
+
+impl ComponentType {
+    /// Digest of the whole Data packet.
+    pub const IMPLICIT_DIGEST: Self = ComponentType(1);
+    /// Digest of an Interest's parameters.
+    pub const PARAMETERS_DIGEST: Self = ComponentType(2);
+    /// Any octets; what applications use most.
+    pub const GENERIC: Self = ComponentType(8);
+    /// A word with a meaning agreed upon, such as `32=metadata`.
+    pub const KEYWORD: Self = ComponentType(32);
+    /// Segment number.
+    pub const SEGMENT: Self = ComponentType(50);
+    /// Byte offset.
+    pub const BYTE_OFFSET: Self = ComponentType(52);
+    /// Version.
+    pub const VERSION: Self = ComponentType(54);
+    /// Timestamp in microseconds since 1970.
+    pub const TIMESTAMP: Self = ComponentType(56);
+    /// Sequence number.
+    pub const SEQUENCE: Self = ComponentType(58);
+
+    /// `None` for 0, which no component may have.
+    pub const fn new(number: u16) -> Option<Self> {
+        if number == 0 { None } else { Some(ComponentType(number)) }
+    }
+
+    /// Its number.
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+
+    /// True for the two kinds of digest, whose value is 32 octets.
+    pub const fn is_digest(self) -> bool {
+        self.0 == 1 || self.0 == 2
+    }
+}
+
+/// A component, borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Component<'a> {
+    typ: ComponentType,
+    value: &'a [u8],
+}
+
+impl<'a> Component<'a> {
+    /// A component of any type.
+    ///
+    /// # Errors
+    /// [`Fault::DigestLength`] when a digest is not 32 octets.
+    pub fn new(typ: ComponentType, value: &'a [u8]) -> Result<Self, Error> {
+        if typ.is_digest() && value.len() != 32 {
+            return Err(Error::new(Fault::DigestLength, 0));
+        }
+        Ok(Component { typ, value })
+    }
+
+    pub(crate) const fn checked(typ: ComponentType, value: &'a [u8]) -> Self {
+        Component { typ, value }
+    }
+
+    /// A GenericNameComponent.
+    pub const fn generic(value: &'a [u8]) -> Self {
+        Component { typ: ComponentType::GENERIC, value }
+    }
+
+    /// A KeywordNameComponent.
+    pub const fn keyword(value: &'a [u8]) -> Self {
+        Component { typ: ComponentType::KEYWORD, value }
+    }
+
+    /// Its type.
+    pub const fn typ(&self) -> ComponentType {
+        self.typ
+    }
+
+    /// Its octets.
+    pub const fn value(&self) -> &'a [u8] {
+        self.value
+    }
+
+    /// The value as a NonNegativeInteger, if it is one.
+    pub fn integer(&self) -> Option<u64> {
+        read_integer(self.value, 0).ok()
+    }
+
+    /// Octets of its encoding.
+    pub fn encoded_len(&self) -> usize {
+        number_len(u64::from(self.typ.0)) + number_len(self.value.len() as u64) + self.value.len()
+    }
+
+    /// Appends its encoding.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        push_tlv(u32::from(self.typ.0), self.value, out);
+    }
+}
+
+/// Appends the encoding of a component that holds a number.
+pub(crate) fn push_number_component(typ: ComponentType, number: u64, out: &mut Vec<u8>) {
+    push_tlv(u32::from(typ.0), Integer::new(number).as_bytes(), out);
+}
+
+impl Ord for Component<'_> {
+    /// Canonical order: by type, then length, then octets.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.typ, self.value.len(), self.value).cmp(&(other.typ, other.value.len(), other.value))
+    }
+}
+
+impl PartialOrd for Component<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}

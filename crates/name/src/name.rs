@@ -1,0 +1,231 @@
+//! Names: a checked view over bytes, and an owned name.
+//!
+//! Both hold the TLV-VALUE of a Name. As numbers are minimal, comparing those octets *is* the canonical order, and a
+//! name is a prefix of another exactly when its octets are.
+
+use crate::component::{Component, ComponentType, push_number_component};
+use crate::tlv::{Error, Fault, push_number, read_number};
+use alloc::vec::Vec;
+use core::borrow::Borrow;
+
+/// A checked view of a name, borrowed from a packet or from a [`Name`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NameRef<'a>(&'a [u8]);
+
+impl<'a> NameRef<'a> {
+    /// The name without components, `/`.
+    pub const ROOT: NameRef<'static> = NameRef(&[]);
+
+    /// Checks the TLV-VALUE of a Name.
+    ///
+    /// # Errors
+    /// What is wrong and at which octet of `value`.
+    pub fn check(value: &'a [u8]) -> Result<Self, Error> {
+        Self::check_with(value, 0, |_, _, _| {})
+    }
+
+    /// Checks as [`check`](Self::check) does and shows each component on the way: its type, its whole encoding and where that ends in
+    /// `value`. Errors count octets from `base`.
+    #[inline]
+    pub fn check_with(
+        value: &'a [u8],
+        base: usize,
+        mut each: impl FnMut(ComponentType, &'a [u8], usize),
+    ) -> Result<Self, Error> {
+        let mut pos = 0;
+        while pos < value.len() {
+            let rebase = |e: Error| Error::new(e.fault, e.offset + base);
+            let (typ, after) = read_number(value, pos).map_err(rebase)?;
+            let typ = u16::try_from(typ)
+                .ok()
+                .and_then(ComponentType::new)
+                .ok_or(Error::new(Fault::TypeRange, base + pos))?;
+            let (len, start) = read_number(value, after).map_err(rebase)?;
+            if len > (value.len() - start) as u64 {
+                return Err(Error::new(Fault::Truncated, base + pos));
+            }
+            if typ.is_digest() && len != 32 {
+                return Err(Error::new(Fault::DigestLength, base + pos));
+            }
+            let end = start + len as usize;
+            each(typ, &value[pos..end], end);
+            pos = end;
+        }
+        Ok(NameRef(value))
+    }
+
+    /// A view over octets that were checked before: the caller got them from a `NameRef`, whole or cut at a component's end.
+    ///
+    /// Octets that were not checked give wrong components, never a panic.
+    pub const fn from_checked(value: &'a [u8]) -> Self {
+        NameRef(value)
+    }
+
+    /// The TLV-VALUE.
+    pub const fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// True for `/`.
+    pub const fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Number of components; counts them.
+    pub fn len(self) -> usize {
+        self.components().count()
+    }
+
+    /// The components in order.
+    pub const fn components(self) -> Components<'a> {
+        Components { bytes: self.0, pos: 0 }
+    }
+
+    /// The component at `index`, or at `len + index` when negative.
+    pub fn component(self, index: isize) -> Option<Component<'a>> {
+        let index = if index < 0 { self.len().checked_add_signed(index)? } else { index as usize };
+        self.components().nth(index)
+    }
+
+    /// The first `count` components, or all when there are fewer.
+    pub fn prefix(self, count: usize) -> NameRef<'a> {
+        let mut components = self.components();
+        for _ in 0..count {
+            if components.next().is_none() {
+                break;
+            }
+        }
+        NameRef(&self.0[..components.pos])
+    }
+
+    /// All but the last component.
+    pub fn parent(self) -> Option<NameRef<'a>> {
+        self.len().checked_sub(1).map(|count| self.prefix(count))
+    }
+
+    /// True when `other` starts with all components of `self`.
+    pub fn is_prefix_of(self, other: NameRef<'_>) -> bool {
+        other.0.starts_with(self.0)
+    }
+
+    /// Appends the whole Name element.
+    pub fn encode(self, out: &mut Vec<u8>) {
+        push_number(7, out);
+        push_number(self.0.len() as u64, out);
+        out.extend_from_slice(self.0);
+    }
+
+    /// An owned copy.
+    pub fn to_name(self) -> Name {
+        Name { value: self.0.to_vec() }
+    }
+}
+
+/// The components of a name, in order.
+#[derive(Clone, Debug)]
+pub struct Components<'a> {
+    bytes: &'a [u8],
+    pos: usize,
+}
+
+impl<'a> Components<'a> {
+    /// Octets of the components taken so far.
+    pub const fn consumed(&self) -> usize {
+        self.pos
+    }
+}
+
+impl<'a> Iterator for Components<'a> {
+    type Item = Component<'a>;
+
+    fn next(&mut self) -> Option<Component<'a>> {
+        // The bytes were checked; were they not, the walk ends where they stop making sense.
+        let (typ, after) = read_number(self.bytes, self.pos).ok()?;
+        let typ = ComponentType::new(u16::try_from(typ).ok()?)?;
+        let (len, start) = read_number(self.bytes, after).ok()?;
+        let value = self.bytes.get(start..start.checked_add(usize::try_from(len).ok()?)?)?;
+        self.pos = start + value.len();
+        Some(Component::checked(typ, value))
+    }
+}
+
+/// An owned name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name {
+    value: Vec<u8>,
+}
+
+impl Name {
+    /// `/`.
+    pub const fn new() -> Self {
+        Name { value: Vec::new() }
+    }
+
+    /// A view of it.
+    pub fn as_ref(&self) -> NameRef<'_> {
+        NameRef(&self.value)
+    }
+
+    /// Appends a component of any type.
+    #[must_use]
+    pub fn with(mut self, component: Component<'_>) -> Self {
+        component.encode(&mut self.value);
+        self
+    }
+
+    /// Appends a GenericNameComponent.
+    #[must_use]
+    pub fn with_generic(self, value: impl AsRef<[u8]>) -> Self {
+        self.with(Component::generic(value.as_ref()))
+    }
+
+    /// Appends a component that holds a number, such as a segment.
+    #[must_use]
+    pub fn with_number(mut self, typ: ComponentType, number: u64) -> Self {
+        push_number_component(typ, number, &mut self.value);
+        self
+    }
+
+    /// Appends all components of another name.
+    #[must_use]
+    pub fn with_name(mut self, suffix: NameRef<'_>) -> Self {
+        self.value.extend_from_slice(suffix.0);
+        self
+    }
+
+    /// Appends a component in place.
+    pub fn push(&mut self, component: Component<'_>) {
+        component.encode(&mut self.value);
+    }
+
+    /// Cuts to the first `count` components.
+    pub fn truncate(&mut self, count: usize) {
+        let len = self.as_ref().prefix(count).as_bytes().len();
+        self.value.truncate(len);
+    }
+}
+
+impl<'a> From<NameRef<'a>> for Name {
+    fn from(name: NameRef<'a>) -> Self {
+        name.to_name()
+    }
+}
+
+impl<'a> From<&'a Name> for NameRef<'a> {
+    fn from(name: &'a Name) -> Self {
+        name.as_ref()
+    }
+}
+
+impl<'a> FromIterator<Component<'a>> for Name {
+    fn from_iter<T: IntoIterator<Item = Component<'a>>>(components: T) -> Self {
+        components.into_iter().fold(Name::new(), Name::with)
+    }
+}
+
+// A name hashes and compares as its octets do, so maps keyed by `Name` can be asked with `&[u8]` of a view.
+impl Borrow<[u8]> for Name {
+    fn borrow(&self) -> &[u8] {
+        &self.value
+    }
+}

@@ -1,0 +1,1 @@
+//! Host A: the fused router

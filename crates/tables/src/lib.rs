@@ -1,0 +1,17 @@
+//! FIB, PIT, content store and dead nonce list: bounded at construction, clock passed in.
+//!
+//! Layer 2 (state): refuses to know how packets come in or leave.
+
+pub mod ask;
+pub mod cs;
+pub mod dnl;
+pub mod face;
+pub mod fib;
+pub mod index;
+pub mod memory;
+pub mod pit;
+pub mod time;
+
+pub use ask::Ask;
+pub use face::{FaceId, FaceInfo, FaceTable, LinkType, Scope};
+pub use time::Instant;

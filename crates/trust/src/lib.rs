@@ -1,0 +1,1 @@
+//! Keys, signing, verification and certificates

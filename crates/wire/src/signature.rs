@@ -1,0 +1,216 @@
+//! SignatureInfo, KeyLocator, and what a signer is.
+//!
+//! NDN Packet Format 0.3, sections "Signature" and "Signed Interest". The wire layer signs with a plain digest only; keys live in `trust`.
+
+use crate::{sha256, types as t};
+use core::convert::Infallible;
+use nw_name::tlv::{Error, Fault, Reader, push_integer};
+use nw_name::NameRef;
+
+/// SignatureType.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SignatureType {
+    /// SHA-256 of the packet: integrity, no authenticity.
+    DigestSha256,
+    /// RSA PKCS#1 v1.5 with SHA-256.
+    Sha256WithRsa,
+    /// ECDSA with SHA-256.
+    Sha256WithEcdsa,
+    /// HMAC with SHA-256.
+    HmacWithSha256,
+    /// Ed25519.
+    Ed25519,
+    /// No signature at all.
+    Null,
+    /// A number nobody told us about.
+    Other(u64),
+}
+
+impl SignatureType {
+    /// Its number.
+    pub const fn number(self) -> u64 {
+        match self {
+            SignatureType::DigestSha256 => 0,
+            SignatureType::Sha256WithRsa => 1,
+            SignatureType::Sha256WithEcdsa => 3,
+            SignatureType::HmacWithSha256 => 4,
+            SignatureType::Ed25519 => 5,
+            SignatureType::Null => 200,
+            SignatureType::Other(number) => number,
+        }
+    }
+}
+
+impl From<u64> for SignatureType {
+    fn from(number: u64) -> Self {
+        match number {
+            0 => SignatureType::DigestSha256,
+            1 => SignatureType::Sha256WithRsa,
+            3 => SignatureType::Sha256WithEcdsa,
+            4 => SignatureType::HmacWithSha256,
+            5 => SignatureType::Ed25519,
+            200 => SignatureType::Null,
+            other => SignatureType::Other(other),
+        }
+    }
+}
+
+/// Which key signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyLocator<'a> {
+    /// Name of a key or certificate.
+    Name(NameRef<'a>),
+    /// SHA-256 of the public key.
+    Digest(&'a [u8]),
+}
+
+/// A checked SignatureInfo or InterestSignatureInfo.
+#[derive(Clone, Copy, Debug)]
+pub struct SignatureInfo<'a> {
+    value: &'a [u8],
+    typ: SignatureType,
+    key_locator: Option<KeyLocator<'a>>,
+    nonce: Option<&'a [u8]>,
+    time_ms: Option<u64>,
+    sequence: Option<u64>,
+    validity: Option<(&'a [u8], &'a [u8])>,
+}
+
+impl<'a> SignatureInfo<'a> {
+    /// Checks the TLV-VALUE, which starts at octet `base` of the packet.
+    ///
+    /// # Errors
+    /// What is wrong and where.
+    pub fn check(value: &'a [u8], base: usize) -> Result<Self, Error> {
+        let mut reader = Reader::new(value, base);
+        let first =
+            reader.next()?.filter(|e| e.typ == t::SIGNATURE_TYPE).ok_or(Error::new(Fault::MissingField, base))?;
+        let mut info = SignatureInfo {
+            value,
+            typ: SignatureType::from(first.integer()?),
+            key_locator: None,
+            nonce: None,
+            time_ms: None,
+            sequence: None,
+            validity: None,
+        };
+        let mut last = t::SIGNATURE_TYPE;
+        while let Some(part) = reader.next()? {
+            match part.typ {
+                t::SIGNATURE_TYPE
+                | t::KEY_LOCATOR
+                | t::SIGNATURE_NONCE
+                | t::SIGNATURE_TIME
+                | t::SIGNATURE_SEQ_NUM
+                | t::VALIDITY_PERIOD
+                    if part.typ <= last =>
+                {
+                    if part.is_critical() {
+                        return Err(Error::new(Fault::FieldOrder, part.start));
+                    }
+                    continue;
+                }
+                t::KEY_LOCATOR => info.key_locator = check_locator(part.value, part.value_start)?,
+                t::SIGNATURE_NONCE if part.value.is_empty() => return Err(Error::new(Fault::FieldLength, part.start)),
+                t::SIGNATURE_NONCE => info.nonce = Some(part.value),
+                t::SIGNATURE_TIME => info.time_ms = Some(part.integer()?),
+                t::SIGNATURE_SEQ_NUM => info.sequence = Some(part.integer()?),
+                t::VALIDITY_PERIOD => info.validity = Some(check_validity(part.value, part.value_start)?),
+                _ if part.is_critical() => return Err(Error::new(Fault::UnknownCritical, part.start)),
+                _ => continue,
+            }
+            last = part.typ;
+        }
+        Ok(info)
+    }
+
+    /// The TLV-VALUE.
+    pub const fn value(&self) -> &'a [u8] {
+        self.value
+    }
+
+    /// How it is signed.
+    pub const fn typ(&self) -> SignatureType {
+        self.typ
+    }
+
+    /// Which key signed.
+    pub const fn key_locator(&self) -> Option<KeyLocator<'a>> {
+        self.key_locator
+    }
+
+    /// SignatureNonce.
+    pub const fn nonce(&self) -> Option<&'a [u8]> {
+        self.nonce
+    }
+
+    /// SignatureTime, milliseconds since 1970.
+    pub const fn time_ms(&self) -> Option<u64> {
+        self.time_ms
+    }
+
+    /// SignatureSeqNum.
+    pub const fn sequence(&self) -> Option<u64> {
+        self.sequence
+    }
+
+    /// ValidityPeriod as written, `YYYYMMDDThhmmss` twice: not before, not after. UTC.
+    pub const fn validity(&self) -> Option<(&'a [u8], &'a [u8])> {
+        self.validity
+    }
+}
+
+fn check_locator(value: &[u8], base: usize) -> Result<Option<KeyLocator<'_>>, Error> {
+    let mut reader = Reader::new(value, base);
+    let Some(part) = reader.next()? else { return Ok(None) };
+    match part.typ {
+        t::NAME => Ok(Some(KeyLocator::Name(NameRef::check_with(part.value, part.value_start, |_, _, _| {})?))),
+        t::KEY_DIGEST => Ok(Some(KeyLocator::Digest(part.value))),
+        _ if part.is_critical() => Err(Error::new(Fault::UnknownCritical, part.start)),
+        _ => Ok(None),
+    }
+}
+
+fn check_validity(value: &[u8], base: usize) -> Result<(&[u8], &[u8]), Error> {
+    let mut reader = Reader::new(value, base);
+    let mut moment = |typ| {
+        let part = reader.next()?.filter(|e| e.typ == typ).ok_or(Error::new(Fault::MissingField, base))?;
+        let well_formed = part.value.len() == 15
+            && part.value.iter().enumerate().all(|(i, c)| if i == 8 { *c == b'T' } else { c.is_ascii_digit() });
+        if well_formed { Ok(part.value) } else { Err(Error::new(Fault::FieldValue, part.start)) }
+    };
+    Ok((moment(t::NOT_BEFORE)?, moment(t::NOT_AFTER)?))
+}
+
+/// Something that signs.
+pub trait Sign {
+    /// Why it can't.
+    type Error;
+
+    /// The elements of SignatureInfo this signer is known by: SignatureType and, where it has one, KeyLocator. Encoded.
+    fn info(&self) -> Vec<u8>;
+
+    /// The SignatureValue over the parts, one after the other.
+    ///
+    /// # Errors
+    /// When the key can't be used.
+    fn sign(&self, parts: &[&[u8]]) -> Result<Vec<u8>, Self::Error>;
+}
+
+/// Signs with a plain SHA-256 digest: no key, no authenticity, integrity only.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DigestSha256;
+
+impl Sign for DigestSha256 {
+    type Error = Infallible;
+
+    fn info(&self) -> Vec<u8> {
+        let mut info = Vec::with_capacity(3);
+        push_integer(t::SIGNATURE_TYPE, SignatureType::DigestSha256.number(), &mut info);
+        info
+    }
+
+    fn sign(&self, parts: &[&[u8]]) -> Result<Vec<u8>, Infallible> {
+        Ok(sha256(parts).to_vec())
+    }
+}

@@ -1,0 +1,1 @@
+"""One file per area; each registers its cases with `kit.case.case`."""

@@ -1,0 +1,92 @@
+"""The shapes most wire cases have: this packet is dropped, that one is forwarded."""
+
+from .case import case, equal, expect
+from .face import QUIET
+from .packets import data, interest
+from .tlv import comp
+
+TARGET = "/t"
+
+
+async def interest_dropped(t, build, quiet=QUIET):
+    """The Interest `build(name)` reaches nobody, draws no Data, and the path still works."""
+    producer, consumer = await t.producer(), await t.face()
+    consumer.send(build(t.name(TARGET)))
+    await producer.none(prefix=t.prefix, quiet=quiet, what="It had to be dropped.")
+    await consumer.none("data", quiet=0)
+    return await t.still_works(consumer, producer)
+
+
+async def interest_forwarded(t, build):
+    """The Interest `build(name)` arrives; returns what was sent, what arrived and both faces."""
+    producer, consumer = await t.producer(), await t.face()
+    sent = build(t.name(TARGET))
+    consumer.send(sent)
+    got = await producer.interest(prefix=t.prefix)
+    return sent, got, consumer, producer
+
+
+async def data_dropped(t, build):
+    """The reply `build(name)` does not satisfy the Interest; a proper one still does."""
+    producer, consumer = await t.producer(transport=t.transport), await t.face(t.router.local)
+    target = t.name(TARGET)
+    await t.ask(consumer, producer, target)
+    producer.send(build(target))
+    await consumer.none("data", what="It had to be dropped.")
+    if producer.closed:
+        expect(False, "the router closed the face over one well-framed packet")
+    good = data(target, b"good")
+    producer.send(good)
+    equal((await consumer.data()).net, good, "Data octets after the bad one")
+
+
+async def data_forwarded(t, build):
+    """The reply `build(name)` arrives octet for octet."""
+    producer, consumer = await t.producer(transport=t.transport), await t.face(t.router.local)
+    target = t.name(TARGET)
+    await t.ask(consumer, producer, target)
+    packet = build(target)
+    producer.send(packet)
+    got = await consumer.data()
+    equal(got.net, packet, "Data octets")
+    return got
+
+
+def dropped_interests(spec, rows, on, tags=()):
+    """Register one case per (id, sentence, build)."""
+    for id_, says, build in rows:
+        async def run(t, build=build):
+            await interest_dropped(t, build)
+        case(id_, spec, says, on=on, tags=tags)(run)
+
+
+def dropped_data(spec, rows, on, tags=()):
+    for id_, says, build in rows:
+        async def run(t, build=build):
+            await data_dropped(t, build)
+        case(id_, spec, says, on=on, tags=tags)(run)
+
+
+def forwarded_data(spec, rows, on, tags=()):
+    for id_, says, build in rows:
+        async def run(t, build=build):
+            await data_forwarded(t, build)
+        case(id_, spec, says, on=on, tags=tags)(run)
+
+
+def unchanged_interests(spec, rows, on, tags=()):
+    """Interests that must arrive octet for octet."""
+    for id_, says, build in rows:
+        async def run(t, build=build):
+            sent, got, _, _ = await interest_forwarded(t, build)
+            equal(got.net, sent, "Interest octets")
+        case(id_, spec, says, on=on, tags=tags)(run)
+
+
+def deep(components, count, octets=1):
+    """A name of `count` more components."""
+    return components + [comp(bytes([65 + i % 26]) * octets) for i in range(count)]
+
+
+__all__ = ["interest_dropped", "interest_forwarded", "data_dropped", "data_forwarded", "dropped_interests",
+           "dropped_data", "forwarded_data", "unchanged_interests", "deep", "interest"]

@@ -1,0 +1,2 @@
+//! Automation for this workspace.
+fn main() {}

@@ -1,1 +1,12 @@
-//! The control vocabulary: NFD management messages, configuration, counters' names
+//! The control vocabulary: NFD management messages, configuration, counters' names.
+//!
+//! Layer 4: knows what is said to and by a router, refuses to know how it is done. The only crate that derives serialization for the outside.
+
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod counters;
+pub mod management;
+pub mod report;
+
+pub use config::Config;

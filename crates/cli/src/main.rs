@@ -1,2 +1,62 @@
-//! The nw command.
-fn main() {}
+//! The `nw` command: `nw <noun> <verb>`. One file per group of verbs; `args.rs` holds every word of the command line.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout)] // printing is what a command does
+
+mod args;
+mod connect;
+mod control;
+mod demo;
+mod dissect;
+mod documents;
+mod output;
+mod peek;
+mod ping;
+mod progress;
+mod run;
+mod signals;
+mod signing;
+mod transfer;
+
+use args::{Arguments, Command};
+use clap::Parser;
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match arguments.command {
+        Command::Run(args) => run::run(&args),
+        Command::Put(args) => transfer::put(args),
+        Command::Cat(args) => transfer::cat(&args),
+        Command::Ping(args) => ping::ping(&args),
+        Command::PingServer(args) => ping::serve(&args),
+        Command::Peek(args) => peek::peek(&args),
+        Command::Poke(args) => peek::poke(&args),
+        Command::Status(args) => control::status(&args),
+        Command::Face(verb) => control::face(&verb),
+        Command::Route(verb) => control::route(&verb),
+        Command::Strategy(verb) => control::strategy(&verb),
+        Command::Cs(verb) => control::cs(&verb),
+        Command::Dissect(args) => dissect::dissect(&args),
+        Command::Demo(args) => demo::demo(&args),
+        Command::Config(args) => documents::config(&args),
+        Command::Completions { shell } => documents::completions(shell),
+        Command::Man { folder } => documents::man(folder.as_deref()),
+    };
+    match result {
+        Ok(code) => code,
+        // A reader that has enough, such as `head`, is no error.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "nw: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}

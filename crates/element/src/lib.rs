@@ -14,6 +14,6 @@ pub mod pool;
 pub use drops::{Cause, DropCounters, DropReason};
 pub use element::{Context, Element, Outbox, Port};
 pub use meta::{Kind, LinkFields, Meta};
-pub use nw_tables::face::{FaceId, FaceInfo, LinkType, Scope};
+pub use nw_tables::face::{FaceId, FaceInfo, FaceTable, LinkType, Scope};
 pub use nw_tables::time::Instant;
 pub use pool::{Packet, Pool};

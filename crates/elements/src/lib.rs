@@ -1,1 +1,21 @@
-//! The packet functions: one file each; forwarding strategies under strategy/
+//! The packet functions: one file each; forwarding strategies under `strategy/`.
+//!
+//! Layer 3 (action): refuses to know hosts. Each element file opens with its contract, and a test holds it to its ports.
+
+#![forbid(unsafe_code)]
+
+pub mod content_store;
+pub mod packet_dispatcher;
+mod rewrite;
+pub mod router;
+pub mod scope;
+pub mod strategy;
+
+pub use content_store::ContentStore;
+pub use packet_dispatcher::PacketDispatcher;
+pub use router::{Router, RouterConfig};
+
+/// The README's example is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

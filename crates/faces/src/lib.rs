@@ -1,1 +1,30 @@
-//! Transports, listeners and the link service
+//! Transports, listeners and the link service of one shard.
+//!
+//! [`Faces`] owns every face: it turns readiness of sockets into decoded packets and queued packets into gathered writes. Non-blocking,
+//! driven by the host's epoll loop; no thread, no async runtime, no clock. Layer 4 (edges): refuses to know tables.
+
+#![deny(unsafe_code)] // but for the one module that says so, udp::sys
+
+pub mod config;
+pub mod counters;
+pub mod error;
+mod faces;
+pub mod link;
+mod listener;
+mod memory;
+mod outbox;
+mod queue;
+mod slab;
+pub mod status;
+mod stream;
+mod timers;
+mod udp;
+pub mod uri;
+
+pub use config::{FaceOptions, FaceUpdate, FacesConfig};
+pub use counters::FaceCounters;
+pub use error::FaceError;
+pub use faces::Faces;
+pub use nw_element::{FaceId, FaceInfo, Instant, LinkType, Scope};
+pub use status::{CloseReason, FaceEvent, FaceFlags, FaceStatus, ListenerStatus, Persistency, UdpBuffer};
+pub use uri::FaceUri;

@@ -120,3 +120,50 @@ impl PartialOrd for Component<'_> {
         Some(self.cmp(other))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn digests_are_32_octets() {
+        for typ in [ComponentType::IMPLICIT_DIGEST, ComponentType::PARAMETERS_DIGEST] {
+            assert!(typ.is_digest());
+            assert!(Component::new(typ, &[0; 32]).is_ok());
+            for len in [0, 31, 33] {
+                let refused = Component::new(typ, &vec![0; len]).unwrap_err();
+                assert_eq!(refused.fault, Fault::DigestLength);
+            }
+        }
+        assert!(Component::new(ComponentType::GENERIC, &[]).is_ok());
+        assert_eq!(ComponentType::new(0), None);
+    }
+
+    #[test]
+    fn encodings_are_as_long_as_they_say() {
+        for (typ, len) in [(8, 0), (252, 252), (253, 253), (65535, 70_000)] {
+            let value = vec![7; len];
+            let component = Component::new(ComponentType::new(typ).unwrap(), &value).unwrap();
+            let mut out = vec![];
+            component.encode(&mut out);
+            assert_eq!(out.len(), component.encoded_len());
+        }
+    }
+
+    #[test]
+    fn order_is_type_then_length_then_octets() {
+        let component = |typ, value| Component::new(ComponentType::new(typ).unwrap(), value).unwrap();
+        let sorted: [(u16, &[u8]); 5] = [(7, b"zz"), (8, b""), (8, b"b"), (8, b"c"), (8, b"aa")];
+        for pair in sorted.windows(2) {
+            assert!(component(pair[0].0, pair[0].1) < component(pair[1].0, pair[1].1));
+        }
+    }
+
+    #[test]
+    fn numbers_in_components() {
+        assert_eq!(Component::generic(&[1, 0]).integer(), Some(256));
+        assert_eq!(Component::generic(&[1, 0, 0]).integer(), None);
+        assert_eq!(Component::generic(&[]).integer(), None);
+    }
+}

@@ -157,7 +157,7 @@ impl Prefixes {
     #[inline]
     pub fn push(&mut self, key: &HashKey, typ: ComponentType, component: &[u8], end: usize) {
         self.whole = key.step(self.whole, component);
-        self.count += 1;
+        self.count = self.count.saturating_add(1);
         let index = usize::from(self.count);
         if index <= PREFIXES_MAX {
             self.hashes[index] = self.whole;

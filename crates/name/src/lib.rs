@@ -18,3 +18,7 @@ pub use component::{Component, ComponentType};
 pub use hash::{HashKey, PREFIXES_MAX, Prefixes};
 pub use name::{Components, Name, NameRef};
 pub use tlv::{Error, Fault};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -4,7 +4,7 @@
 //! name is a prefix of another exactly when its octets are.
 
 use crate::component::{Component, ComponentType, push_number_component};
-use crate::tlv::{Error, Fault, push_number, read_number};
+use crate::tlv::{Error, Fault, push_number, read_head};
 use alloc::vec::Vec;
 use core::borrow::Borrow;
 
@@ -34,13 +34,12 @@ impl<'a> NameRef<'a> {
     ) -> Result<Self, Error> {
         let mut pos = 0;
         while pos < value.len() {
-            let rebase = |e: Error| Error::new(e.fault, e.offset + base);
-            let (typ, after) = read_number(value, pos).map_err(rebase)?;
+            let head = read_head(value, pos);
+            let (typ, len, start) = head.map_err(|e| Error::new(e.fault, e.offset + base))?;
             let typ = u16::try_from(typ)
                 .ok()
                 .and_then(ComponentType::new)
                 .ok_or(Error::new(Fault::TypeRange, base + pos))?;
-            let (len, start) = read_number(value, after).map_err(rebase)?;
             if len > (value.len() - start) as u64 {
                 return Err(Error::new(Fault::Truncated, base + pos));
             }
@@ -140,9 +139,8 @@ impl<'a> Iterator for Components<'a> {
 
     fn next(&mut self) -> Option<Component<'a>> {
         // The bytes were checked; were they not, the walk ends where they stop making sense.
-        let (typ, after) = read_number(self.bytes, self.pos).ok()?;
+        let (typ, len, start) = read_head(self.bytes, self.pos).ok()?;
         let typ = ComponentType::new(u16::try_from(typ).ok()?)?;
-        let (len, start) = read_number(self.bytes, after).ok()?;
         let value = self.bytes.get(start..start.checked_add(usize::try_from(len).ok()?)?)?;
         self.pos = start + value.len();
         Some(Component::checked(typ, value))
@@ -227,5 +225,91 @@ impl<'a> FromIterator<Component<'a>> for Name {
 impl Borrow<[u8]> for Name {
     fn borrow(&self) -> &[u8] {
         &self.value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn name(uri: &str) -> Name {
+        uri.parse().unwrap()
+    }
+
+    #[test]
+    fn components_by_place() {
+        let name = name("/a/b/seg=3");
+        let view = name.as_ref();
+        let at = |index| view.component(index).map(|c| c.to_string());
+        assert_eq!((at(0), at(2), at(3)), (Some("a".to_string()), Some("seg=3".to_string()), None));
+        assert_eq!((at(-1), at(-3), at(-4)), (Some("seg=3".to_string()), Some("a".to_string()), None));
+        assert_eq!((view.len(), NameRef::ROOT.len()), (3, 0));
+        assert_eq!(NameRef::ROOT.component(-1), None);
+    }
+
+    #[test]
+    fn prefixes_and_parents() {
+        let name = name("/a/b/c");
+        let prefix = |count| name.as_ref().prefix(count).to_string();
+        assert_eq!(
+            (prefix(0), prefix(2), prefix(9)),
+            ("/".to_string(), "/a/b".to_string(), "/a/b/c".to_string())
+        );
+        assert_eq!(name.as_ref().parent().unwrap().to_string(), "/a/b");
+        assert_eq!(NameRef::ROOT.parent(), None);
+        let is_prefix =
+            |short: &str, long: &str| self::name(short).as_ref().is_prefix_of(self::name(long).as_ref());
+        assert!(is_prefix("/", "/a") && is_prefix("/a", "/a") && is_prefix("/a", "/a/b"));
+        assert!(!is_prefix("/a/b", "/a") && !is_prefix("/a", "/aa") && !is_prefix("/a", "/9=a/b"));
+    }
+
+    #[test]
+    fn owned_names_grow_and_shrink() {
+        let mut grown = name("/a").with_name(name("/b/c").as_ref()).with_number(ComponentType::VERSION, 300);
+        assert_eq!(grown.to_string(), "/a/b/c/v=300");
+        grown.push(Component::keyword(b"w"));
+        grown.truncate(5);
+        assert_eq!(grown.to_string(), "/a/b/c/v=300/32=w");
+        grown.truncate(1);
+        assert_eq!(grown, name("/a"));
+        let mut element = vec![];
+        grown.as_ref().encode(&mut element);
+        assert_eq!(element, [7, 3, 8, 1, b'a']);
+        assert_eq!(Name::from(grown.as_ref()), grown);
+    }
+
+    #[test]
+    fn faults_and_their_places() {
+        let fault = |value: &[u8]| NameRef::check(value).unwrap_err();
+        assert_eq!(fault(&[8, 1, b'a', 8, 2, b'b']), Error::new(Fault::Truncated, 3));
+        assert_eq!(fault(&[8, 0, 8]), Error::new(Fault::Truncated, 3));
+        assert_eq!(fault(&[0, 0]), Error::new(Fault::TypeRange, 0));
+        assert_eq!(fault(&[8, 0, 254, 0, 1, 0, 0, 0]), Error::new(Fault::TypeRange, 2));
+        assert_eq!(fault(&[253, 0, 252, 0]), Error::new(Fault::NumberNotMinimal, 0));
+        assert_eq!(fault(&[8, 253, 0, 252]), Error::new(Fault::NumberNotMinimal, 1));
+        assert_eq!(fault(&[1, 1, 0]), Error::new(Fault::DigestLength, 0));
+        let rebased = NameRef::check_with(&[8, 0, 0, 0], 100, |_, _, _| {}).unwrap_err();
+        assert_eq!(rebased, Error::new(Fault::TypeRange, 102));
+    }
+
+    proptest! {
+        #[test]
+        fn checking_shows_what_components_give(bytes in proptest::collection::vec(prop_oneof![Just(8u8), 0u8..4, any::<u8>()], 0..40)) {
+            let mut shown = vec![];
+            let checked = NameRef::check_with(&bytes, 0, |typ, element, end| shown.push((typ, element.len(), end)));
+            // Whether checked or not, walking ends and stays within the octets.
+            let mut components = NameRef::from_checked(&bytes).components();
+            let walked: Vec<_> = core::iter::from_fn(|| {
+                let component = components.next()?;
+                Some((component.typ(), component.encoded_len(), components.consumed()))
+            }).collect();
+            match checked {
+                Ok(_) => prop_assert_eq!(walked, shown),
+                Err(e) => prop_assert!(e.offset <= bytes.len() && walked.starts_with(&shown)),
+            }
+        }
     }
 }

@@ -147,6 +147,23 @@ pub fn read_number(bytes: &[u8], pos: usize) -> Result<(u64, usize), Error> {
     if value < least { Err(Error::new(Fault::NumberNotMinimal, pos)) } else { Ok((value, end)) }
 }
 
+/// Reads the type and the length of the element at `pos`: both and where its value starts.
+#[inline(always)]
+pub(crate) fn read_head(bytes: &[u8], pos: usize) -> Result<(u64, u64, usize), Error> {
+    // Nearly every element of a network packet has one octet of each.
+    if let Some(&[typ @ 0..=252, len @ 0..=252]) = bytes.get(pos..pos + 2) {
+        return Ok((u64::from(typ), u64::from(len), pos + 2));
+    }
+    read_long_head(bytes, pos)
+}
+
+#[inline(never)]
+fn read_long_head(bytes: &[u8], pos: usize) -> Result<(u64, u64, usize), Error> {
+    let (typ, after) = read_number(bytes, pos)?;
+    let (len, value_start) = read_number(bytes, after)?;
+    Ok((typ, len, value_start))
+}
+
 /// Octets that a TLV number takes.
 pub const fn number_len(value: u64) -> usize {
     match value {
@@ -312,12 +329,11 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         let start = self.pos;
-        let rebase = |e: Error| Error::new(e.fault, e.offset + self.base);
-        let (typ, pos) = read_number(self.bytes, start).map_err(rebase)?;
+        let head = read_head(self.bytes, start);
+        let (typ, len, value_pos) = head.map_err(|e| Error::new(e.fault, e.offset + self.base))?;
         if typ == 0 || typ > u64::from(u32::MAX) {
             return Err(Error::new(Fault::TypeRange, self.base + start));
         }
-        let (len, value_pos) = read_number(self.bytes, pos).map_err(rebase)?;
         if len > (self.bytes.len() - value_pos) as u64 {
             return Err(Error::new(Fault::Truncated, self.base + start));
         }

@@ -1,1 +1,44 @@
-//! Host A: the fused router
+//! Host A: the fused router. One shard, one loop.
+//!
+//! Layer 5 (hosts). [`plane`] is the pure part, [`control`] management, [`host`] the loop with sockets.
+
+#![forbid(unsafe_code)]
+
+mod authorize;
+pub mod control;
+mod environment;
+pub mod host;
+pub mod plane;
+mod settings;
+
+pub use host::{Handle, Host};
+
+use rustix::io::Errno;
+use std::path::PathBuf;
+
+/// Why a router can't start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listener or face.
+    #[error(transparent)]
+    Face(#[from] nw_faces::FaceError),
+    /// A file of `management.trusted_keys`.
+    #[error("can't trust the key in {}: {why}", path.display())]
+    TrustedKey {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// The tables are too small for what every router has.
+    #[error("the tables are too small: {0}")]
+    Tables(String),
+    /// The system refused something every program needs.
+    #[error("the system refused {what}: {errno}")]
+    System {
+        /// What.
+        what: &'static str,
+        /// Why.
+        errno: Errno,
+    },
+}

@@ -1,1 +1,392 @@
-//! Being written.
+//! Forwarding Information Base: by the longest prefix of a name to next hops and a strategy.
+//!
+//! ```text
+//! hash of the first `middle` components --> hints: lengths worth trying (one cache line)
+//! hash of the longest of these lengths  --> index: where entries may be (one line)
+//!                                           entry: header + name, compared (one line, or two)
+//! ```
+//!
+//! A lookup waits for nothing when a batch of names was [`prefetch`](Fib::prefetch)ed by stages before. Everything is bounded at construction; memory is
+//! taken when routes come. A change takes a bounded time: nothing is ever rebuilt at once.
+
+mod blocks;
+mod hints;
+mod hops;
+mod lengths;
+#[cfg(test)]
+mod tests;
+
+use crate::FaceId;
+use crate::index::{Index, IndexFull};
+use blocks::{BLOCK_MAX, Blocks};
+use hops::HopSets;
+use lengths::Lengths;
+use nw_name::{HashKey, NameRef, PREFIXES_MAX, Prefixes};
+
+/// Where to send, and at what cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NextHop {
+    /// By which face.
+    pub face: FaceId,
+    /// The less the better.
+    pub cost: u32,
+}
+
+/// A number in the router's closed list of strategies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StrategyId(pub u8);
+
+/// What the FIB knows of a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FibEntry<'a> {
+    /// Sorted by cost, then face.
+    pub next_hops: &'a [NextHop],
+    /// Who chooses among them.
+    pub strategy: StrategyId,
+    /// Components of the prefix.
+    pub prefix_len: usize,
+}
+
+/// Bounds of a FIB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FibConfig {
+    /// Prefixes at one time.
+    pub prefixes_max: usize,
+    /// Next hops of one prefix.
+    pub next_hops_per_prefix_max: usize,
+    /// Different sets of next hops at one time.
+    pub next_hop_sets_max: usize,
+    /// Octets for all entries: each takes its name and 9 octets, rounded up to a multiple of 32 (of larger steps above 256).
+    pub entry_bytes_max: usize,
+    /// Components at which a lookup starts, 1..=32; `None` lets it follow the lengths of the prefixes.
+    pub middle: Option<usize>,
+}
+
+impl FibConfig {
+    /// For so many prefixes, with names of 119 octets on average at most.
+    pub const fn new(prefixes_max: usize) -> Self {
+        FibConfig {
+            prefixes_max,
+            next_hops_per_prefix_max: 64,
+            next_hop_sets_max: if prefixes_max < 1 << 20 { prefixes_max } else { 1 << 20 },
+            entry_bytes_max: prefixes_max * 128,
+            middle: None,
+        }
+    }
+}
+
+/// Why a prefix was not set; nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FibError {
+    /// No room for another prefix, its name, or its set of next hops.
+    Full,
+    /// More than 32 components or 16375 octets.
+    NameTooLong,
+    /// More next hops than a prefix may have.
+    TooManyNextHops,
+}
+
+impl core::fmt::Display for FibError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            FibError::Full => "the FIB is full",
+            FibError::NameTooLong => "the prefix has more than 32 components or 16375 octets",
+            FibError::TooManyNextHops => "more next hops than a prefix may have",
+        })
+    }
+}
+
+impl core::error::Error for FibError {}
+
+impl From<IndexFull> for FibError {
+    fn from(_: IndexFull) -> Self {
+        FibError::Full
+    }
+}
+
+/// The FIB of one shard.
+pub struct Fib {
+    key: HashKey,
+    config: FibConfig,
+    lengths: Lengths,
+    index: Index,
+    blocks: Blocks,
+    hop_sets: HopSets,
+    sorted: Vec<NextHop>,
+}
+
+impl Fib {
+    /// Passes of [`prefetch`](Self::prefetch) that help.
+    pub const PREFETCH_STAGES: usize = 3;
+
+    /// Without prefixes. `key` is that of the [`Prefixes`] it will be asked with.
+    pub fn new(key: HashKey, config: FibConfig) -> Self {
+        Fib {
+            key,
+            config,
+            lengths: Lengths::new(key, config.prefixes_max, config.middle),
+            index: Index::with_capacity(config.prefixes_max),
+            blocks: Blocks::new(config.entry_bytes_max),
+            hop_sets: HopSets::new(key, config.next_hop_sets_max),
+            sorted: Vec::with_capacity(config.next_hops_per_prefix_max),
+        }
+    }
+
+    /// Sets what is known of a prefix, in place of what was. A face among `next_hops` twice counts once, with the lower cost.
+    ///
+    /// # Errors
+    /// What is too much; nothing has changed then.
+    pub fn set(
+        &mut self,
+        name: NameRef<'_>,
+        next_hops: &[NextHop],
+        strategy: StrategyId,
+    ) -> Result<(), FibError> {
+        let prefixes = Prefixes::of(&self.key, name);
+        if prefixes.count() > PREFIXES_MAX || Entry::HEADER + name.as_bytes().len() > BLOCK_MAX {
+            return Err(FibError::NameTooLong);
+        }
+        if next_hops.len() > self.config.next_hops_per_prefix_max {
+            return Err(FibError::TooManyNextHops);
+        }
+        self.sort(next_hops);
+        let hop_set = self.hop_sets.intern(&self.sorted)?;
+        let done = match self.find(prefixes.whole(), name.as_bytes()) {
+            Some(block) => {
+                let bytes = self.blocks.bytes_mut(block);
+                let former = Entry::of(bytes).hop_set;
+                Entry::set_action(bytes, hop_set, strategy);
+                self.hop_sets.release(former);
+                Ok(())
+            }
+            None => self.insert(name, &prefixes, hop_set, strategy),
+        };
+        match done {
+            Ok(()) => self.lengths.work(&self.index, &mut self.blocks),
+            Err(_) => self.hop_sets.release(hop_set),
+        }
+        done
+    }
+
+    /// Removes a prefix; false when it was not there.
+    pub fn remove(&mut self, name: NameRef<'_>) -> bool {
+        let prefixes = Prefixes::of(&self.key, name);
+        let Some(block) = self.find(prefixes.whole(), name.as_bytes()) else { return false };
+        let Entry { hop_set, components, epoch, .. } = Entry::of(self.blocks.bytes(block));
+        self.lengths.remove(&prefixes, components.into(), epoch);
+        self.index.remove(prefixes.whole(), block);
+        self.blocks.free(block);
+        self.hop_sets.release(hop_set);
+        self.lengths.work(&self.index, &mut self.blocks);
+        true
+    }
+
+    /// The longest prefix of `name` that was set. `prefixes` are those of `name`.
+    #[inline]
+    pub fn lookup(&self, name: NameRef<'_>, prefixes: &Prefixes) -> Option<FibEntry<'_>> {
+        let bytes = name.as_bytes();
+        let mut lengths = self.lengths.of(prefixes);
+        while let Some(length) = take_longest(&mut lengths) {
+            let Some(prefix) = bytes.get(..prefixes.end(length)) else { continue };
+            if let Some(block) = self.find(prefixes.hash(length), prefix) {
+                return Some(self.entry(block));
+            }
+        }
+        None
+    }
+
+    /// What was set for exactly this prefix.
+    pub fn exact(&self, name: NameRef<'_>) -> Option<FibEntry<'_>> {
+        let block = self.find(self.key.name(name), name.as_bytes())?;
+        Some(self.entry(block))
+    }
+
+    /// Asks for the memory that [`lookup`](Self::lookup) will read, without waiting for it. For a whole batch of names, once per stage from 0 to
+    /// [`PREFETCH_STAGES`](Self::PREFETCH_STAGES), before the first lookup.
+    #[inline]
+    pub fn prefetch(&self, stage: usize, prefixes: &Prefixes) {
+        match stage {
+            0 => self.lengths.prefetch(prefixes),
+            1 => self.prefetch_bucket(prefixes),
+            _ => self.prefetch_entry(prefixes),
+        }
+    }
+
+    /// Prefixes in it.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// True without prefixes.
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// Prefixes that fit.
+    pub const fn capacity(&self) -> usize {
+        self.config.prefixes_max
+    }
+
+    /// Different sets of next hops.
+    pub const fn next_hop_sets(&self) -> usize {
+        self.hop_sets.len()
+    }
+
+    /// Components at which a lookup starts now.
+    pub fn middle(&self) -> usize {
+        self.lengths.middle()
+    }
+
+    /// Octets of address space: what all of it takes when full. Empty it takes almost none.
+    pub fn memory_bytes(&self) -> usize {
+        self.lengths.memory_bytes()
+            + self.index.memory_bytes()
+            + self.blocks.memory_bytes()
+            + self.hop_sets.memory_bytes()
+    }
+
+    /// All prefixes in canonical order. Collects and sorts: for control, not for the path of packets.
+    pub fn entries(&self) -> Vec<(NameRef<'_>, FibEntry<'_>)> {
+        let blocks = (0..self.index.buckets()).flat_map(|bucket| self.index.in_bucket(bucket));
+        let mut entries: Vec<_> = blocks
+            .map(|block| (NameRef::from_checked(Entry::of(self.blocks.bytes(block)).name), self.entry(block)))
+            .collect();
+        entries.sort_unstable_by_key(|(name, _)| *name);
+        entries
+    }
+
+    fn insert(
+        &mut self,
+        name: NameRef<'_>,
+        prefixes: &Prefixes,
+        hop_set: u32,
+        strategy: StrategyId,
+    ) -> Result<(), FibError> {
+        let block = self.blocks.allocate(Entry::HEADER + name.as_bytes().len()).ok_or(FibError::Full)?;
+        let added = self.index.insert(prefixes.whole(), block).and_then(|()| {
+            let hinted = self.lengths.add(prefixes, prefixes.count());
+            if hinted.is_err() {
+                self.index.remove(prefixes.whole(), block);
+            }
+            hinted
+        });
+        match added {
+            Ok(epoch) => {
+                let components = prefixes.count() as u8;
+                Entry { hop_set, strategy, components, epoch, name: name.as_bytes() }
+                    .write(self.blocks.bytes_mut(block));
+                Ok(())
+            }
+            Err(full) => {
+                self.blocks.free(block);
+                Err(full.into())
+            }
+        }
+    }
+
+    fn prefetch_bucket(&self, prefixes: &Prefixes) {
+        if let Some(longest) = self.lengths.of(prefixes).checked_ilog2() {
+            self.index.prefetch(prefixes.hash(longest as usize));
+        }
+    }
+
+    fn prefetch_entry(&self, prefixes: &Prefixes) {
+        let mut lengths = self.lengths.of(prefixes);
+        let Some(longest) = take_longest(&mut lengths) else { return };
+        if let Some(block) = self.index.candidates(prefixes.hash(longest)).next() {
+            self.blocks.prefetch(block, Entry::HEADER + prefixes.end(longest));
+        } else if let Some(next) = take_longest(&mut lengths) {
+            self.index.prefetch(prefixes.hash(next));
+        }
+    }
+
+    #[inline(always)]
+    fn find(&self, hash: u64, name: &[u8]) -> Option<u32> {
+        self.index.find(hash, |block| Entry::has_name(self.blocks.bytes(block), name))
+    }
+
+    #[inline(always)]
+    fn entry(&self, block: u32) -> FibEntry<'_> {
+        let entry = Entry::of(self.blocks.bytes(block));
+        FibEntry {
+            next_hops: self.hop_sets.hops(entry.hop_set),
+            strategy: entry.strategy,
+            prefix_len: entry.components.into(),
+        }
+    }
+
+    fn sort(&mut self, next_hops: &[NextHop]) {
+        self.sorted.clear();
+        self.sorted.extend_from_slice(next_hops);
+        self.sorted.sort_unstable();
+        self.sorted.dedup_by_key(|hop| hop.face);
+        self.sorted.sort_unstable_by_key(|hop| (hop.cost, hop.face));
+    }
+}
+
+impl core::fmt::Debug for Fib {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Fib")
+            .field("len", &self.len())
+            .field("middle", &self.middle())
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+#[inline(always)]
+fn take_longest(lengths: &mut u64) -> Option<usize> {
+    let longest = lengths.checked_ilog2()?;
+    *lengths &= !(1 << longest);
+    Some(longest as usize)
+}
+
+/// An entry as it stands in its block, little endian:
+/// `hop_set u32 | name_len u16 | components u8 | strategy u8 | epoch u8 | name`.
+struct Entry<'a> {
+    hop_set: u32,
+    components: u8,
+    strategy: StrategyId,
+    epoch: u8,
+    name: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    const HEADER: usize = 9;
+
+    #[inline(always)]
+    fn of(block: &'a [u8]) -> Self {
+        let (header, rest) = block.split_at(Self::HEADER);
+        let name_len = usize::from(u16::from_le_bytes([header[4], header[5]]));
+        Entry {
+            hop_set: u32::from_le_bytes([header[0], header[1], header[2], header[3]]),
+            components: header[6],
+            strategy: StrategyId(header[7]),
+            epoch: header[8],
+            name: &rest[..name_len],
+        }
+    }
+
+    #[inline(always)]
+    fn has_name(block: &[u8], name: &[u8]) -> bool {
+        usize::from(u16::from_le_bytes([block[4], block[5]])) == name.len()
+            && block[Self::HEADER..].starts_with(name)
+    }
+
+    fn write(&self, block: &mut [u8]) {
+        block[4..6].copy_from_slice(&(self.name.len() as u16).to_le_bytes());
+        block[6] = self.components;
+        Self::set_action(block, self.hop_set, self.strategy);
+        Self::set_epoch(block, self.epoch);
+        block[Self::HEADER..Self::HEADER + self.name.len()].copy_from_slice(self.name);
+    }
+
+    fn set_action(block: &mut [u8], hop_set: u32, strategy: StrategyId) {
+        block[0..4].copy_from_slice(&hop_set.to_le_bytes());
+        block[7] = strategy.0;
+    }
+
+    fn set_epoch(block: &mut [u8], epoch: u8) {
+        block[8] = epoch;
+    }
+}

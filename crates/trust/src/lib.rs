@@ -1,1 +1,56 @@
-//! Keys, signing, verification and certificates
+//! Keys, signing, verification, certificates, and who may command a router.
+//!
+//! Layer 2 (state): refuses to know faces. Time is an argument; randomness comes from the cryptographic library alone (key generation,
+//! ECDSA), which is why this crate's signatures are not repeatable.
+
+#![forbid(unsafe_code)]
+
+pub mod certificate;
+pub mod command;
+pub mod key;
+pub mod policy;
+pub mod replay;
+pub mod text;
+pub mod verify;
+
+pub use certificate::Validity;
+pub use command::{Command, CommandFormat, CommandSigner, Refusal};
+pub use key::{Key, KeyKind, Signer};
+pub use policy::{CommandPolicy, CommandRules, Reach};
+pub use verify::{VerifyKey, verify_data, verify_digest, verify_interest};
+
+/// Why something about keys or signatures did not work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The bytes are no key of a kind we know.
+    #[error("not a key: {0}")]
+    NotAKey(&'static str),
+    /// The library could not make or use a key; not a matter of the input.
+    #[error("the cryptographic library failed while {0}")]
+    Library(&'static str),
+    /// The signature does not fit the bytes and the key.
+    #[error("the signature does not match")]
+    Mismatch,
+    /// The signature is of a type this key does not make.
+    #[error("a signature of another type than the key makes")]
+    WrongType,
+    /// There is no signature.
+    #[error("not signed")]
+    Unsigned,
+    /// A shared secret was used where a public key is needed.
+    #[error("an HMAC key has no public half")]
+    NoPublicHalf,
+    /// The certificate is valid at another time, or at none.
+    #[error("the certificate is not valid at this time")]
+    OutOfTime,
+    /// The text is not what was asked for.
+    #[error("not {0}")]
+    Text(&'static str),
+    /// The bytes are no packet of the kind that was asked for.
+    #[error("not a valid packet: {0}")]
+    Packet(#[from] nw_wire::Error),
+}
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

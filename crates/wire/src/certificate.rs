@@ -52,12 +52,58 @@ impl<'a> Certificate<'a> {
     }
 
     /// The public key, DER SubjectPublicKeyInfo (RSA, ECDSA) or what the signature type puts there.
-    pub const fn public_key(&self) -> &'a [u8] {
+    pub fn public_key(&self) -> &'a [u8] {
         self.data.content()
     }
 
     /// Not before and not after, as written: `YYYYMMDDThhmmss`, UTC. They compare as text.
     pub const fn validity(&self) -> (&'a [u8], &'a [u8]) {
         self.validity
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signature::DigestSha256;
+    use crate::{DataBuilder, types as t};
+    use nw_name::Name;
+    use nw_name::tlv::push_tlv;
+
+    fn validity() -> Vec<u8> {
+        let (mut period, mut element) = (Vec::new(), Vec::new());
+        push_tlv(t::NOT_BEFORE, b"20260101T000000", &mut period);
+        push_tlv(t::NOT_AFTER, b"20270101T000000", &mut period);
+        push_tlv(t::VALIDITY_PERIOD, &period, &mut element);
+        element
+    }
+
+    fn certificate(uri: &str, content_type: u64, fields: &[u8]) -> Vec<u8> {
+        let name: Name = uri.parse().unwrap();
+        DataBuilder::new(&name, b"key").content_type(content_type).encode_with(&DigestSha256, fields).unwrap()
+    }
+
+    #[test]
+    fn its_parts() {
+        let wire = certificate("/a/b/KEY/%01/self/v=7", content_type::KEY, &validity());
+        let seen = Certificate::check(&wire).unwrap();
+        assert_eq!(seen.identity().to_string(), "/a/b");
+        assert_eq!(seen.key_name().to_string(), "/a/b/KEY/%01");
+        assert_eq!(seen.issuer().to_string(), "self");
+        assert_eq!(seen.public_key(), b"key");
+        assert_eq!(seen.validity(), (&b"20260101T000000"[..], &b"20270101T000000"[..]));
+        let root = certificate("/KEY/%01/self/v=7", content_type::KEY, &validity());
+        assert!(Certificate::check(&root).unwrap().identity().is_empty());
+    }
+
+    #[test]
+    fn what_makes_it_none() {
+        let fault = |wire: &[u8]| Certificate::check(wire).unwrap_err().fault;
+        let (name, key) = ("/a/KEY/%01/self/v=7", content_type::KEY);
+        assert_eq!(fault(&certificate(name, content_type::BLOB, &validity())), Fault::FieldValue);
+        assert_eq!(fault(&certificate(name, key, &[])), Fault::MissingField);
+        assert_eq!(fault(&certificate("/a/KAY/%01/self/v=7", key, &validity())), Fault::FieldValue);
+        assert_eq!(fault(&certificate("/KEY/self/v=7", key, &validity())), Fault::FieldValue);
+        assert_eq!(fault(&[5, 0]), Fault::UnknownPacket);
     }
 }

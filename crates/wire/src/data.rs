@@ -3,23 +3,25 @@
 //! NDN Packet Format 0.3, section "Data Packet". All fields are critical; SignatureInfo and SignatureValue must be there.
 
 use crate::signature::{Sign, SignatureInfo};
+use crate::span::Span;
 use crate::{PACKET_LEN_MAX, sha256, types as t};
 use nw_name::tlv::{Error, Fault, Reader, Tlv, push_integer, push_number, push_tlv};
 use nw_name::{Component, ComponentType, Name, NameRef};
 
 /// A checked Data.
+///
+/// It holds places rather than slices, so that it fits two cache lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Data<'a> {
     wire: &'a [u8],
     name: NameRef<'a>,
-    name_start: usize,
-    content_type: u64,
-    freshness_ms: u64,
-    final_block: Option<Component<'a>>,
-    content: &'a [u8],
-    signed: (usize, usize),
-    signature_info: SignatureInfo<'a>,
-    signature_value: &'a [u8],
+    meta: Meta,
+    /// Where the Name element starts: what is signed starts there.
+    signed_start: u16,
+    name_start: u16,
+    content: Span,
+    signature_info: Span,
+    signature_value: Span,
 }
 
 impl<'a> Data<'a> {
@@ -33,12 +35,30 @@ impl<'a> Data<'a> {
 
     /// As [`check`](Self::check); shows each name component on the way, as [`NameRef::check_with`] does.
     #[inline]
-    pub fn check_with(wire: &'a [u8], each: impl FnMut(ComponentType, &'a [u8], usize)) -> Result<Self, Error> {
+    pub fn check_with(
+        wire: &'a [u8],
+        each: impl FnMut(ComponentType, &'a [u8], usize),
+    ) -> Result<Self, Error> {
         let body = outer(wire, t::DATA)?;
         let mut reader = Reader::new(body.value, body.value_start);
-        let name = reader.next()?.filter(|e| e.typ == t::NAME).ok_or(Error::new(Fault::MissingField, body.value_start))?;
+        let name = leading_name(&mut reader)?;
         let name_ref = NameRef::check_with(name.value, name.value_start, each)?;
-        let (mut meta, mut content, mut info, mut value) = (Meta::default(), &[][..], None, None);
+        let mut data = Data {
+            wire,
+            name: name_ref,
+            meta: Meta::default(),
+            signed_start: name.start as u16,
+            name_start: name.value_start as u16,
+            content: Span::NONE,
+            signature_info: Span::NONE,
+            signature_value: Span::NONE,
+        };
+        data.fields(reader)?;
+        Ok(data)
+    }
+
+    fn fields(&mut self, mut reader: Reader<'a>) -> Result<(), Error> {
+        // Position in the fixed order of the last field taken.
         let mut last = 0;
         while let Some(field) = reader.next()? {
             let position = match field.typ {
@@ -55,28 +75,20 @@ impl<'a> Data<'a> {
             }
             last = position;
             match field.typ {
-                t::META_INFO => meta = Meta::check(&field)?,
-                t::CONTENT => content = field.value,
+                t::META_INFO => self.meta = Meta::check(&field)?,
+                t::CONTENT => self.content = Span::of(&field),
                 t::SIGNATURE_INFO => {
-                    info = Some((SignatureInfo::check(field.value, field.value_start)?, field.end()));
+                    SignatureInfo::check(field.value, field.value_start)?;
+                    self.signature_info = Span::of(&field);
                 }
-                _ => value = Some(field.value),
+                _ => self.signature_value = Span::of(&field),
             }
         }
-        let missing = Error::new(Fault::MissingField, body.end());
-        let (signature_info, signed_end) = info.ok_or(missing)?;
-        Ok(Data {
-            wire,
-            name: name_ref,
-            name_start: name.value_start,
-            content_type: meta.content_type,
-            freshness_ms: meta.freshness_ms,
-            final_block: meta.final_block,
-            content,
-            signed: (name.start, signed_end),
-            signature_info,
-            signature_value: value.ok_or(missing)?,
-        })
+        if self.signature_info.is_some() && self.signature_value.is_some() {
+            Ok(())
+        } else {
+            Err(Error::new(Fault::MissingField, self.wire.len()))
+        }
     }
 
     /// The whole packet.
@@ -91,42 +103,42 @@ impl<'a> Data<'a> {
 
     /// Where the name's TLV-VALUE starts in the packet.
     pub const fn name_start(&self) -> usize {
-        self.name_start
+        self.name_start as usize
     }
 
     /// ContentType, 0 (blob) when absent. Values: [`types::content_type`](crate::types::content_type).
     pub const fn content_type(&self) -> u64 {
-        self.content_type
+        self.meta.content_type
     }
 
     /// FreshnessPeriod in milliseconds, 0 when absent.
     pub const fn freshness_ms(&self) -> u64 {
-        self.freshness_ms
+        self.meta.freshness_ms
     }
 
     /// The last component of the last packet of the series this one belongs to.
-    pub const fn final_block(&self) -> Option<Component<'a>> {
-        self.final_block
+    pub fn final_block(&self) -> Option<Component<'a>> {
+        NameRef::from_checked(self.meta.final_block.in_bytes(self.wire)).components().next()
     }
 
     /// Content's TLV-VALUE, empty when absent.
-    pub const fn content(&self) -> &'a [u8] {
-        self.content
+    pub fn content(&self) -> &'a [u8] {
+        self.content.in_bytes(self.wire)
     }
 
     /// SignatureInfo.
-    pub const fn signature_info(&self) -> SignatureInfo<'a> {
-        self.signature_info
+    pub fn signature_info(&self) -> SignatureInfo<'a> {
+        SignatureInfo::from_checked(self.signature_info.in_bytes(self.wire), self.signature_info.start())
     }
 
     /// SignatureValue's TLV-VALUE.
-    pub const fn signature_value(&self) -> &'a [u8] {
-        self.signature_value
+    pub fn signature_value(&self) -> &'a [u8] {
+        self.signature_value.in_bytes(self.wire)
     }
 
     /// What the signature covers: Name to SignatureInfo.
     pub fn signed_portion(&self) -> &'a [u8] {
-        &self.wire[self.signed.0..self.signed.1]
+        &self.wire[usize::from(self.signed_start)..self.signature_info.end()]
     }
 
     /// SHA-256 of the whole packet: its implicit digest.
@@ -152,15 +164,29 @@ pub(crate) fn outer(wire: &[u8], typ: u32) -> Result<Tlv<'_>, Error> {
     Ok(element)
 }
 
-#[derive(Default)]
-struct Meta<'a> {
-    content_type: u64,
-    freshness_ms: u64,
-    final_block: Option<Component<'a>>,
+/// The Name, which comes first in both network packets.
+#[inline]
+pub(crate) fn leading_name<'a>(reader: &mut Reader<'a>) -> Result<Tlv<'a>, Error> {
+    let start = reader.offset();
+    reader.next()?.filter(|element| element.typ == t::NAME).ok_or(Error::new(Fault::MissingField, start))
 }
 
-impl<'a> Meta<'a> {
-    fn check(field: &Tlv<'a>) -> Result<Self, Error> {
+/// MetaInfo's fields.
+#[derive(Clone, Copy, Debug)]
+struct Meta {
+    content_type: u64,
+    freshness_ms: u64,
+    final_block: Span,
+}
+
+impl Default for Meta {
+    fn default() -> Self {
+        Meta { content_type: 0, freshness_ms: 0, final_block: Span::NONE }
+    }
+}
+
+impl Meta {
+    fn check(field: &Tlv<'_>) -> Result<Self, Error> {
         let mut meta = Meta::default();
         let mut reader = Reader::new(field.value, field.value_start);
         let mut last = 0;
@@ -174,10 +200,10 @@ impl<'a> Meta<'a> {
                 t::FINAL_BLOCK_ID => {
                     let component = NameRef::check_with(part.value, part.value_start, |_, _, _| {})?;
                     let mut components = component.components();
-                    meta.final_block = components.next();
-                    if meta.final_block.is_none() || components.next().is_some() {
+                    if components.next().is_none() || components.next().is_some() {
                         return Err(Error::new(Fault::FieldLength, part.start));
                     }
+                    meta.final_block = Span::of(&part);
                 }
                 _ if part.is_critical() => return Err(Error::new(Fault::UnknownCritical, part.start)),
                 _ => continue,
@@ -232,7 +258,7 @@ impl<'a> DataBuilder<'a> {
         self
     }
 
-    /// The signed packet. `fields` are elements for SignatureInfo behind the signer's own (such as ValidityPeriod), already encoded.
+    /// The signed packet; longer than [`PACKET_LEN_MAX`] when what was put in is, and then nobody will take it. `fields` are elements for SignatureInfo behind the signer's own (such as ValidityPeriod), already encoded.
     ///
     /// # Errors
     /// The signer's.
@@ -279,5 +305,144 @@ impl<'a> DataBuilder<'a> {
 /// The full name of a packet: its name and its implicit digest.
 pub fn full_name(data: &Data<'_>) -> Name {
     let digest = data.digest();
-    data.name().to_name().with(Component::new(ComponentType::IMPLICIT_DIGEST, &digest).expect("a digest of 32 octets"))
+    data.name()
+        .to_name()
+        .with(Component::new(ComponentType::IMPLICIT_DIGEST, &digest).expect("a digest of 32 octets"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signature::DigestSha256;
+
+    const NAME: &[u8] = &[7, 3, 8, 1, b'a'];
+    const INFO: &[u8] = &[22, 3, 27, 1, 0];
+    const VALUE: &[u8] = &[23, 1, 9];
+
+    fn data(fields: &[&[u8]]) -> Vec<u8> {
+        let mut wire = Vec::new();
+        push_tlv(t::DATA, &fields.concat(), &mut wire);
+        wire
+    }
+
+    fn fault(fields: &[&[u8]]) -> Option<Fault> {
+        Data::check(&data(fields)).err().map(|e| e.fault)
+    }
+
+    #[test]
+    fn every_field_is_read() {
+        let name: Name = "/a/b/seg=1".parse().unwrap();
+        let last = Name::new().with_segment(5);
+        let wire = DataBuilder::new(&name, b"content")
+            .content_type(t::content_type::KEY)
+            .freshness_ms(70_000)
+            .final_block_of(last.as_ref())
+            .encode(&DigestSha256)
+            .unwrap();
+        let seen = Data::check(&wire).unwrap();
+        assert_eq!(seen.name(), name.as_ref());
+        assert_eq!((seen.content_type(), seen.freshness_ms()), (2, 70_000));
+        assert_eq!(seen.final_block().unwrap().to_string(), "seg=5");
+        assert_eq!(seen.content(), b"content");
+        assert_eq!(sha256(&[seen.signed_portion()]), seen.signature_value());
+        assert_eq!(&wire[seen.name_start()..][..seen.name().as_bytes().len()], name.as_ref().as_bytes());
+        assert_eq!(full_name(&seen).as_ref().component(-1).unwrap().value(), sha256(&[&wire]));
+        assert_eq!(seen.wire(), wire);
+    }
+
+    #[test]
+    fn the_least_data() {
+        let wire = data(&[NAME, INFO, VALUE]);
+        let seen = Data::check(&wire).unwrap();
+        assert_eq!((seen.content_type(), seen.freshness_ms(), seen.content()), (0, 0, &[][..]));
+        assert!(seen.final_block().is_none());
+        assert_eq!(seen.signed_portion(), [NAME, INFO].concat());
+        assert!(Data::check(&data(&[&[7, 0], INFO, VALUE])).is_ok(), "only Interests need components");
+    }
+
+    #[test]
+    fn signature_info_and_value_must_be_there() {
+        for fields in [&[NAME][..], &[NAME, INFO], &[NAME, VALUE]] {
+            assert_eq!(fault(fields), Some(Fault::MissingField));
+        }
+        assert_eq!(fault(&[INFO, VALUE]), Some(Fault::MissingField));
+        assert_eq!(fault(&[NAME, &[22, 0], VALUE]), Some(Fault::MissingField), "no SignatureType");
+        assert_eq!(fault(&[NAME, INFO, &[23, 0]]), None, "a Null signature is empty");
+    }
+
+    #[test]
+    fn fields_stand_in_order_and_once() {
+        let fields = [NAME, &[20, 0], &[21, 0], INFO, VALUE];
+        assert_eq!(fault(&fields), None);
+        for i in 0..fields.len() {
+            let mut twice = fields.to_vec();
+            twice.insert(i, fields[i]);
+            assert_eq!(fault(&twice), Some(Fault::FieldOrder), "field {i} twice");
+        }
+        for i in 1..fields.len() - 1 {
+            let mut swapped = fields.to_vec();
+            swapped.swap(i, i + 1);
+            assert_eq!(fault(&swapped), Some(Fault::FieldOrder), "fields {i} and {} swapped", i + 1);
+        }
+    }
+
+    #[test]
+    fn unknown_types_by_the_critical_bit() {
+        for position in 1..=3 {
+            let with = |unknown: &'static [u8]| {
+                let mut fields = vec![NAME, INFO, VALUE];
+                fields.insert(position, unknown);
+                fault(&fields)
+            };
+            assert_eq!(with(&[10, 0]), Some(Fault::UnknownCritical));
+            assert_eq!(with(&[251, 0]), Some(Fault::UnknownCritical));
+            assert_eq!(with(&[250, 0]), None);
+            assert_eq!(with(&[36, 1, 1]), None);
+        }
+    }
+
+    #[test]
+    fn meta_info() {
+        let meta = |inside: &[u8]| {
+            let element = [&[20, inside.len() as u8][..], inside].concat();
+            fault(&[NAME, &element, INFO, VALUE])
+        };
+        assert_eq!(meta(&[24, 1, 2, 25, 2, 1, 0, 26, 3, 50, 1, 1]), None);
+        assert_eq!(meta(&[25, 1, 1, 24, 1, 0]), Some(Fault::FieldOrder));
+        assert_eq!(meta(&[25, 1, 1, 25, 1, 1]), Some(Fault::FieldOrder));
+        for len in [0u8, 3, 5, 9] {
+            let number = [&[25, len][..], &[0; 9][..usize::from(len)]].concat();
+            assert_eq!(meta(&number), Some(Fault::NumberLength));
+        }
+        assert_eq!(meta(&[26, 0]), Some(Fault::FieldLength), "FinalBlockId without a component");
+        assert_eq!(meta(&[26, 4, 8, 0, 8, 0]), Some(Fault::FieldLength), "with two");
+        assert_eq!(meta(&[26, 2, 8, 4]), Some(Fault::Truncated));
+        assert_eq!(meta(&[24]), Some(Fault::Truncated));
+        assert_eq!(meta(&[13, 0]), Some(Fault::UnknownCritical));
+        assert_eq!(meta(&[128, 0, 25, 1, 1]), None, "application's own");
+    }
+
+    #[test]
+    fn lengths_nest() {
+        // Inner lengths may not reach over the outer one's end, though octets are there.
+        assert_eq!(Data::check(&[6, 4, 7, 3, 8, 1, b'a']).unwrap_err(), Error::new(Fault::Trailing, 6));
+        assert_eq!(fault(&[&[7, 200, 8, 1, b'a'], INFO, VALUE]), Some(Fault::Truncated));
+        assert_eq!(fault(&[&[7, 3, 8, 2, b'a'], INFO, VALUE]), Some(Fault::Truncated));
+        assert_eq!(fault(&[&[7, 4, 8, 253, 0, 1], INFO, VALUE]), Some(Fault::NumberNotMinimal));
+        assert_eq!(fault(&[&[7, 2, 0, 0], INFO, VALUE]), Some(Fault::TypeRange));
+        assert_eq!(fault(&[&[7, 6, 254, 0, 1, 0, 0, 0], INFO, VALUE]), Some(Fault::TypeRange));
+        let wire = data(&[NAME, INFO, VALUE]);
+        for end in 0..wire.len() {
+            assert_eq!(Data::check(&wire[..end]).unwrap_err().fault, Fault::Truncated, "{end}");
+        }
+    }
+
+    #[test]
+    fn packets_end_at_8800_octets() {
+        let name: Name = "/a".parse().unwrap();
+        let sized = |len: usize| DataBuilder::new(&name, &vec![0; len]).encode(&DigestSha256).unwrap();
+        let most = 8800 - sized(8000).len() + 8000;
+        assert!(Data::check(&sized(most)).is_ok());
+        assert_eq!(Data::check(&sized(most + 1)).unwrap_err().fault, Fault::TooLong);
+    }
 }

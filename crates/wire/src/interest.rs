@@ -3,36 +3,40 @@
 //! NDN Packet Format 0.3, section "Interest Packet". Fields in fixed order; a critical field out of order or repeated makes the packet
 //! invalid, a non-critical one there is skipped.
 
-use crate::signature::{Sign, SignatureInfo};
-use crate::{PACKET_LEN_MAX, sha256, types as t};
-use nw_name::tlv::{Error, Fault, Reader, Tlv, push_integer, push_number, push_tlv};
-use nw_name::{Component, ComponentType, Name, NameRef};
+use crate::signature::SignatureInfo;
+use crate::span::Span;
+use crate::{sha256, types as t};
+use nw_name::tlv::{Error, Fault, Reader, Tlv};
+use nw_name::{ComponentType, NameRef};
+
+pub use crate::interest_builder::InterestBuilder;
 
 /// InterestLifetime of an Interest that names none, in milliseconds.
 pub const LIFETIME_DEFAULT_MS: u64 = 4000;
 
+/// Octets of a ParametersSha256DigestComponent: `02 20` and the digest.
+const DIGEST_COMPONENT_LEN: usize = 34;
+
 /// A checked Interest.
+///
+/// It holds places rather than slices, so that it fits two cache lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Interest<'a> {
     wire: &'a [u8],
     name: NameRef<'a>,
-    name_start: usize,
+    lifetime_ms: u64,
+    name_start: u16,
+    digest_end: u16,
+    nonce_start: u16,
+    hop_limit_start: u16,
+    forwarding_hint: Span,
+    /// Where ApplicationParameters starts, type and length included.
+    parameters_start: u16,
+    parameters: Span,
+    signature_info: Span,
+    signature_value: Span,
     can_be_prefix: bool,
     must_be_fresh: bool,
-    forwarding_hint: Option<(&'a [u8], usize)>,
-    nonce: Option<(u32, usize)>,
-    lifetime_ms: Option<u64>,
-    hop_limit: Option<(u8, usize)>,
-    parameters: Option<(&'a [u8], usize)>,
-    signature: Option<Signed<'a>>,
-    digest: Option<(usize, usize)>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Signed<'a> {
-    info: SignatureInfo<'a>,
-    info_end: usize,
-    value: &'a [u8],
 }
 
 impl<'a> Interest<'a> {
@@ -46,36 +50,53 @@ impl<'a> Interest<'a> {
 
     /// As [`check`](Self::check); shows each name component on the way, as [`NameRef::check_with`] does.
     #[inline]
-    pub fn check_with(wire: &'a [u8], each: impl FnMut(ComponentType, &'a [u8], usize)) -> Result<Self, Error> {
+    pub fn check_with(
+        wire: &'a [u8],
+        mut each: impl FnMut(ComponentType, &'a [u8], usize),
+    ) -> Result<Self, Error> {
         let body = crate::data::outer(wire, t::INTEREST)?;
         let mut reader = Reader::new(body.value, body.value_start);
-        let name = reader.next()?.filter(|e| e.typ == t::NAME).ok_or(Error::new(Fault::MissingField, body.value_start))?;
-        let mut interest = Interest {
-            wire,
-            name: NameRef::check_with(name.value, name.value_start, each)?,
-            name_start: name.value_start,
-            can_be_prefix: false,
-            must_be_fresh: false,
-            forwarding_hint: None,
-            nonce: None,
-            lifetime_ms: None,
-            hop_limit: None,
-            parameters: None,
-            signature: None,
-            digest: None,
-        };
-        if interest.name.is_empty() {
+        let name = crate::data::leading_name(&mut reader)?;
+        // Where ParametersSha256DigestComponents end: the first of them, and the last when there are several.
+        let (mut digest, mut second_digest) = (None, None);
+        let name_ref = NameRef::check_with(name.value, name.value_start, |typ, component, end| {
+            if typ == ComponentType::PARAMETERS_DIGEST {
+                if digest.is_none() { digest = Some(end) } else { second_digest = Some(end) }
+            }
+            each(typ, component, end);
+        })?;
+        if name_ref.is_empty() {
             return Err(Error::new(Fault::NameEmpty, name.start));
         }
-        interest.fields(&mut reader)?;
-        interest.check_digest()?;
+        let mut interest = Interest {
+            wire,
+            name: name_ref,
+            lifetime_ms: LIFETIME_DEFAULT_MS,
+            name_start: name.value_start as u16,
+            digest_end: digest.unwrap_or(0) as u16,
+            nonce_start: 0,
+            hop_limit_start: 0,
+            forwarding_hint: Span::NONE,
+            parameters_start: 0,
+            parameters: Span::NONE,
+            signature_info: Span::NONE,
+            signature_value: Span::NONE,
+            can_be_prefix: false,
+            must_be_fresh: false,
+        };
+        if let Some(end) = second_digest {
+            return Err(Error::new(Fault::DigestPlace, name.value_start + end - DIGEST_COMPONENT_LEN));
+        }
+        interest.fields(reader)?;
+        if digest.is_some() || interest.parameters.is_some() {
+            interest.check_digest()?;
+        }
         Ok(interest)
     }
 
-    fn fields(&mut self, reader: &mut Reader<'a>) -> Result<(), Error> {
+    fn fields(&mut self, mut reader: Reader<'a>) -> Result<(), Error> {
         // Position in the fixed order of the last field taken.
         let mut last = 0;
-        let mut signature_info = None;
         while let Some(field) = reader.next()? {
             let position = match field.typ {
                 t::CAN_BE_PREFIX => 1,
@@ -103,54 +124,55 @@ impl<'a> Interest<'a> {
                 t::MUST_BE_FRESH => self.must_be_fresh = empty(&field)?,
                 t::FORWARDING_HINT => {
                     check_hint(&field)?;
-                    self.forwarding_hint = Some((field.value, field.value_start));
+                    self.forwarding_hint = Span::of(&field);
                 }
-                t::NONCE => self.nonce = Some((u32::from_be_bytes(field.array()?), field.value_start)),
-                t::INTEREST_LIFETIME => self.lifetime_ms = Some(field.integer()?),
-                t::HOP_LIMIT => self.hop_limit = Some((field.array::<1>()?[0], field.value_start)),
-                t::APPLICATION_PARAMETERS => self.parameters = Some((field.value, field.start)),
+                t::NONCE => {
+                    field.array::<4>()?;
+                    self.nonce_start = field.value_start as u16;
+                }
+                t::INTEREST_LIFETIME => self.lifetime_ms = field.integer()?,
+                t::HOP_LIMIT => {
+                    field.array::<1>()?;
+                    self.hop_limit_start = field.value_start as u16;
+                }
+                t::APPLICATION_PARAMETERS => {
+                    self.parameters_start = field.start as u16;
+                    self.parameters = Span::of(&field);
+                }
                 t::INTEREST_SIGNATURE_INFO => {
-                    signature_info = Some((SignatureInfo::check(field.value, field.value_start)?, field));
+                    SignatureInfo::check(field.value, field.value_start)?;
+                    self.signature_info = Span::of(&field);
                 }
-                _ => {
-                    let (info, info_field) =
-                        signature_info.ok_or(Error::new(Fault::SignatureIncomplete, field.start))?;
-                    self.signature = Some(Signed { info, info_end: info_field.end(), value: field.value });
-                }
+                _ => self.signature_value = Span::of(&field),
             }
         }
-        match (signature_info, self.signature) {
-            (Some((_, field)), None) => Err(Error::new(Fault::SignatureIncomplete, field.start)),
-            _ => Ok(()),
+        // "[ApplicationParameters [InterestSignature]]": no half of a signature, and none without parameters.
+        let (info, value) = (self.signature_info.is_some(), self.signature_value.is_some());
+        if info != value || info && !self.parameters.is_some() {
+            return Err(Error::new(Fault::SignatureIncomplete, self.wire.len()));
         }
+        Ok(())
     }
 
     /// "If ApplicationParameters is present, the name must have exactly one ParametersSha256DigestComponent, which must equal the SHA-256
     /// over ApplicationParameters and everything behind it."
-    fn check_digest(&mut self) -> Result<(), Error> {
-        let mut components = self.name.components();
-        let mut start = 0;
-        let mut digest = None;
-        // Most names have no octet 2 where a type could stand; the walk is cheap all the same.
-        while let Some(component) = components.next() {
-            if component.typ() == ComponentType::PARAMETERS_DIGEST {
-                if digest.is_some() {
-                    return Err(Error::new(Fault::DigestPlace, self.name_start + start));
-                }
-                digest = Some((start, component.value()));
-            }
-            start = components.consumed();
-        }
-        match (digest, self.parameters) {
-            (None, None) => Ok(()),
-            (Some((at, _)), None) => Err(Error::new(Fault::DigestPlace, self.name_start + at)),
-            (None, Some((_, at))) => Err(Error::new(Fault::DigestPlace, at)),
-            (Some((at, value)), Some((_, parameters))) => {
-                self.digest = Some((at, at + 2 + 32));
-                if sha256(&[&self.wire[parameters..]]) == value {
+    #[cold]
+    fn check_digest(&self) -> Result<(), Error> {
+        let place = self
+            .name_start()
+            .saturating_add(usize::from(self.digest_end))
+            .saturating_sub(DIGEST_COMPONENT_LEN);
+        let start = usize::from(self.parameters_start);
+        match (self.digest_end, self.parameters.is_some()) {
+            (0, false) => Ok(()),
+            (_, false) => Err(Error::new(Fault::DigestPlace, place)),
+            (0, true) => Err(Error::new(Fault::DigestPlace, start)),
+            (end, true) => {
+                let end = usize::from(end);
+                if sha256(&[&self.wire[start..]]) == self.name.as_bytes()[end - 32..end] {
                     Ok(())
                 } else {
-                    Err(Error::new(Fault::DigestMismatch, self.name_start + at))
+                    Err(Error::new(Fault::DigestMismatch, place))
                 }
             }
         }
@@ -168,7 +190,7 @@ impl<'a> Interest<'a> {
 
     /// Where the name's TLV-VALUE starts in the packet.
     pub const fn name_start(&self) -> usize {
-        self.name_start
+        self.name_start as usize
     }
 
     /// A Data whose name is longer may answer.
@@ -183,60 +205,71 @@ impl<'a> Interest<'a> {
 
     /// The names in ForwardingHint, in order; none when the field is absent.
     pub fn forwarding_hint(&self) -> HintNames<'a> {
-        HintNames { reader: Reader::new(self.forwarding_hint.map_or(&[], |(value, _)| value), 0) }
+        HintNames::from_checked(self.forwarding_hint.in_bytes(self.wire))
     }
 
     /// ForwardingHint's TLV-VALUE and where it starts.
-    pub const fn forwarding_hint_value(&self) -> Option<(&'a [u8], usize)> {
-        self.forwarding_hint
+    #[inline]
+    pub fn forwarding_hint_value(&self) -> Option<(&'a [u8], usize)> {
+        let hint = self.forwarding_hint;
+        hint.is_some().then(|| (hint.in_bytes(self.wire), hint.start()))
     }
 
     /// Tells copies of one Interest from another Interest of the same name.
+    #[inline]
     pub fn nonce(&self) -> Option<u32> {
-        self.nonce.map(|(nonce, _)| nonce)
+        let octets = self.wire[self.nonce_start()?..].first_chunk()?;
+        Some(u32::from_be_bytes(*octets))
     }
 
     /// Where the four octets of the nonce start in the packet.
+    #[inline]
     pub fn nonce_start(&self) -> Option<usize> {
-        self.nonce.map(|(_, start)| start)
+        (self.nonce_start != 0).then_some(usize::from(self.nonce_start))
     }
 
     /// InterestLifetime in milliseconds, 4000 when absent.
+    #[inline]
     pub fn lifetime_ms(&self) -> u64 {
-        self.lifetime_ms.unwrap_or(LIFETIME_DEFAULT_MS)
+        self.lifetime_ms
     }
 
     /// How many hops it may still take.
     pub fn hop_limit(&self) -> Option<u8> {
-        self.hop_limit.map(|(limit, _)| limit)
+        self.hop_limit_start().map(|start| self.wire[start])
     }
 
     /// Where the hop limit's octet stands in the packet.
+    #[inline]
     pub fn hop_limit_start(&self) -> Option<usize> {
-        self.hop_limit.map(|(_, start)| start)
+        (self.hop_limit_start != 0).then_some(usize::from(self.hop_limit_start))
     }
 
     /// ApplicationParameters' TLV-VALUE.
     pub fn parameters(&self) -> Option<&'a [u8]> {
-        self.parameters.map(|(value, _)| value)
+        self.parameters.is_some().then(|| self.parameters.in_bytes(self.wire))
     }
 
     /// InterestSignatureInfo, when the Interest is signed by format 0.3.
     pub fn signature_info(&self) -> Option<SignatureInfo<'a>> {
-        self.signature.map(|s| s.info)
+        let info = self.signature_info;
+        info.is_some().then(|| SignatureInfo::from_checked(info.in_bytes(self.wire), info.start()))
     }
 
     /// InterestSignatureValue's TLV-VALUE.
     pub fn signature_value(&self) -> Option<&'a [u8]> {
-        self.signature.map(|s| s.value)
+        self.signature_value.is_some().then(|| self.signature_value.in_bytes(self.wire))
     }
 
     /// What the signature covers: the name's components but for the parameters digest, then ApplicationParameters to
     /// InterestSignatureInfo. `None` when not signed.
     pub fn signed_portion(&self) -> Option<[&'a [u8]; 3]> {
-        let (signature, (from, to), (_, parameters)) = (self.signature?, self.digest?, self.parameters?);
-        let name = self.name.as_bytes();
-        Some([&name[..from], &name[to..], &self.wire[parameters..signature.info_end]])
+        if !self.signature_info.is_some() {
+            return None;
+        }
+        let (name, digest_end) = (self.name.as_bytes(), usize::from(self.digest_end));
+        let fields = &self.wire[usize::from(self.parameters_start)..self.signature_info.end()];
+        Some([&name[..digest_end - DIGEST_COMPONENT_LEN], &name[digest_end..], fields])
     }
 
     /// True when a Data of this name (and, if asked for, this whole-packet digest) answers the Interest; freshness aside.
@@ -260,9 +293,13 @@ fn empty(field: &Tlv<'_>) -> Result<bool, Error> {
 /// Names; the Delegation elements of packet format 0.2 are still read.
 fn check_hint(field: &Tlv<'_>) -> Result<(), Error> {
     let mut reader = field.inner();
+    let mut names = 0;
     while let Some(element) = reader.next()? {
         match element.typ {
-            t::NAME => drop(NameRef::check_with(element.value, element.value_start, |_, _, _| {})?),
+            t::NAME => {
+                NameRef::check_with(element.value, element.value_start, |_, _, _| {})?;
+                names += 1;
+            }
             t::DELEGATION => {
                 let mut inner = element.inner();
                 let mut named = false;
@@ -275,12 +312,14 @@ fn check_hint(field: &Tlv<'_>) -> Result<(), Error> {
                 if !named {
                     return Err(Error::new(Fault::MissingField, element.start));
                 }
+                names += 1;
             }
             _ if element.is_critical() => return Err(Error::new(Fault::UnknownCritical, element.start)),
             _ => {}
         }
     }
-    Ok(())
+    // "ForwardingHint = FORWARDING-HINT-TYPE TLV-LENGTH 1*Name"
+    if names == 0 { Err(Error::new(Fault::MissingField, field.start)) } else { Ok(()) }
 }
 
 /// The names of a checked ForwardingHint.
@@ -318,142 +357,5 @@ impl<'a> Iterator for HintNames<'a> {
     }
 }
 
-/// Makes Interests.
-#[derive(Clone, Debug)]
-pub struct InterestBuilder {
-    name: Name,
-    can_be_prefix: bool,
-    must_be_fresh: bool,
-    forwarding_hint: Vec<Name>,
-    nonce: Option<u32>,
-    lifetime_ms: Option<u64>,
-    hop_limit: Option<u8>,
-    parameters: Option<Vec<u8>>,
-}
-
-impl InterestBuilder {
-    /// For a name, without any other field.
-    pub fn new(name: impl Into<Name>) -> Self {
-        InterestBuilder {
-            name: name.into(),
-            can_be_prefix: false,
-            must_be_fresh: false,
-            forwarding_hint: Vec::new(),
-            nonce: None,
-            lifetime_ms: None,
-            hop_limit: None,
-            parameters: None,
-        }
-    }
-
-    /// Sets CanBePrefix.
-    #[must_use]
-    pub fn can_be_prefix(mut self, yes: bool) -> Self {
-        self.can_be_prefix = yes;
-        self
-    }
-
-    /// Sets MustBeFresh.
-    #[must_use]
-    pub fn must_be_fresh(mut self, yes: bool) -> Self {
-        self.must_be_fresh = yes;
-        self
-    }
-
-    /// Adds a name to ForwardingHint.
-    #[must_use]
-    pub fn forwarding_hint(mut self, name: impl Into<Name>) -> Self {
-        self.forwarding_hint.push(name.into());
-        self
-    }
-
-    /// Sets the nonce.
-    #[must_use]
-    pub fn nonce(mut self, nonce: u32) -> Self {
-        self.nonce = Some(nonce);
-        self
-    }
-
-    /// Sets InterestLifetime.
-    #[must_use]
-    pub fn lifetime_ms(mut self, lifetime_ms: u64) -> Self {
-        self.lifetime_ms = Some(lifetime_ms);
-        self
-    }
-
-    /// Sets HopLimit.
-    #[must_use]
-    pub fn hop_limit(mut self, hop_limit: u8) -> Self {
-        self.hop_limit = Some(hop_limit);
-        self
-    }
-
-    /// Sets ApplicationParameters; the digest component is added to the name when encoding.
-    #[must_use]
-    pub fn parameters(mut self, parameters: impl Into<Vec<u8>>) -> Self {
-        self.parameters = Some(parameters.into());
-        self
-    }
-
-    /// The packet.
-    pub fn encode(self) -> Vec<u8> {
-        let mut tail = Vec::new();
-        if let Some(parameters) = &self.parameters {
-            push_tlv(t::APPLICATION_PARAMETERS, parameters, &mut tail);
-        }
-        self.finish(tail)
-    }
-
-    /// The packet, signed by format 0.3. `fields` are elements for InterestSignatureInfo behind the signer's own (SignatureNonce,
-    /// SignatureTime, SignatureSeqNum), already encoded.
-    ///
-    /// # Errors
-    /// The signer's.
-    pub fn encode_signed<S: Sign + ?Sized>(self, signer: &S, fields: &[u8]) -> Result<Vec<u8>, S::Error> {
-        let mut tail = Vec::new();
-        push_tlv(t::APPLICATION_PARAMETERS, self.parameters.as_deref().unwrap_or(&[]), &mut tail);
-        let mut info = signer.info();
-        info.extend_from_slice(fields);
-        push_tlv(t::INTEREST_SIGNATURE_INFO, &info, &mut tail);
-        let value = signer.sign(&[self.name.as_ref().as_bytes(), &tail])?;
-        push_tlv(t::INTEREST_SIGNATURE_VALUE, &value, &mut tail);
-        Ok(self.finish(tail))
-    }
-
-    /// `tail` is ApplicationParameters and all behind it.
-    fn finish(mut self, tail: Vec<u8>) -> Vec<u8> {
-        if !tail.is_empty() {
-            let digest = sha256(&[&tail]);
-            self.name.push(Component::new(ComponentType::PARAMETERS_DIGEST, &digest).expect("a digest of 32 octets"));
-        }
-        let mut body = Vec::with_capacity(self.name.as_ref().as_bytes().len() + tail.len() + 48);
-        self.name.as_ref().encode(&mut body);
-        if self.can_be_prefix {
-            push_tlv(t::CAN_BE_PREFIX, &[], &mut body);
-        }
-        if self.must_be_fresh {
-            push_tlv(t::MUST_BE_FRESH, &[], &mut body);
-        }
-        if !self.forwarding_hint.is_empty() {
-            let mut hint = Vec::new();
-            self.forwarding_hint.iter().for_each(|name| name.as_ref().encode(&mut hint));
-            push_tlv(t::FORWARDING_HINT, &hint, &mut body);
-        }
-        if let Some(nonce) = self.nonce {
-            push_tlv(t::NONCE, &nonce.to_be_bytes(), &mut body);
-        }
-        if let Some(lifetime_ms) = self.lifetime_ms {
-            push_integer(t::INTEREST_LIFETIME, lifetime_ms, &mut body);
-        }
-        if let Some(hop_limit) = self.hop_limit {
-            push_tlv(t::HOP_LIMIT, &[hop_limit], &mut body);
-        }
-        body.extend_from_slice(&tail);
-        let mut wire = Vec::with_capacity(body.len() + 4);
-        push_number(u64::from(t::INTEREST), &mut wire);
-        push_number(body.len() as u64, &mut wire);
-        wire.extend_from_slice(&body);
-        debug_assert!(wire.len() <= PACKET_LEN_MAX || Interest::check(&wire).is_err());
-        wire
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -7,9 +7,13 @@
 
 pub mod certificate;
 pub mod data;
+pub mod dissect;
 pub mod interest;
+mod interest_builder;
 pub mod lp;
+mod lp_header;
 pub mod signature;
+mod span;
 pub mod types;
 
 pub use data::{Data, DataBuilder};
@@ -28,3 +32,7 @@ pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     parts.iter().for_each(|part| hasher.update(part));
     hasher.finalize().into()
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

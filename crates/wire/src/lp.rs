@@ -4,13 +4,12 @@
 //! the packet invalid unless its type is in 800..=959 with the two lowest bits clear.
 
 use crate::types as t;
-use nw_name::tlv::{Error, Fault, Reader, Tlv, push_integer, push_number, push_tlv, put_number};
+use nw_name::tlv::{Error, Fault, Reader, Tlv};
+
+pub use crate::lp_header::{HEADER_LEN_MAX, LpHeader};
 
 /// Most fragments one packet may be cut into.
 pub const FRAG_COUNT_MAX: u64 = 400;
-
-/// Most octets of link header around a whole packet or fragment that [`LpHeader`] writes without Acks and PrefixAnnouncement.
-pub const HEADER_LEN_MAX: usize = 192;
 
 /// Why an Interest was refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -85,9 +84,21 @@ impl Token {
     #[inline]
     pub fn new(octets: &[u8]) -> Option<Self> {
         let mut token = Token::NONE;
-        token.octets.get_mut(..octets.len())?.copy_from_slice(octets);
-        token.len = octets.len() as u8;
-        Some(token)
+        token.set(octets).then_some(token)
+    }
+
+    /// Sets an empty token in place, as moving one costs more than making it. False, and no change, when there are too many octets.
+    #[inline]
+    fn set(&mut self, octets: &[u8]) -> bool {
+        debug_assert!(self.is_none());
+        match (octets.len(), octets.first_chunk::<6>()) {
+            // What every router we know makes; a copy of fixed size is one of two stores.
+            (6, Some(six)) => self.octets[..6].copy_from_slice(six),
+            (0..=32, _) => self.octets[..octets.len()].copy_from_slice(octets),
+            _ => return false,
+        }
+        self.len = octets.len() as u8;
+        true
     }
 
     /// Its octets, empty when absent.
@@ -187,6 +198,21 @@ impl<'a> LpPacket<'a> {
         self.frag_count > 1
     }
 
+    /// Checks that no field stands on a kind of packet where it means nothing. `packet_type` is [`INTEREST`](t::INTEREST) or
+    /// [`DATA`](t::DATA): that of the fragment, or of the whole packet its fragments made. IncomingFaceId may stand anywhere.
+    ///
+    /// # Errors
+    /// [`Fault::LinkField`]: CachePolicy or PrefixAnnouncement on an Interest or Nack; Nack, NextHopFaceId or NonDiscovery on Data.
+    #[inline]
+    pub fn check_fields_on(&self, packet_type: u32) -> Result<(), Error> {
+        let misplaced = match packet_type {
+            t::INTEREST => self.no_cache || self.prefix_announcement.is_some(),
+            t::DATA => self.nack.is_some() || self.next_hop_face_id.is_some() || self.non_discovery,
+            _ => false,
+        };
+        if misplaced { Err(Error::new(Fault::LinkField, 0)) } else { Ok(()) }
+    }
+
     fn fields(&mut self, outer: &Tlv<'a>) -> Result<(), Error> {
         let mut reader = Reader::new(outer.value, outer.value_start);
         let (mut last, mut ended) = (0, false);
@@ -215,9 +241,9 @@ impl<'a> LpPacket<'a> {
                 t::LP_FRAG_INDEX => self.frag_index = field.integer()?,
                 t::LP_FRAG_COUNT => self.frag_count = field.integer()?,
                 t::LP_PIT_TOKEN => {
-                    self.pit_token = Token::new(field.value)
-                        .filter(|token| !token.is_none())
-                        .ok_or(Error::new(Fault::FieldLength, field.start))?;
+                    if field.value.is_empty() || !self.pit_token.set(field.value) {
+                        return Err(Error::new(Fault::FieldLength, field.start));
+                    }
                 }
                 t::LP_NACK => self.nack = Some(check_nack(&field)?),
                 t::LP_INCOMING_FACE_ID => self.incoming_face_id = Some(field.integer()?),
@@ -230,6 +256,9 @@ impl<'a> LpPacket<'a> {
                     acks = Some((start, field.end()));
                 }
                 t::LP_TX_SEQUENCE => self.tx_sequence = Some(u64::from_be_bytes(field.array()?)),
+                t::LP_NON_DISCOVERY if !field.value.is_empty() => {
+                    return Err(Error::new(Fault::FieldLength, field.start));
+                }
                 t::LP_NON_DISCOVERY => self.non_discovery = true,
                 t::LP_PREFIX_ANNOUNCEMENT => self.prefix_announcement = Some(field.value),
                 800..=959 if field.typ & 3 == 0 => {}
@@ -250,133 +279,34 @@ impl<'a> LpPacket<'a> {
 }
 
 fn check_nack(field: &Tlv<'_>) -> Result<NackReason, Error> {
-    let mut reason = NackReason::None;
+    let mut reason = None;
     let mut reader = field.inner();
     while let Some(part) = reader.next()? {
         match part.typ {
-            t::LP_NACK_REASON => reason = NackReason::from(part.integer()?),
+            t::LP_NACK_REASON if reason.is_some() => return Err(Error::new(Fault::FieldOrder, part.start)),
+            t::LP_NACK_REASON => reason = Some(NackReason::from(part.integer()?)),
             _ if part.is_critical() => return Err(Error::new(Fault::UnknownCritical, part.start)),
             _ => {}
         }
     }
-    Ok(reason)
+    Ok(reason.unwrap_or_default())
 }
 
 fn check_cache_policy(field: &Tlv<'_>) -> Result<bool, Error> {
+    let mut no_cache = false;
     let mut reader = field.inner();
-    match reader.next()? {
-        // 1 is NoCache, the only policy there is.
-        Some(part) if part.typ == t::LP_CACHE_POLICY_TYPE && part.integer()? == 1 => Ok(true),
-        Some(part) => Err(Error::new(Fault::FieldValue, part.start)),
-        None => Err(Error::new(Fault::MissingField, field.start)),
+    while let Some(part) = reader.next()? {
+        match part.typ {
+            t::LP_CACHE_POLICY_TYPE if no_cache => return Err(Error::new(Fault::FieldOrder, part.start)),
+            // 1 is NoCache, the only policy there is.
+            t::LP_CACHE_POLICY_TYPE if part.integer()? == 1 => no_cache = true,
+            t::LP_CACHE_POLICY_TYPE => return Err(Error::new(Fault::FieldValue, part.start)),
+            _ if part.is_critical() => return Err(Error::new(Fault::UnknownCritical, part.start)),
+            _ => {}
+        }
     }
+    if no_cache { Ok(true) } else { Err(Error::new(Fault::MissingField, field.start)) }
 }
 
-/// A link header to be written in front of a packet.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LpHeader<'a> {
-    /// See [`LpPacket::sequence`].
-    pub sequence: Option<u64>,
-    /// Index and count, when fragmented.
-    pub fragment: Option<(u64, u64)>,
-    /// See [`LpPacket::pit_token`].
-    pub pit_token: Token,
-    /// See [`LpPacket::nack`].
-    pub nack: Option<NackReason>,
-    /// See [`LpPacket::incoming_face_id`].
-    pub incoming_face_id: Option<u64>,
-    /// See [`LpPacket::next_hop_face_id`].
-    pub next_hop_face_id: Option<u64>,
-    /// See [`LpPacket::no_cache`].
-    pub no_cache: bool,
-    /// See [`LpPacket::congestion_mark`].
-    pub congestion_mark: u64,
-    /// Transmissions acknowledged.
-    pub acks: &'a [u64],
-    /// See [`LpPacket::tx_sequence`].
-    pub tx_sequence: Option<u64>,
-    /// See [`LpPacket::non_discovery`].
-    pub non_discovery: bool,
-    /// See [`LpPacket::prefix_announcement`].
-    pub prefix_announcement: Option<&'a [u8]>,
-}
-
-impl LpHeader<'_> {
-    /// True when a bare packet says as much.
-    pub fn is_empty(&self) -> bool {
-        self.sequence.is_none()
-            && self.fragment.is_none()
-            && self.pit_token.is_none()
-            && self.nack.is_none()
-            && self.incoming_face_id.is_none()
-            && self.next_hop_face_id.is_none()
-            && !self.no_cache
-            && self.congestion_mark == 0
-            && self.acks.is_empty()
-            && self.tx_sequence.is_none()
-            && !self.non_discovery
-            && self.prefix_announcement.is_none()
-    }
-
-    /// Appends all that stands before a payload of `payload_len` octets, up to and with the head of Fragment; the payload is to follow.
-    /// With `payload_len` 0 there is no Fragment: an idle packet.
-    pub fn encode(&self, payload_len: usize, out: &mut Vec<u8>) {
-        let start = out.len();
-        // Room for the outer type and a length of three octets; shortened below where one octet does.
-        out.extend_from_slice(&[0; 4]);
-        if let Some(sequence) = self.sequence {
-            push_tlv(t::LP_SEQUENCE, &sequence.to_be_bytes(), out);
-        }
-        if let Some((index, count)) = self.fragment {
-            push_integer(t::LP_FRAG_INDEX, index, out);
-            push_integer(t::LP_FRAG_COUNT, count, out);
-        }
-        if !self.pit_token.is_none() {
-            push_tlv(t::LP_PIT_TOKEN, self.pit_token.as_bytes(), out);
-        }
-        if let Some(reason) = self.nack {
-            // python-ndn takes a Nack without a reason for an Interest, so there always is one.
-            let mut inner = [0; 8];
-            let head = put_number(u64::from(t::LP_NACK_REASON), &mut inner);
-            inner[head] = 1;
-            inner[head + 1] = reason.number() as u8;
-            push_tlv(t::LP_NACK, &inner[..head + 2], out);
-        }
-        if let Some(face) = self.incoming_face_id {
-            push_integer(t::LP_INCOMING_FACE_ID, face, out);
-        }
-        if let Some(face) = self.next_hop_face_id {
-            push_integer(t::LP_NEXT_HOP_FACE_ID, face, out);
-        }
-        if self.no_cache {
-            push_tlv(t::LP_CACHE_POLICY, &[0xfd, 0x03, 0x35, 1, 1], out);
-        }
-        if self.congestion_mark != 0 {
-            push_integer(t::LP_CONGESTION_MARK, self.congestion_mark, out);
-        }
-        for ack in self.acks {
-            push_tlv(t::LP_ACK, &ack.to_be_bytes(), out);
-        }
-        if let Some(sequence) = self.tx_sequence {
-            push_tlv(t::LP_TX_SEQUENCE, &sequence.to_be_bytes(), out);
-        }
-        if self.non_discovery {
-            push_tlv(t::LP_NON_DISCOVERY, &[], out);
-        }
-        if let Some(announcement) = self.prefix_announcement {
-            push_tlv(t::LP_PREFIX_ANNOUNCEMENT, announcement, out);
-        }
-        if payload_len > 0 {
-            push_number(u64::from(t::LP_FRAGMENT), out);
-            push_number(payload_len as u64, out);
-        }
-        let mut head = [0; 10];
-        head[0] = t::LP_PACKET as u8;
-        let body_len = out.len() - start - 4 + payload_len;
-        let head_len = 1 + put_number(body_len as u64, &mut head[1..]);
-        let body_start = start + 4;
-        out.copy_within(body_start.., start + head_len);
-        out.truncate(out.len() + head_len - 4);
-        out[start..start + head_len].copy_from_slice(&head[..head_len]);
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -4,8 +4,8 @@
 
 use crate::{sha256, types as t};
 use core::convert::Infallible;
-use nw_name::tlv::{Error, Fault, Reader, push_integer};
 use nw_name::NameRef;
+use nw_name::tlv::{Error, Fault, Reader, push_integer};
 
 /// SignatureType.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,8 +83,10 @@ impl<'a> SignatureInfo<'a> {
     /// What is wrong and where.
     pub fn check(value: &'a [u8], base: usize) -> Result<Self, Error> {
         let mut reader = Reader::new(value, base);
-        let first =
-            reader.next()?.filter(|e| e.typ == t::SIGNATURE_TYPE).ok_or(Error::new(Fault::MissingField, base))?;
+        let first = reader
+            .next()?
+            .filter(|e| e.typ == t::SIGNATURE_TYPE)
+            .ok_or(Error::new(Fault::MissingField, base))?;
         let mut info = SignatureInfo {
             value,
             typ: SignatureType::from(first.integer()?),
@@ -111,7 +113,9 @@ impl<'a> SignatureInfo<'a> {
                     continue;
                 }
                 t::KEY_LOCATOR => info.key_locator = check_locator(part.value, part.value_start)?,
-                t::SIGNATURE_NONCE if part.value.is_empty() => return Err(Error::new(Fault::FieldLength, part.start)),
+                t::SIGNATURE_NONCE if part.value.is_empty() => {
+                    return Err(Error::new(Fault::FieldLength, part.start));
+                }
                 t::SIGNATURE_NONCE => info.nonce = Some(part.value),
                 t::SIGNATURE_TIME => info.time_ms = Some(part.integer()?),
                 t::SIGNATURE_SEQ_NUM => info.sequence = Some(part.integer()?),
@@ -122,6 +126,11 @@ impl<'a> SignatureInfo<'a> {
             last = part.typ;
         }
         Ok(info)
+    }
+
+    /// Of octets that were checked with their packet.
+    pub(crate) fn from_checked(value: &'a [u8], base: usize) -> Self {
+        Self::check(value, base).expect("checked with its packet")
     }
 
     /// The TLV-VALUE.
@@ -162,13 +171,22 @@ impl<'a> SignatureInfo<'a> {
 
 fn check_locator(value: &[u8], base: usize) -> Result<Option<KeyLocator<'_>>, Error> {
     let mut reader = Reader::new(value, base);
-    let Some(part) = reader.next()? else { return Ok(None) };
-    match part.typ {
-        t::NAME => Ok(Some(KeyLocator::Name(NameRef::check_with(part.value, part.value_start, |_, _, _| {})?))),
-        t::KEY_DIGEST => Ok(Some(KeyLocator::Digest(part.value))),
-        _ if part.is_critical() => Err(Error::new(Fault::UnknownCritical, part.start)),
-        _ => Ok(None),
+    let mut locator = None;
+    while let Some(part) = reader.next()? {
+        match part.typ {
+            t::NAME | t::KEY_DIGEST if locator.is_some() => {
+                return Err(Error::new(Fault::FieldOrder, part.start));
+            }
+            t::NAME => {
+                let name = NameRef::check_with(part.value, part.value_start, |_, _, _| {})?;
+                locator = Some(KeyLocator::Name(name));
+            }
+            t::KEY_DIGEST => locator = Some(KeyLocator::Digest(part.value)),
+            _ if part.is_critical() => return Err(Error::new(Fault::UnknownCritical, part.start)),
+            _ => {}
+        }
     }
+    Ok(locator)
 }
 
 fn check_validity(value: &[u8], base: usize) -> Result<(&[u8], &[u8]), Error> {
@@ -176,10 +194,20 @@ fn check_validity(value: &[u8], base: usize) -> Result<(&[u8], &[u8]), Error> {
     let mut moment = |typ| {
         let part = reader.next()?.filter(|e| e.typ == typ).ok_or(Error::new(Fault::MissingField, base))?;
         let well_formed = part.value.len() == 15
-            && part.value.iter().enumerate().all(|(i, c)| if i == 8 { *c == b'T' } else { c.is_ascii_digit() });
+            && part
+                .value
+                .iter()
+                .enumerate()
+                .all(|(i, c)| if i == 8 { *c == b'T' } else { c.is_ascii_digit() });
         if well_formed { Ok(part.value) } else { Err(Error::new(Fault::FieldValue, part.start)) }
     };
-    Ok((moment(t::NOT_BEFORE)?, moment(t::NOT_AFTER)?))
+    let validity = (moment(t::NOT_BEFORE)?, moment(t::NOT_AFTER)?);
+    while let Some(part) = reader.next()? {
+        if part.is_critical() {
+            return Err(Error::new(Fault::UnknownCritical, part.start));
+        }
+    }
+    Ok(validity)
 }
 
 /// Something that signs.
@@ -212,5 +240,98 @@ impl Sign for DigestSha256 {
 
     fn sign(&self, parts: &[&[u8]]) -> Result<Vec<u8>, Infallible> {
         Ok(sha256(parts).to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(value: &[u8]) -> Option<Fault> {
+        SignatureInfo::check(value, 0).err().map(|e| e.fault)
+    }
+
+    #[test]
+    fn every_field_is_read() {
+        let moment = b"20260101T000000";
+        let mut value = vec![27, 1, 3, 28, 5, 7, 3, 8, 1, b'k', 38, 2, 1, 2, 40, 2, 3, 232, 42, 1, 5];
+        value.extend_from_slice(&[253, 0, 253, 38, 253, 0, 254, 15]);
+        value.extend_from_slice(moment);
+        value.extend_from_slice(&[253, 0, 255, 15]);
+        value.extend_from_slice(moment);
+        let info = SignatureInfo::check(&value, 100).unwrap();
+        assert_eq!(info.typ(), SignatureType::Sha256WithEcdsa);
+        assert_eq!(info.key_locator(), Some(KeyLocator::Name(NameRef::check(&[8, 1, b'k']).unwrap())));
+        assert_eq!((info.nonce(), info.time_ms(), info.sequence()), (Some(&[1, 2][..]), Some(1000), Some(5)));
+        assert_eq!(info.validity(), Some((&moment[..], &moment[..])));
+        assert_eq!(info.value(), value);
+    }
+
+    #[test]
+    fn signature_types_keep_their_numbers() {
+        for number in [0, 1, 2, 3, 4, 5, 6, 200, 70_000] {
+            assert_eq!(SignatureType::from(number).number(), number);
+        }
+    }
+
+    #[test]
+    fn order_and_repetition() {
+        assert_eq!(fault(&[]), Some(Fault::MissingField));
+        assert_eq!(fault(&[28, 0, 27, 1, 0]), Some(Fault::MissingField), "SignatureType comes first");
+        assert_eq!(fault(&[27, 1, 0, 27, 1, 0]), Some(Fault::FieldOrder));
+        assert_eq!(fault(&[27, 1, 0, 28, 0, 28, 0]), Some(Fault::FieldOrder));
+        assert_eq!(fault(&[27, 1, 0, 40, 1, 1, 28, 0]), Some(Fault::FieldOrder));
+        // Nonce, time and number are non-critical: out of order they are skipped.
+        let info = SignatureInfo::check(&[27, 1, 0, 40, 1, 1, 38, 1, 7, 40, 1, 2], 0).unwrap();
+        assert_eq!((info.nonce(), info.time_ms()), (None, Some(1)));
+        assert_eq!(fault(&[27, 1, 0, 29, 0]), Some(Fault::UnknownCritical));
+        assert_eq!(fault(&[27, 1, 0, 253, 1, 2, 0]), None, "AdditionalDescription, 258");
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(fault(&[27, 0]), Some(Fault::NumberLength));
+        assert_eq!(fault(&[27, 3, 0, 0, 0]), Some(Fault::NumberLength));
+        assert_eq!(fault(&[27, 1, 0, 38, 0]), Some(Fault::FieldLength));
+        assert_eq!(fault(&[27, 1, 0, 40, 3, 0, 0, 0]), Some(Fault::NumberLength));
+        assert_eq!(fault(&[27, 1, 0, 42, 0]), Some(Fault::NumberLength));
+    }
+
+    #[test]
+    fn key_locators() {
+        let locator = |inside: &[u8]| {
+            let value = [&[27, 1, 1, 28, inside.len() as u8][..], inside].concat();
+            SignatureInfo::check(&value, 0).map(|info| info.key_locator().is_some()).map_err(|e| e.fault)
+        };
+        assert_eq!(locator(&[]), Ok(false));
+        assert_eq!(locator(&[7, 0]), Ok(true));
+        assert_eq!(locator(&[29, 2, 1, 2]), Ok(true));
+        assert_eq!(locator(&[250, 0]), Ok(false));
+        assert_eq!(locator(&[250, 0, 29, 0]), Ok(true));
+        assert_eq!(locator(&[9, 0]), Err(Fault::UnknownCritical));
+        assert_eq!(locator(&[7, 0, 29, 0]), Err(Fault::FieldOrder));
+        assert_eq!(locator(&[7, 2, 8, 1]), Err(Fault::Truncated));
+        assert_eq!(locator(&[29, 2, 1]), Err(Fault::Truncated));
+    }
+
+    #[test]
+    fn validity_periods() {
+        let validity = |from: &[u8], to: &[u8], more: &[u8]| {
+            let mut period = vec![];
+            nw_name::tlv::push_tlv(t::NOT_BEFORE, from, &mut period);
+            nw_name::tlv::push_tlv(t::NOT_AFTER, to, &mut period);
+            period.extend_from_slice(more);
+            let mut value = vec![27, 1, 0];
+            nw_name::tlv::push_tlv(t::VALIDITY_PERIOD, &period, &mut value);
+            fault(&value)
+        };
+        let good = b"20260101T000000";
+        assert_eq!(validity(good, good, &[]), None);
+        assert_eq!(validity(good, b"20260101 000000", &[]), Some(Fault::FieldValue));
+        assert_eq!(validity(b"2026010T000000", good, &[]), Some(Fault::FieldValue));
+        assert_eq!(validity(good, b"", &[]), Some(Fault::FieldValue));
+        assert_eq!(validity(good, good, &[250, 0]), None);
+        assert_eq!(validity(good, good, &[251, 0]), Some(Fault::UnknownCritical));
+        assert_eq!(fault(&[27, 1, 0, 253, 0, 253, 0]), Some(Fault::MissingField));
     }
 }

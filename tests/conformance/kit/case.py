@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from . import management as mgmt
 from .face import PATIENCE, QUIET, Face, Fail
-from .packets import data, interest
+from .packets import data, interest, lp
 from .tlv import Malformed, comp, name
 
 UNIX, TCP, UDP = "unix", "tcp", "udp"
@@ -92,14 +92,29 @@ class Test:
     def name(self, uri: str) -> list:
         return self.prefix + name(uri)
 
-    async def face(self, transport=None) -> Face:
+    async def face(self, transport=None, warm=True) -> Face:
+        """A connection. `warm`: a UDP peer first sends an idle packet, so that its face exists."""
         t = transport or self.transport
         address = self.router.address(t)
         if not address:
             raise Skip(f"no {t} socket given")
-        f = await Face(t, address).open()
+        f = await self.connect(Face(t, address))
         self.faces.append(f)
+        if t == UDP and warm:
+            f.send(lp(None))
+            await asyncio.sleep(0.02)
         return f
+
+    async def connect(self, face: Face) -> Face:
+        """A router that just crashed and is restarted by its supervisor is given three seconds."""
+        end = time.monotonic() + 3
+        while True:
+            try:
+                return await face.open()
+            except (ConnectionRefusedError, FileNotFoundError):
+                if time.monotonic() > end:
+                    raise
+                await asyncio.sleep(0.1)
 
     async def manager(self) -> Face:
         if self._manager is None:

@@ -52,6 +52,9 @@ class Face:
         return self._io.get_extra_info("sockname")[1]
 
     def send(self, *packets: bytes):
+        """Nothing if the router has closed: what a case waits for then says so."""
+        if self.closed:
+            return
         if self.transport == "udp":
             for p in packets:
                 self._io.sendto(p)

@@ -116,6 +116,7 @@ class Packet:
     fields: dict = field(default_factory=dict)  # element type -> value
     order: list = field(default_factory=list)   # element types as they came
     pieces: int = 1                 # fragments it came in
+    acks: list = field(default_factory=list)    # TxSequences acknowledged by it
 
     @property
     def token(self):
@@ -183,6 +184,8 @@ def dissect(raw: bytes) -> Packet:
             raise Malformed(f"unknown LpPacket header {t}")
         last = rank
         p.lp[t] = v
+        if t == ACK:
+            p.acks.append(v)
     if FRAGMENT not in p.lp:
         p.kind = "idle"
         return p

@@ -1,0 +1,37 @@
+# Two commands do everything on a fresh Debian or Ubuntu: `make demo` and `make test`. `make help` lists the rest.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+CARGO ?= cargo
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+.PHONY: help demo test bench build install fuzz clean
+.DEFAULT_GOAL := help
+
+help: ## what can be made
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+build: ## the release binary: target/release/nw
+	@tools/setup build
+	$(CARGO) build --release -p nw-cli
+
+demo: build ## a real file through real routers, with figures
+	@target/release/nw demo
+
+test: ## every check there is
+	@tools/setup test
+	@tools/check
+
+bench: ## every benchmark, or ROW=name; target/bench.json for programs
+	@tools/setup build
+	$(CARGO) build --release -p nw-cli -p nw-bench
+	target/release/nw-bench run --row '$(ROW)' --json target/bench.json
+
+fuzz: ## a minute of fuzzing for each decoder (SECONDS_EACH=60)
+	@fuzz/run "$${SECONDS_EACH:-60}"
+
+install: build ## nw, its man pages and completions below PREFIX (default /usr/local)
+	@tools/install "$${PREFIX:-/usr/local}"
+
+clean: ## all that was built
+	$(CARGO) clean

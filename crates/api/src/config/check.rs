@@ -1,0 +1,118 @@
+//! Options that are right one by one and contradict each other.
+
+use super::problem::Source;
+use super::read::Places;
+use super::{Config, Reach};
+use nw_name::{Name, NameRef};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+/// Prefixes of the FIB have at most so many components.
+pub(super) const COMPONENTS_MAX: usize = 32;
+
+pub(super) fn contradictions(config: &Config, places: &Places, source: &mut Source<'_>) {
+    let mut check = Check { places, source };
+    if !config.unix.enabled && config.unix.path.is_some() {
+        check.say("faces.unix.path", "a path, while faces.unix.enabled is false", "no path, or enabled = true");
+    }
+    if !config.unix.enabled && config.tcp.listen.is_empty() && config.udp.listen.is_empty() {
+        check.say("faces.unix.enabled", "no listener at all", "at least one of faces.unix, faces.tcp and faces.udp to listen");
+    }
+    check.listeners("faces.tcp.listen", &config.tcp.listen);
+    check.listeners("faces.udp.listen", &config.udp.listen);
+    let store = &config.content_store;
+    if (store.packets == 0) != (store.mib == 0) {
+        let one = if store.packets == 0 { "content_store.packets" } else { "content_store.mib" };
+        check.say(one, "0 for one of packets and mib", "0 for both, to have no content store, or for none");
+    }
+    if config.tables.pit_entries_per_face > config.tables.pit_entries {
+        check.say(
+            "tables.pit_entries_per_face",
+            config.tables.pit_entries_per_face.to_string(),
+            format!("at most tables.pit_entries ({})", config.tables.pit_entries),
+        );
+    }
+    let management = &config.management;
+    if management.known_key < management.unknown_key {
+        check.say("management.known_key", "less trust in known keys than in unknown ones", "at least what unknown_key says");
+    }
+    let nobody = [management.digest, management.unknown_key].iter().all(|reach| *reach == Reach::Nowhere);
+    if nobody && management.trusted_keys.is_empty() {
+        let option = if places.contains_key("management.digest") { "management.digest" } else { "management.unknown_key" };
+        check.say(option, "rules by which nobody may command the router", "trusted_keys, or a wider rule");
+    }
+    check.items(config);
+}
+
+struct Check<'a, 'b> {
+    places: &'a Places,
+    source: &'a mut Source<'b>,
+}
+
+impl Check<'_, '_> {
+    fn say(&mut self, option: &str, seen: impl Into<String>, expected: impl Into<String>) {
+        let at = self.places.get(option).cloned().unwrap_or(0..0);
+        self.source.problem(&at, option, seen, expected);
+    }
+
+    fn listeners(&mut self, option: &str, listen: &[SocketAddr]) {
+        for (at, address) in listen.iter().enumerate() {
+            let earlier = listen[..at].iter();
+            // Port 0 is any free port, so it can't be taken.
+            let clash = earlier.filter(|_| address.port() != 0).find(|other| overlaps(**other, *address));
+            if let Some(other) = clash {
+                self.say(option, format!("{address}, which {other} covers"), "each address and port once");
+            }
+        }
+    }
+
+    fn items(&mut self, config: &Config) {
+        let reserved: [Name; 2] = ["/localhost/nfd", "/localhop/nfd"].map(|uri| uri.parse().expect("a constant name"));
+        let mut faces = BTreeMap::new();
+        for (index, face) in config.face.iter().enumerate() {
+            if let Some(first) = faces.insert(&face.uri, index) {
+                let option = format!("face[{index}].uri");
+                let first = self.line(&format!("face[{first}].uri"));
+                self.say(&option, format!("the face of line {first} again"), "each face once");
+            }
+        }
+        let mut routes = BTreeMap::new();
+        for (index, route) in config.route.iter().enumerate() {
+            let option = format!("route[{index}].prefix");
+            self.prefix(&option, route.prefix.as_ref());
+            if reserved.iter().any(|name| name.as_ref().is_prefix_of(route.prefix.as_ref())) {
+                self.say(&option, route.prefix.to_string(), "a prefix that is not the router's own");
+            }
+            if let Some(first) = routes.insert((&route.prefix, &route.face), index) {
+                let first = self.line(&format!("route[{first}].prefix"));
+                self.say(&option, format!("the route of line {first} again"), "each prefix and face once");
+            }
+        }
+        let mut strategies = BTreeMap::new();
+        for (index, choice) in config.strategy.iter().enumerate() {
+            let option = format!("strategy[{index}].prefix");
+            self.prefix(&option, choice.prefix.as_ref());
+            if let Some(first) = strategies.insert(&choice.prefix, index) {
+                let first = self.line(&format!("strategy[{first}].prefix"));
+                self.say(&option, format!("the prefix of line {first} again"), "one strategy for each prefix");
+            }
+        }
+    }
+
+    fn prefix(&mut self, option: &str, prefix: NameRef<'_>) {
+        if prefix.len() > COMPONENTS_MAX {
+            self.say(option, format!("{} components", prefix.len()), format!("at most {COMPONENTS_MAX} components"));
+        }
+    }
+
+    fn line(&self, option: &str) -> usize {
+        self.places.get(option).map_or(0, |at| self.source.line(at.start))
+    }
+}
+
+/// True when the second can't be listened on beside the first. `[::]` and `0.0.0.0` can: the former is IPv6 only.
+fn overlaps(one: SocketAddr, other: SocketAddr) -> bool {
+    let same_family = one.is_ipv4() == other.is_ipv4();
+    let any = |ip: IpAddr| ip.is_unspecified();
+    same_family && one.port() == other.port() && (one.ip() == other.ip() || any(one.ip()) || any(other.ip()))
+}

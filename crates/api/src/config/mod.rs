@@ -1,0 +1,136 @@
+//! The one configuration file: TOML, a documented default for every option, all mistakes named at once.
+//!
+//! Each option is written down in one place, [`options`]: its name, type, default, limits and documentation. Reading, checking and the
+//! reference text ([`Config::reference`]) come from there.
+
+mod check;
+mod options;
+mod problem;
+mod read;
+mod section;
+#[cfg(test)]
+mod tests;
+mod value;
+
+pub use options::{
+    ContentStore, FaceItem, Faces, Forwarder, Log, LogLevel, Management, Persistency, Reach, RouteItem, StrategyItem, Tables, Tcp, Udp,
+    Unix,
+};
+pub use problem::{Problem, Problems};
+pub use value::{Mode, Uri};
+
+use problem::Source;
+use section::{Item, Section};
+use std::path::{Path, PathBuf};
+
+/// All that a router is told at its start, and again when it re-reads its file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// `[faces]`
+    pub faces: Faces,
+    /// `[faces.unix]`
+    pub unix: Unix,
+    /// `[faces.tcp]`
+    pub tcp: Tcp,
+    /// `[faces.udp]`
+    pub udp: Udp,
+    /// `[tables]`
+    pub tables: Tables,
+    /// `[content_store]`
+    pub content_store: ContentStore,
+    /// `[forwarder]`
+    pub forwarder: Forwarder,
+    /// `[management]`
+    pub management: Management,
+    /// `[log]`
+    pub log: Log,
+    /// `[[face]]`, in the file's order.
+    pub face: Vec<FaceItem>,
+    /// `[[route]]`, in the file's order.
+    pub route: Vec<RouteItem>,
+    /// `[[strategy]]`, in the file's order.
+    pub strategy: Vec<StrategyItem>,
+}
+
+impl Config {
+    /// Reads a file's text. `file` is what problems call it.
+    ///
+    /// # Errors
+    /// Every mistake in the text: what is no TOML, unknown options, wrong types and values, options that contradict each other.
+    pub fn parse(file: &str, text: &str) -> Result<Config, Problems> {
+        let mut source = Source::new(file, text);
+        let config = read::config(&mut source);
+        source.finish(config)
+    }
+
+    /// Every option with its documentation and default, as a file that says what no file says.
+    pub fn reference() -> String {
+        let mut text = String::from(
+            "# Configuration of a Namewire router. Every option is here with its default; a file needs only what differs.\n\
+             # A running router re-reads its file on SIGHUP: routes, faces, strategies and log level change at once, the rest at the next start.\n",
+        );
+        section::write::<Faces>(&mut text);
+        section::write::<Unix>(&mut text);
+        section::write::<Tcp>(&mut text);
+        section::write::<Udp>(&mut text);
+        section::write::<Tables>(&mut text);
+        section::write::<ContentStore>(&mut text);
+        section::write::<Forwarder>(&mut text);
+        section::write::<Management>(&mut text);
+        section::write::<Log>(&mut text);
+        section::write_item::<FaceItem>(&mut text);
+        section::write_item::<RouteItem>(&mut text);
+        section::write_item::<StrategyItem>(&mut text);
+        text
+    }
+
+    /// Where the unix socket is when the file doesn't say: `/run/nfd/nfd.sock`, where clients look, for root; in the user's runtime folder
+    /// (`XDG_RUNTIME_DIR`) for others who have one.
+    pub fn unix_path(&self, root: bool, runtime_dir: Option<&Path>) -> PathBuf {
+        match (&self.unix.path, runtime_dir) {
+            (Some(path), _) => path.clone(),
+            (None, Some(runtime_dir)) if !root => runtime_dir.join("nfd.sock"),
+            (None, _) => PathBuf::from(UNIX_PATH),
+        }
+    }
+
+    /// True when a change to `other` needs a new start: something other than routes, faces, strategies and log level differs.
+    pub fn needs_restart(&self, other: &Config) -> bool {
+        let live = |config: &Config| Config {
+            log: Log::default(),
+            face: Vec::new(),
+            route: Vec::new(),
+            strategy: Vec::new(),
+            ..config.clone()
+        };
+        live(self) != live(other)
+    }
+
+    /// Every option's name, `section.key`, in the reference's order.
+    pub fn option_names() -> Vec<String> {
+        fn of<S: Section>() -> Vec<String> {
+            S::options().iter().map(|option| format!("{}.{}", S::PATH, option.key)).collect()
+        }
+        fn of_item<I: Item>() -> Vec<String> {
+            I::options().iter().map(|option| format!("{}.{}", I::PATH, option.key)).collect()
+        }
+        let sections = [
+            of::<Faces>(),
+            of::<Unix>(),
+            of::<Tcp>(),
+            of::<Udp>(),
+            of::<Tables>(),
+            of::<ContentStore>(),
+            of::<Forwarder>(),
+            of::<Management>(),
+            of::<Log>(),
+            of_item::<FaceItem>(),
+            of_item::<RouteItem>(),
+            of_item::<StrategyItem>(),
+        ];
+        sections.concat()
+    }
+}
+
+/// Where clients look for a router.
+pub const UNIX_PATH: &str = "/run/nfd/nfd.sock";

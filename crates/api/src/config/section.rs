@@ -1,0 +1,146 @@
+//! What a section of the file is: options, each written down once.
+
+use super::read::Table;
+use super::value::Value;
+
+/// An option, described.
+pub(super) struct OptionText {
+    pub(super) key: &'static str,
+    pub(super) doc: &'static [&'static str],
+    /// Its default as TOML; `None` when there is none.
+    pub(super) default: Option<String>,
+    /// A value as TOML, for options without a default.
+    pub(super) example: Option<&'static str>,
+    pub(super) expected: String,
+}
+
+/// `[path]`: every option has a default.
+pub(super) trait Section: Default {
+    const PATH: &'static str;
+    const DOC: &'static [&'static str];
+    fn options() -> Vec<OptionText>;
+    fn read(table: &mut Table<'_, '_>) -> Self;
+}
+
+/// `[[path]]`: there may be several; some options must be there.
+pub(super) trait Item: Sized {
+    const PATH: &'static str;
+    const DOC: &'static [&'static str];
+    fn options() -> Vec<OptionText>;
+    /// `None` when something that must be there is not, or is wrong: that is noted then.
+    fn read(table: &mut Table<'_, '_>) -> Option<Self>;
+}
+
+/// Appends a section to the reference text.
+pub(super) fn write<S: Section>(text: &mut String) {
+    text.push('\n');
+    write_doc(S::DOC, text);
+    text.push_str(&format!("[{}]\n", S::PATH));
+    for option in S::options() {
+        write_doc(option.doc, text);
+        text.push_str(&format!("# ({})\n", option.expected));
+        match (option.default, option.example) {
+            (Some(default), _) => text.push_str(&format!("{} = {default}\n", option.key)),
+            (None, example) => text.push_str(&format!("# {} = {}\n", option.key, example.unwrap_or("…"))),
+        }
+    }
+}
+
+/// Appends an item to the reference text, as a comment: by default there is none.
+pub(super) fn write_item<I: Item>(text: &mut String) {
+    text.push('\n');
+    write_doc(I::DOC, text);
+    text.push_str(&format!("# [[{}]]\n", I::PATH));
+    for option in I::options() {
+        write_doc(option.doc, text);
+        text.push_str(&format!("# ({})\n", option.expected));
+        let value = option.example.map(str::to_owned).or(option.default).unwrap_or_default();
+        text.push_str(&format!("# {} = {value}\n", option.key));
+    }
+}
+
+fn write_doc(doc: &[&str], text: &mut String) {
+    doc.iter().for_each(|line| text.push_str(&format!("#{line}\n")));
+}
+
+/// The default of an option that may be left out, as TOML.
+pub(super) fn default_text<T: Value>(default: &T) -> Option<String> {
+    default.write()
+}
+
+/// Declares a section: each option with documentation, type, default, and perhaps limits or an example.
+macro_rules! section {
+    ($(#[doc = $doc:literal])+ $name:ident = $path:literal {
+        $($(#[doc = $option_doc:literal])+ $option:ident: $typ:ty = $default:expr $(, in $limits:expr)? $(, as $example:literal)?;)+
+    }) => {
+        $(#[doc = $doc])+
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $name { $($(#[doc = $option_doc])+ pub $option: $typ,)+ }
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name { $($option: $default,)+ }
+            }
+        }
+
+        impl $crate::config::section::Section for $name {
+            const PATH: &'static str = $path;
+            const DOC: &'static [&'static str] = &[$($doc),+];
+
+            fn options() -> Vec<$crate::config::section::OptionText> {
+                use $crate::config::value::Value;
+                let default = Self::default();
+                vec![$($crate::config::section::OptionText {
+                    key: stringify!($option),
+                    doc: &[$($option_doc),+],
+                    default: default.$option.write(),
+                    example: None$(.or(Some($example)))?,
+                    expected: <$typ as Value>::expected(&None$(.or(Some($limits)))?),
+                },)+]
+            }
+
+            fn read(table: &mut $crate::config::read::Table<'_, '_>) -> Self {
+                let mut section = Self::default();
+                $(if let Some(value) = table.take(stringify!($option), None$(.or(Some($limits)))?) {
+                    section.$option = value;
+                })+
+                section
+            }
+        }
+    };
+}
+
+/// Declares an item: as a section, but `required` options have no default.
+macro_rules! item {
+    ($(#[doc = $doc:literal])+ $name:ident = $path:literal {
+        $($(#[doc = $option_doc:literal])+ $option:ident: $typ:ty $(= $default:expr)? $(, in $limits:expr)? $(, as $example:literal)?;)+
+    }) => {
+        $(#[doc = $doc])+
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $name { $($(#[doc = $option_doc])+ pub $option: $typ,)+ }
+
+        impl $crate::config::section::Item for $name {
+            const PATH: &'static str = $path;
+            const DOC: &'static [&'static str] = &[$($doc),+];
+
+            fn options() -> Vec<$crate::config::section::OptionText> {
+                use $crate::config::value::Value;
+                vec![$($crate::config::section::OptionText {
+                    key: stringify!($option),
+                    doc: &[$($option_doc),+],
+                    default: None::<String>$(.or($crate::config::section::default_text::<$typ>(&$default)))?,
+                    example: None$(.or(Some($example)))?,
+                    expected: <$typ as Value>::expected(&None$(.or(Some($limits)))?),
+                },)+]
+            }
+
+            fn read(table: &mut $crate::config::read::Table<'_, '_>) -> Option<Self> {
+                $(let $option: Option<$typ> =
+                    table.take_or(stringify!($option), None$(.or(Some($limits)))?, None::<$typ>$(.or(Some($default)))?);)+
+                Some($name { $($option: $option?,)+ })
+            }
+        }
+    };
+}
+
+pub(super) use {item, section};

@@ -1,0 +1,173 @@
+use super::*;
+
+fn problems(text: &str) -> Vec<String> {
+    match Config::parse("nw.toml", text) {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems.0.iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[test]
+fn the_reference_says_what_no_file_says() {
+    let reference = Config::reference();
+    assert_eq!(Config::parse("reference", &reference), Ok(Config::default()), "{reference}");
+    assert_eq!(Config::parse("empty", ""), Ok(Config::default()));
+    for name in Config::option_names() {
+        let key = name.rsplit('.').next().unwrap();
+        let line = reference.lines().find(|line| line.trim_start_matches("# ").starts_with(&format!("{key} = ")));
+        assert!(line.is_some_and(|line| !line.ends_with("= ") && !line.ends_with('…')), "{name} has no value to show");
+    }
+}
+
+#[test]
+fn examples_of_items_can_be_read() {
+    let reference = Config::reference();
+    let items = reference.split_once("# [[face]]").unwrap().1;
+    // Take the comments off what looks like TOML.
+    let lines = items.lines().map(|line| line.strip_prefix("# ").unwrap_or(""));
+    let toml: Vec<&str> = lines.filter(|line| line.contains(" = ") || line.starts_with("[[")).collect();
+    let config = Config::parse("items", &format!("[[face]]\n{}", toml.join("\n"))).unwrap();
+    assert_eq!((config.face.len(), config.route.len(), config.strategy.len()), (1, 1, 1));
+    assert_eq!(config.face[0].mtu, Some(1420));
+    assert_eq!(config.route[0].prefix.to_string(), "/example");
+}
+
+#[test]
+fn all_mistakes_at_once_each_with_its_line() {
+    let text = "\
+[tables]
+pit_entries = \"many\"
+pitt = 5
+
+[faces]
+max = 3
+
+[faces.udp]
+mtu = 9000
+listen = [\"0.0.0.0\"]
+
+[[route]]
+prefix = \"example\"
+face = \"http://x\"
+
+[[route]]
+cost = -1
+
+[colour]
+";
+    let expected = [
+        "nw.toml:2: tables.pit_entries: saw \"many\"; expected an integer from 64 to 67108863",
+        "nw.toml:3: tables: saw the unknown option pitt; expected one of pit_entries, ",
+        "nw.toml:6: faces.max: saw 3; expected an integer from 16 to 1000000",
+        "nw.toml:9: faces.udp.mtu: saw 9000; expected an integer from 64 to 8800",
+        "nw.toml:10: faces.udp.listen: saw [\"0.0.0.0\"]; expected a list in brackets, each item an address and port",
+        "nw.toml:13: route[0].prefix: saw \"example\"; expected a name in quotes",
+        "nw.toml:14: route[0].face: saw \"http://x\"; expected a face URI",
+        "nw.toml:16: route[1].prefix: saw nothing; expected a name",
+        "nw.toml:16: route[1].face: saw nothing; expected a face URI",
+        "nw.toml:17: route[1].cost: saw -1; expected an integer from 0",
+        "nw.toml:19: sections: saw the unknown section colour; expected one of faces, faces.unix",
+    ];
+    let seen = problems(text);
+    assert_eq!(seen.len(), expected.len(), "{seen:#?}");
+    for (seen, expected) in seen.iter().zip(expected) {
+        assert!(seen.starts_with(expected), "saw      {seen}\nexpected {expected}");
+    }
+}
+
+#[test]
+fn text_that_is_no_toml() {
+    let seen = problems("[tables]\npit_entries = = 5\n\n[log\n");
+    assert!(seen[0].starts_with("nw.toml:2: TOML: saw pit_entries = = 5; expected "), "{seen:#?}");
+    assert!(seen.iter().any(|problem| problem.starts_with("nw.toml:4: TOML: saw [log")), "{seen:#?}");
+    assert!(!problems("tables = 5").is_empty());
+    assert!(!problems("[route]\nprefix = \"/\"").is_empty());
+    assert!(!problems("route = [5]").is_empty());
+    assert!(!problems("faces = 5").is_empty());
+    assert!(!problems("[log]\nlevel = \"info\"\nlevel = \"warn\"").is_empty());
+}
+
+#[test]
+fn contradictions() {
+    for (text, line, option) in [
+        ("[faces.unix]\nenabled = false\npath = \"/x\"", 3, "faces.unix.path"),
+        ("[faces.unix]\nenabled = false\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = []", 2, "faces.unix.enabled"),
+        ("[faces.tcp]\nlisten = [\"0.0.0.0:1\", \"127.0.0.1:1\"]", 2, "faces.tcp.listen"),
+        ("[faces.udp]\nlisten = [\"[::1]:1\", \"[::1]:1\"]", 2, "faces.udp.listen"),
+        ("[content_store]\npackets = 0", 2, "content_store.packets"),
+        ("[content_store]\nmib = 0", 2, "content_store.mib"),
+        ("[tables]\npit_entries = 64\npit_entries_per_face = 65", 3, "tables.pit_entries_per_face"),
+        ("[management]\nknown_key = \"nowhere\"", 2, "management.known_key"),
+        ("[management]\ndigest = \"nowhere\"\nunknown_key = \"nowhere\"", 2, "management.digest"),
+        ("[[face]]\nuri = \"udp4://192.0.2.1\"\n[[face]]\nuri = \"udp4://192.0.2.1\"", 4, "face[1].uri"),
+        ("[[route]]\nprefix = \"/localhost/nfd/x\"\nface = \"unix:///x\"", 2, "route[0].prefix"),
+        (
+            "[[route]]\nprefix = \"/\"\nface = \"unix:///x\"\n[[route]]\ncost = 1\nprefix = \"/\"\nface = \"unix:///x\"",
+            6,
+            "route[1].prefix",
+        ),
+        (
+            "[[strategy]]\nprefix = \"/\"\nstrategy = \"/s\"\n[[strategy]]\nprefix = \"/\"\nstrategy = \"/t\"",
+            5,
+            "strategy[1].prefix",
+        ),
+    ] {
+        let seen = problems(text);
+        assert!(seen.len() == 1 && seen[0].starts_with(&format!("nw.toml:{line}: {option}: ")), "{text}\n{seen:#?}");
+    }
+    let deep = format!("[[route]]\nprefix = \"{}\"\nface = \"unix:///x\"", "/a".repeat(33));
+    assert!(problems(&deep)[0].contains("33 components"));
+    assert_eq!(problems("[faces.tcp]\nlisten = [\"127.0.0.1:0\", \"127.0.0.1:0\"]"), [""; 0], "any free port, twice");
+}
+
+#[test]
+fn values() {
+    let text = "\
+[faces.unix]
+path = \"/tmp/nw.sock\"
+mode = 0o600
+[faces.tcp]
+listen = []
+[forwarder]
+regions = [\"/a\", \"/b/c\"]
+[management]
+localhop = \"anywhere\"
+[log]
+level = \"debug\"
+[[route]]
+prefix = \"/x\"
+face = \"udp4://192.0.2.1:6363\"
+cost = 1_000
+capture = true
+";
+    let config = Config::parse("nw.toml", text).unwrap();
+    assert_eq!(config.unix.path.as_deref(), Some(Path::new("/tmp/nw.sock")));
+    assert_eq!(config.unix.mode.0, 0o600);
+    assert!(config.tcp.listen.is_empty());
+    assert_eq!(config.forwarder.regions.len(), 2);
+    assert_eq!((config.management.localhop, config.log.level), (Reach::Anywhere, LogLevel::Debug));
+    assert_eq!((config.route[0].cost, config.route[0].capture, config.route[0].child_inherit), (1000, true, true));
+    assert!(config.needs_restart(&Config::default()));
+    let only_route = Config { route: config.route.clone(), ..Config::default() };
+    assert!(!only_route.needs_restart(&Config::default()));
+}
+
+#[test]
+fn where_the_socket_is() {
+    let config = Config::default();
+    let runtime = Path::new("/run/user/1000");
+    assert_eq!(config.unix_path(true, Some(runtime)), Path::new("/run/nfd/nfd.sock"));
+    assert_eq!(config.unix_path(false, Some(runtime)), Path::new("/run/user/1000/nfd.sock"));
+    assert_eq!(config.unix_path(false, None), Path::new("/run/nfd/nfd.sock"));
+    assert_eq!(config.faces.max, 16_384);
+    assert_eq!(config.tcp.listen.len(), 2);
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_panics(text in "[\\[\\]a-z.=\" \\n0-9{}#,]{0,80}") {
+        if let Err(problems) = Config::parse("x", &text) {
+            proptest::prop_assert!(!problems.0.is_empty() && !problems.to_string().is_empty());
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Types of options: how each is read from TOML, written, and described.
+
+use core::ops::RangeInclusive;
+use nw_name::Name;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use toml::de::DeValue;
+
+/// Limits of a number.
+pub(super) type Limits = Option<RangeInclusive<u64>>;
+
+/// A type that options can have.
+pub(super) trait Value: Sized {
+    fn read(value: &DeValue<'_>, limits: &Limits) -> Option<Self>;
+
+    /// As it stands behind `=`; `None` when the option is left out.
+    fn write(&self) -> Option<String>;
+
+    /// What a reader is told when it is something else.
+    fn expected(limits: &Limits) -> String;
+}
+
+impl Value for bool {
+    fn read(value: &DeValue<'_>, _: &Limits) -> Option<Self> {
+        value.as_bool()
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+
+    fn expected(_: &Limits) -> String {
+        "true or false".to_owned()
+    }
+}
+
+macro_rules! integers {
+    ($($typ:ty),+) => {
+        $(impl Value for $typ {
+            fn read(value: &DeValue<'_>, limits: &Limits) -> Option<Self> {
+                let integer = value.as_integer()?;
+                let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok()?;
+                if limits.as_ref().is_some_and(|limits| !limits.contains(&number)) {
+                    return None;
+                }
+                number.try_into().ok()
+            }
+
+            fn write(&self) -> Option<String> {
+                Some(self.to_string())
+            }
+
+            fn expected(limits: &Limits) -> String {
+                let (least, most) = limits.clone().unwrap_or(0..=u64::from(<$typ>::MAX)).into_inner();
+                format!("an integer from {least} to {most}")
+            }
+        })+
+    };
+}
+
+integers!(u32, u64);
+
+/// Permissions of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode(pub u32);
+
+impl Value for Mode {
+    fn read(value: &DeValue<'_>, _: &Limits) -> Option<Self> {
+        let integer = value.as_integer().filter(|integer| integer.radix() == 8)?;
+        u32::from_str_radix(integer.as_str(), 8).ok().filter(|mode| *mode <= 0o777).map(Mode)
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(format!("0o{:o}", self.0))
+    }
+
+    fn expected(_: &Limits) -> String {
+        "an octal number from 0o0 to 0o777, such as 0o666".to_owned()
+    }
+}
+
+impl Value for PathBuf {
+    fn read(value: &DeValue<'_>, _: &Limits) -> Option<Self> {
+        value.as_str().filter(|path| !path.is_empty() && !path.contains('\0')).map(PathBuf::from)
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(quote(&self.to_string_lossy()))
+    }
+
+    fn expected(_: &Limits) -> String {
+        "a path in quotes".to_owned()
+    }
+}
+
+impl Value for SocketAddr {
+    fn read(value: &DeValue<'_>, _: &Limits) -> Option<Self> {
+        value.as_str()?.parse().ok()
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(quote(&self.to_string()))
+    }
+
+    fn expected(_: &Limits) -> String {
+        "an address and port in quotes, such as \"0.0.0.0:6363\" or \"[::1]:6363\"".to_owned()
+    }
+}
+
+impl Value for Name {
+    fn read(value: &DeValue<'_>, _: &Limits) -> Option<Self> {
+        value.as_str()?.parse().ok()
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(quote(&self.to_string()))
+    }
+
+    fn expected(_: &Limits) -> String {
+        "a name in quotes, such as \"/example/site\"".to_owned()
+    }
+}
+
+/// Where a face leads, as its URI. Whether it can be made is seen when it is made.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Uri(pub String);
+
+impl Value for Uri {
+    fn read(value: &DeValue<'_>, _: &Limits) -> Option<Self> {
+        let uri = value.as_str()?;
+        let (scheme, rest) = uri.split_once("://")?;
+        let known = ["unix", "tcp", "tcp4", "tcp6", "udp", "udp4", "udp6"].contains(&scheme);
+        (known && !rest.is_empty()).then(|| Uri(uri.to_owned()))
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(quote(&self.0))
+    }
+
+    fn expected(_: &Limits) -> String {
+        "a face URI in quotes: unix:///path, or tcp4://, tcp6://, udp4:// or udp6:// with an address and perhaps a port".to_owned()
+    }
+}
+
+impl<T: Value> Value for Option<T> {
+    fn read(value: &DeValue<'_>, limits: &Limits) -> Option<Self> {
+        T::read(value, limits).map(Some)
+    }
+
+    fn write(&self) -> Option<String> {
+        self.as_ref().and_then(T::write)
+    }
+
+    fn expected(limits: &Limits) -> String {
+        T::expected(limits)
+    }
+}
+
+impl<T: Value> Value for Vec<T> {
+    fn read(value: &DeValue<'_>, limits: &Limits) -> Option<Self> {
+        value.as_array()?.iter().map(|item| T::read(item.get_ref(), limits)).collect()
+    }
+
+    fn write(&self) -> Option<String> {
+        let items: Vec<String> = self.iter().filter_map(T::write).collect();
+        Some(format!("[{}]", items.join(", ")))
+    }
+
+    fn expected(limits: &Limits) -> String {
+        format!("a list in brackets, each item {}", T::expected(limits))
+    }
+}
+
+pub(super) fn quote(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+/// Declares a type of option that is one of a few words.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$item_meta:meta])* $item:ident = $word:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $name { $($(#[$item_meta])* $item,)+ }
+
+        impl $name {
+            /// The word in the file.
+            pub const fn as_str(self) -> &'static str {
+                match self { $($name::$item => $word,)+ }
+            }
+        }
+
+        impl $crate::config::value::Value for $name {
+            fn read(value: &toml::de::DeValue<'_>, _: &$crate::config::value::Limits) -> Option<Self> {
+                match value.as_str()? { $($word => Some($name::$item),)+ _ => None }
+            }
+
+            fn write(&self) -> Option<String> {
+                Some($crate::config::value::quote(self.as_str()))
+            }
+
+            fn expected(_: &$crate::config::value::Limits) -> String {
+                let words = [$($word),+].map($crate::config::value::quote);
+                format!("one of {}", words.join(", "))
+            }
+        }
+    };
+}
+
+pub(super) use words;

@@ -1,0 +1,91 @@
+//! Names of counters: of dropped packets by reason, and of what metrics show. A name once given stays.
+
+use nw_element::Cause;
+use nw_wire::Fault;
+
+/// A reason for which packets are dropped.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct DropReasonName {
+    /// The counter's name, as [`DropCount::reason`](crate::management::DropCount) has it.
+    pub name: String,
+    /// What it means, for people.
+    pub explanation: &'static str,
+}
+
+/// Every reason for which a packet can be dropped, in counter order: faults of its bytes, then the others.
+pub fn drop_reasons() -> Vec<DropReasonName> {
+    let malformed = |fault: &Fault| DropReasonName {
+        name: format!("malformed_{}", fault.as_str()),
+        explanation: "The packet's bytes are not what the specification says; the name says what is wrong.",
+    };
+    let cause = |cause: &Cause| DropReasonName { name: cause.as_str().to_owned(), explanation: cause.explanation().trim() };
+    Fault::ALL.iter().map(malformed).chain(Cause::ALL.iter().map(cause)).collect()
+}
+
+/// What kind of number a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+}
+
+/// A metric, as monitoring sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name; counters end in `_total`.
+    pub name: &'static str,
+    /// Gauge or counter.
+    pub kind: MetricKind,
+    /// Labels it is split by.
+    pub labels: &'static [&'static str],
+    /// What it means, for people.
+    pub help: &'static str,
+}
+
+const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: MetricKind::Counter, labels, help }
+}
+
+const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: MetricKind::Gauge, labels, help }
+}
+
+/// Every metric of a router.
+pub const METRICS: &[Metric] = &[
+    counter("nw_face_packets_total", &["face", "direction", "kind"], "Interests, Data and Nacks that came and left by a face."),
+    counter("nw_face_bytes_total", &["face", "direction"], "Octets that came and left by a face, link headers included."),
+    counter("nw_drops_total", &["reason"], "Packets dropped, by reason."),
+    counter("nw_interests_satisfied_total", &[], "Pending Interests that were answered."),
+    counter("nw_interests_unsatisfied_total", &[], "Pending Interests that ended without an answer."),
+    counter("nw_content_store_hits_total", &[], "Interests answered from the content store."),
+    counter("nw_content_store_misses_total", &[], "Interests not answered from the content store."),
+    gauge("nw_content_store_packets", &[], "Packets in the content store."),
+    gauge("nw_pit_entries", &[], "Pending Interests."),
+    gauge("nw_fib_entries", &[], "Prefixes of the FIB."),
+    gauge("nw_faces", &[], "Faces there are."),
+    gauge("nw_start_time_seconds", &[], "When the router started, seconds since 1970."),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_distinct_and_well_formed() {
+        let drops = drop_reasons();
+        let names: BTreeSet<_> = drops.iter().map(|reason| reason.name.as_str()).collect();
+        assert_eq!(names.len(), Fault::ALL.len() + Cause::ALL.len());
+        let metrics: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
+        assert_eq!(metrics.len(), METRICS.len());
+        for name in names.iter().chain(&metrics) {
+            assert!(name.bytes().all(|octet| octet.is_ascii_lowercase() || octet == b'_' || octet.is_ascii_digit()), "{name}");
+        }
+        for metric in METRICS {
+            assert_eq!(metric.kind == MetricKind::Counter, metric.name.ends_with("_total"));
+            assert!(metric.help.ends_with('.'));
+        }
+    }
+}

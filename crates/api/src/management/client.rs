@@ -1,0 +1,271 @@
+//! The asking side: command Interests, their answers, datasets in segments.
+//!
+//! No sockets and no clock: nonces and times are passed in, packets come out and go in.
+
+use super::command::{Dataset, Root, Verb};
+use super::face::{ChannelStatus, FaceQueryFilter, FaceStatus};
+use super::number as n;
+use super::parameters::ControlParameters;
+use super::record::Scalar;
+use super::table::{CsInfo, DropCount, FibEntry, ForwarderStatus, RibEntry, StrategyChoice};
+use nw_name::convention::Kind;
+use nw_name::tlv::{Error, Fault, Reader, push_integer, push_tlv};
+use nw_name::{Name, NameRef};
+use nw_wire::{Data, InterestBuilder, Sign, types};
+
+/// InterestLifetime of commands and dataset requests, milliseconds.
+pub const LIFETIME_MS: u64 = 4000;
+
+/// What makes one command Interest differ from the next. Take nonces from the system's random source.
+#[derive(Clone, Copy, Debug)]
+pub struct Uniqueness {
+    /// The Interest's nonce.
+    pub nonce: u32,
+    /// SignatureNonce.
+    pub signature_nonce: [u8; 8],
+    /// SignatureTime, milliseconds since 1970.
+    pub time_ms: u64,
+}
+
+/// A command Interest, signed by packet format 0.3.
+///
+/// # Errors
+/// The signer's.
+pub fn command<S: Sign + ?Sized>(
+    root: Root,
+    verb: Verb,
+    parameters: &ControlParameters,
+    unique: Uniqueness,
+    signer: &S,
+) -> Result<Vec<u8>, S::Error> {
+    let name = verb.name(root).with_generic(parameters.encode());
+    interest(name, unique).encode_signed(signer, &signature_fields(unique))
+}
+
+/// A `rib/announce` Interest for a prefix announcement, signed by packet format 0.3.
+///
+/// # Errors
+/// The signer's.
+pub fn announce<S: Sign + ?Sized>(
+    root: Root,
+    announcement: &Data<'_>,
+    unique: Uniqueness,
+    signer: &S,
+) -> Result<Vec<u8>, S::Error> {
+    let interest = interest(Verb::RibAnnounce.name(root), unique).parameters(announcement.wire());
+    interest.encode_signed(signer, &signature_fields(unique))
+}
+
+fn interest(name: Name, unique: Uniqueness) -> InterestBuilder {
+    // An answer from a cache would be somebody else's.
+    InterestBuilder::new(name).must_be_fresh(true).nonce(unique.nonce).lifetime_ms(LIFETIME_MS)
+}
+
+fn signature_fields(unique: Uniqueness) -> Vec<u8> {
+    let mut fields = Vec::with_capacity(20);
+    push_tlv(types::SIGNATURE_NONCE, &unique.signature_nonce, &mut fields);
+    push_integer(types::SIGNATURE_TIME, unique.time_ms, &mut fields);
+    fields
+}
+
+/// The Interest that asks for the newest version of a dataset. `filter` is for [`Dataset::FacesQuery`].
+pub fn dataset(dataset: Dataset, filter: Option<&FaceQueryFilter>, nonce: u32) -> Vec<u8> {
+    let name = dataset.name(Root::Localhost);
+    let name = match filter {
+        Some(filter) => name.with_generic(filter.encode()),
+        None => name,
+    };
+    InterestBuilder::new(name).can_be_prefix(true).must_be_fresh(true).nonce(nonce).lifetime_ms(LIFETIME_MS).encode()
+}
+
+/// Puts the segments of a dataset together, in order.
+#[derive(Debug)]
+pub struct Reassembly {
+    /// The name with its version, once the first answer said which.
+    versioned: Option<Name>,
+    content: Vec<u8>,
+    next: u64,
+    content_len_max: usize,
+}
+
+/// What to do after a Data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Ask for exactly this name.
+    Ask(Name),
+    /// This is the whole dataset.
+    Whole(Vec<u8>),
+}
+
+/// Why a Data is no part of the dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReassemblyError {
+    /// Its name does not end in a version and a segment.
+    #[error("the answer's name does not end in a version and a segment")]
+    Name,
+    /// It is of another version than the first.
+    #[error("the answer is of another version")]
+    Version,
+    /// All segments together are longer than the asker wants.
+    #[error("the dataset is longer than {0} octets")]
+    TooLong(usize),
+}
+
+impl Reassembly {
+    /// Of a dataset of at most so many octets.
+    pub const fn new(content_len_max: usize) -> Self {
+        Reassembly { versioned: None, content: Vec::new(), next: 0, content_len_max }
+    }
+
+    /// Takes an answer: to the first Interest, or to the one asked for last.
+    ///
+    /// # Errors
+    /// See [`ReassemblyError`].
+    pub fn take(&mut self, data: &Data<'_>) -> Result<Progress, ReassemblyError> {
+        let (versioned, segment) = split(data.name()).ok_or(ReassemblyError::Name)?;
+        match &self.versioned {
+            None => self.versioned = Some(versioned.to_name()),
+            Some(known) if known.as_ref() == versioned => {}
+            Some(_) => return Err(ReassemblyError::Version),
+        }
+        // A cache may have answered the first Interest with a segment from the middle.
+        if segment != self.next {
+            return Ok(Progress::Ask(versioned.to_name().with_segment(self.next)));
+        }
+        if self.content.len() + data.content().len() > self.content_len_max {
+            return Err(ReassemblyError::TooLong(self.content_len_max));
+        }
+        self.content.extend_from_slice(data.content());
+        let last = data.final_block().and_then(|component| Kind::Segment.number(component));
+        if last.is_some_and(|last| segment >= last) {
+            return Ok(Progress::Whole(core::mem::take(&mut self.content)));
+        }
+        self.next += 1;
+        Ok(Progress::Ask(versioned.to_name().with_segment(self.next)))
+    }
+}
+
+fn split(name: NameRef<'_>) -> Option<(NameRef<'_>, u64)> {
+    let segment = Kind::Segment.number(name.component(-1)?)?;
+    let versioned = name.parent()?;
+    Kind::Version.number(versioned.component(-1)?)?;
+    Some((versioned, segment))
+}
+
+/// An item that a dataset is a list of.
+pub trait Item: Scalar {
+    /// TLV-TYPE of the item.
+    const NUMBER: u32;
+}
+
+macro_rules! items {
+    ($($typ:ty = $number:expr,)+) => { $(impl Item for $typ { const NUMBER: u32 = $number; })+ };
+}
+
+items! {
+    FaceStatus = n::ITEM,
+    ChannelStatus = n::CHANNEL_STATUS,
+    FibEntry = n::ITEM,
+    RibEntry = n::ITEM,
+    StrategyChoice = n::ITEM,
+    CsInfo = n::ITEM,
+    DropCount = n::ITEM,
+}
+
+/// Writes the content of a dataset.
+pub fn encode_items<T: Item>(items: &[T]) -> Vec<u8> {
+    let mut out = Vec::new();
+    items.iter().for_each(|item| item.push(T::NUMBER, &mut out));
+    out
+}
+
+/// Reads the content of a dataset; elements of other types are skipped unless critical.
+///
+/// # Errors
+/// What is wrong and where.
+pub fn decode_items<T: Item>(content: &[u8]) -> Result<Vec<T>, Error> {
+    let mut reader = Reader::new(content, 0);
+    let mut items = Vec::new();
+    while let Some(element) = reader.next()? {
+        if element.typ == T::NUMBER {
+            items.push(T::read(&element)?);
+        } else if element.is_critical() {
+            return Err(Error::new(Fault::UnknownCritical, element.start));
+        }
+    }
+    Ok(items)
+}
+
+/// Reads the content of `cs/info`.
+///
+/// # Errors
+/// What is wrong and where.
+pub fn decode_cs_info(content: &[u8]) -> Result<CsInfo, Error> {
+    decode_items(content)?.pop().ok_or(Error::new(Fault::MissingField, 0))
+}
+
+/// Reads the content of `status/general`.
+///
+/// # Errors
+/// What is wrong and where.
+pub fn decode_status(content: &[u8]) -> Result<ForwarderStatus, Error> {
+    ForwarderStatus::decode_fields(content, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::management::command::{Request, SignatureForm, parse};
+    use nw_wire::{DataBuilder, DigestSha256, Interest};
+
+    fn segment(version: u64, segment: u64, last: u64, content: &[u8]) -> Vec<u8> {
+        let name = Dataset::FibList.name(Root::Localhost).with_version(version).with_segment(segment);
+        let last = Name::new().with_segment(last);
+        let Ok(wire) = DataBuilder::new(&name, content)
+            .final_block(last.as_ref().component(0).unwrap())
+            .encode(&DigestSha256);
+        wire
+    }
+
+    fn take(reassembly: &mut Reassembly, wire: &[u8]) -> Result<Progress, ReassemblyError> {
+        reassembly.take(&Data::check(wire).unwrap())
+    }
+
+    #[test]
+    fn segments_come_together() {
+        let ask = |segment| {
+            Ok(Progress::Ask(Dataset::FibList.name(Root::Localhost).with_version(9).with_segment(segment)))
+        };
+        let mut reassembly = Reassembly::new(100);
+        assert_eq!(take(&mut reassembly, &segment(9, 2, 2, b"c")), ask(0), "a cache's answer from the middle");
+        assert_eq!(take(&mut reassembly, &segment(9, 0, 2, b"a")), ask(1));
+        assert_eq!(take(&mut reassembly, &segment(8, 1, 2, b"x")), Err(ReassemblyError::Version));
+        assert_eq!(take(&mut reassembly, &segment(9, 1, 2, b"b")), ask(2));
+        assert_eq!(take(&mut reassembly, &segment(9, 2, 2, b"c")), Ok(Progress::Whole(b"abc".to_vec())));
+    }
+
+    #[test]
+    fn bounds_and_names() {
+        let mut reassembly = Reassembly::new(2);
+        assert_eq!(take(&mut reassembly, &segment(1, 0, 0, b"abc")), Err(ReassemblyError::TooLong(2)));
+        let Ok(wire) = DataBuilder::new(&Dataset::FibList.name(Root::Localhost), b"").encode(&DigestSha256);
+        assert_eq!(take(&mut reassembly, &wire), Err(ReassemblyError::Name));
+    }
+
+    #[test]
+    fn a_command_is_read_as_it_was_meant() {
+        let unique = Uniqueness { nonce: 1, signature_nonce: [2; 8], time_ms: 3 };
+        let parameters = ControlParameters { cost: Some(7), ..ControlParameters::of("/a".parse::<Name>().unwrap()) };
+        let Ok(wire) = command(Root::Localhost, Verb::RibRegister, &parameters, unique, &DigestSha256);
+        let interest = Interest::check(&wire).unwrap();
+        let info = interest.signature_info().unwrap();
+        assert_eq!((info.nonce(), info.time_ms()), (Some(&[2u8; 8][..]), Some(3)));
+        let request = Request::Command { verb: Verb::RibRegister, parameters, form: SignatureForm::V03 };
+        assert_eq!(parse(&interest), Some((Root::Localhost, request)));
+
+        let wire = dataset(Dataset::FacesQuery, Some(&FaceQueryFilter::default()), 5);
+        let interest = Interest::check(&wire).unwrap();
+        assert!(interest.can_be_prefix() && interest.must_be_fresh());
+        assert!(matches!(parse(&interest), Some((_, Request::Dataset { dataset: Dataset::FacesQuery, .. }))));
+    }
+}

@@ -1,0 +1,355 @@
+//! Names of commands, datasets and the notification stream, read from Interests.
+//!
+//! ```text
+//! /localhost/nfd/rib/register/<ControlParameters>/params-sha256=…                                signed by format 0.3
+//! /localhost/nfd/rib/register/<ControlParameters>/<timestamp>/<nonce>/<SigInfo>/<SigValue>       signed by format 0.2
+//! /localhost/nfd/rib/announce/params-sha256=…                                                    a prefix announcement in ApplicationParameters
+//! /localhost/nfd/faces/list[/params-sha256=…][/<version>[/<segment>]]                            a dataset
+//! /localhost/nfd/faces/query/<FaceQueryFilter>[…]                                                a dataset with a question
+//! /localhost/nfd/faces/events[/<sequence number>]                                                notifications
+//! ```
+
+use super::face::FaceQueryFilter;
+use super::parameters::ControlParameters;
+use nw_name::convention::Kind;
+use nw_name::{Component, ComponentType, Name, NameRef};
+use nw_wire::Interest;
+
+/// Where management is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// `/localhost/nfd`: by faces of this machine.
+    Localhost,
+    /// `/localhop/nfd`: by neighbours, for `rib` commands only.
+    Localhop,
+}
+
+impl Root {
+    /// Its name.
+    pub fn name(self) -> Name {
+        Name::new().with_generic(self.scope()).with_generic("nfd")
+    }
+
+    const fn scope(self) -> &'static str {
+        match self {
+            Root::Localhost => "localhost",
+            Root::Localhop => "localhop",
+        }
+    }
+}
+
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$item_meta:meta])* $item:ident = $module:literal $word:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$item_meta])* $item,)+ }
+
+        impl $name {
+            /// Every one.
+            pub const ALL: &'static [$name] = &[$($name::$item,)+];
+
+            /// First component behind the root.
+            pub const fn module(self) -> &'static str {
+                match self { $($name::$item => $module,)+ }
+            }
+
+            /// Second component behind the root.
+            pub const fn word(self) -> &'static str {
+                match self { $($name::$item => $word,)+ }
+            }
+
+            /// From the two components.
+            pub fn from_words(module: &[u8], word: &[u8]) -> Option<Self> {
+                Self::ALL.iter().copied().find(|it| it.module().as_bytes() == module && it.word().as_bytes() == word)
+            }
+
+            /// The name under a root.
+            pub fn name(self, root: Root) -> Name {
+                root.name().with_generic(self.module()).with_generic(self.word())
+            }
+        }
+
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                write!(f, "{}/{}", self.module(), self.word())
+            }
+        }
+    };
+}
+
+words! {
+    /// What can be commanded.
+    Verb {
+        /// Make a face.
+        FacesCreate = "faces" "create",
+        /// Change a face.
+        FacesUpdate = "faces" "update",
+        /// End a face.
+        FacesDestroy = "faces" "destroy",
+        /// Add a next hop without a route.
+        FibAddNextHop = "fib" "add-nexthop",
+        /// Remove a next hop.
+        FibRemoveNextHop = "fib" "remove-nexthop",
+        /// Add a route, or change it.
+        RibRegister = "rib" "register",
+        /// Remove a route.
+        RibUnregister = "rib" "unregister",
+        /// Add a route that a prefix announcement speaks for.
+        RibAnnounce = "rib" "announce",
+        /// Change the content store.
+        CsConfig = "cs" "config",
+        /// Erase from the content store.
+        CsErase = "cs" "erase",
+        /// Choose a prefix' strategy.
+        StrategyChoiceSet = "strategy-choice" "set",
+        /// Leave the choice to the shorter prefix.
+        StrategyChoiceUnset = "strategy-choice" "unset",
+    }
+}
+
+words! {
+    /// What can be listed.
+    Dataset {
+        /// Every face.
+        FacesList = "faces" "list",
+        /// Every listener.
+        FacesChannels = "faces" "channels",
+        /// The faces a filter matches.
+        FacesQuery = "faces" "query",
+        /// The FIB.
+        FibList = "fib" "list",
+        /// The RIB.
+        RibList = "rib" "list",
+        /// The content store.
+        CsInfo = "cs" "info",
+        /// Strategies by prefix.
+        StrategyChoiceList = "strategy-choice" "list",
+        /// The router as a whole.
+        StatusGeneral = "status" "general",
+        /// Packets dropped, by reason. Not NFD's: other routers don't answer.
+        StatusDrops = "status" "drops",
+    }
+}
+
+impl Verb {
+    /// True for commands that neighbours may send to [`Root::Localhop`].
+    pub const fn is_for_neighbours(self) -> bool {
+        matches!(self, Verb::RibRegister | Verb::RibUnregister | Verb::RibAnnounce)
+    }
+}
+
+/// How a command Interest is signed, by its form; nothing is verified here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignatureForm {
+    /// Format 0.3: InterestSignatureInfo and a parameters digest.
+    V03,
+    /// Format 0.2: timestamp, nonce, SignatureInfo and SignatureValue as name components.
+    V02,
+    /// Not signed.
+    Unsigned,
+}
+
+/// What an Interest asks management for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// To do something.
+    Command {
+        /// What.
+        verb: Verb,
+        /// With what.
+        parameters: ControlParameters,
+        /// How the Interest is signed.
+        form: SignatureForm,
+    },
+    /// To accept a prefix announcement: the Data in ApplicationParameters, not decoded yet.
+    Announce {
+        /// The Data, whole.
+        announcement: &'a [u8],
+    },
+    /// For a dataset.
+    Dataset {
+        /// Which.
+        dataset: Dataset,
+        /// Of [`Dataset::FacesQuery`], which faces; empty otherwise.
+        filter: FaceQueryFilter,
+        /// The name up to what versions come behind: the dataset's, its filter, a parameters digest.
+        prefix: NameRef<'a>,
+        /// A version that is asked for.
+        version: Option<u64>,
+        /// A segment of it that is asked for.
+        segment: Option<u64>,
+    },
+    /// For a notification about faces: the one of a sequence number, or the next.
+    Events {
+        /// The sequence number.
+        sequence: Option<u64>,
+    },
+    /// To do something that has the form of a command and is none.
+    Unknown,
+}
+
+/// Reads an Interest's name. `None` when management has nothing to answer: another root, components that make no sense, parameters that
+/// can't be decoded ("bad parameters encoding: silence").
+pub fn parse<'a>(interest: &Interest<'a>) -> Option<(Root, Request<'a>)> {
+    let name = interest.name();
+    let mut components = name.components();
+    let root = match (components.next()?, components.next()?) {
+        (scope, nfd) if nfd == Component::generic(b"nfd") => {
+            [Root::Localhost, Root::Localhop].into_iter().find(|root| scope == Component::generic(root.scope().as_bytes()))?
+        }
+        _ => return None,
+    };
+    let (module, word) = (generic(components.next()?)?, generic(components.next()?)?);
+    if (module, word) == (b"faces", b"events") {
+        let sequence = match components.next() {
+            Some(component) => Some(Kind::Sequence.number(component)?),
+            None => None,
+        };
+        return components.next().is_none().then_some((root, Request::Events { sequence }));
+    }
+    if let Some(dataset) = Dataset::from_words(module, word) {
+        return Some((root, parse_dataset(dataset, name)?));
+    }
+    let verb = Verb::from_words(module, word);
+    if verb == Some(Verb::RibAnnounce) {
+        let digest = components.next()?.typ() == ComponentType::PARAMETERS_DIGEST;
+        let whole = digest && components.next().is_none();
+        return whole.then_some((root, Request::Announce { announcement: interest.parameters()? }));
+    }
+    let parameters = ControlParameters::decode(generic(components.next()?)?).ok()?;
+    let form = signature_form(interest, components)?;
+    let request = match verb {
+        Some(verb) => Request::Command { verb, parameters, form },
+        None => Request::Unknown,
+    };
+    Some((root, request))
+}
+
+/// Components of a dataset's name, filter aside.
+const DATASET_LEN: usize = 4;
+
+fn parse_dataset<'a>(dataset: Dataset, name: NameRef<'a>) -> Option<Request<'a>> {
+    let mut rest = name.components().skip(DATASET_LEN).peekable();
+    let mut prefix_len = DATASET_LEN;
+    let mut filter = FaceQueryFilter::default();
+    if dataset == Dataset::FacesQuery {
+        filter = FaceQueryFilter::decode(generic(rest.next()?)?).ok()?;
+        prefix_len += 1;
+    }
+    // python-ndn's tools ask for datasets by signed Interests; the answer is to have that longer name.
+    if rest.next_if(|component| component.typ() == ComponentType::PARAMETERS_DIGEST).is_some() {
+        prefix_len += 1;
+    }
+    let mut number = |kind: Kind| rest.next().map(|component| kind.number(component).ok_or(()));
+    let version = number(Kind::Version).transpose().ok()?;
+    let segment = number(Kind::Segment).transpose().ok()?;
+    let prefix = name.prefix(prefix_len);
+    rest.next().is_none().then_some(Request::Dataset { dataset, filter, prefix, version, segment })
+}
+
+fn signature_form<'a>(interest: &Interest<'_>, mut rest: impl Iterator<Item = Component<'a>>) -> Option<SignatureForm> {
+    let Some(first) = rest.next() else {
+        return Some(SignatureForm::Unsigned);
+    };
+    if first.typ() == ComponentType::PARAMETERS_DIGEST {
+        let form = if interest.signature_info().is_some() { SignatureForm::V03 } else { SignatureForm::Unsigned };
+        return rest.next().is_none().then_some(form);
+    }
+    // Timestamp (the one in hand), nonce, SignatureInfo, SignatureValue. What is in them is the trust layer's business.
+    (rest.count() == 3).then_some(SignatureForm::V02)
+}
+
+fn generic(component: Component<'_>) -> Option<&[u8]> {
+    (component.typ() == ComponentType::GENERIC).then_some(component.value())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nw_wire::{DigestSha256, InterestBuilder};
+
+    fn parse_uri(uri: &str) -> Option<(Root, String)> {
+        let wire = InterestBuilder::new(uri.parse::<Name>().unwrap()).encode();
+        let parsed = parse(&Interest::check(&wire).unwrap());
+        parsed.map(|(root, request)| (root, format!("{request:?}")))
+    }
+
+    #[test]
+    fn every_word_finds_itself() {
+        for verb in Verb::ALL {
+            assert_eq!(Verb::from_words(verb.module().as_bytes(), verb.word().as_bytes()), Some(*verb));
+        }
+        for dataset in Dataset::ALL {
+            let name = dataset.name(Root::Localhost).to_string();
+            assert_eq!(name, format!("/localhost/nfd/{dataset}"));
+            assert_eq!(parse_uri(&name).is_some(), *dataset != Dataset::FacesQuery, "{name}");
+        }
+    }
+
+    #[test]
+    fn both_forms_and_none() {
+        let parameters = ControlParameters::of("/a".parse::<Name>().unwrap());
+        let name = Verb::RibRegister.name(Root::Localhop).with_generic(parameters.encode());
+        let form = |wire: Vec<u8>| match parse(&Interest::check(&wire).unwrap()) {
+            Some((Root::Localhop, Request::Command { verb: Verb::RibRegister, parameters: read, form })) => {
+                assert_eq!(read, parameters);
+                Some(form)
+            }
+            None => None,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(form(InterestBuilder::new(name.clone()).encode()), Some(SignatureForm::Unsigned));
+        let Ok(signed) = InterestBuilder::new(name.clone()).encode_signed(&DigestSha256, &[]);
+        assert_eq!(form(signed), Some(SignatureForm::V03));
+        // An RSA SignatureValue makes a component of 260 octets.
+        let parts: [&[u8]; 4] = [&[1; 8], &[2; 8], &[22, 3, 27, 1, 1], &[23; 260]];
+        let old = parts.iter().fold(name.clone(), |name, part| name.with_generic(part));
+        assert_eq!(form(InterestBuilder::new(old.clone()).encode()), Some(SignatureForm::V02));
+        assert_eq!(form(InterestBuilder::new(old.with_generic("more")).encode()), None);
+        assert_eq!(form(InterestBuilder::new(name.with_generic("odd")).encode()), None);
+    }
+
+    #[test]
+    fn datasets_versions_and_segments() {
+        let digest = "params-sha256=00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff";
+        let base = "/localhost/nfd/rib/list";
+        assert!(parse_uri(&format!("{base}/v=5")).unwrap().1.contains("version: Some(5), segment: None"));
+        assert!(parse_uri(&format!("{base}/v=5/seg=2")).unwrap().1.contains("version: Some(5), segment: Some(2)"));
+        assert!(parse_uri(&format!("{base}/%FD%05/%00%02")).unwrap().1.contains("version: Some(5), segment: Some(2)"));
+        for odd in ["x", "seg=1", "v=5/x", "v=5/seg=1/x"] {
+            assert_eq!(parse_uri(&format!("{base}/{odd}")), None, "{odd}");
+        }
+        assert_eq!(parse_uri("/localhost/nfd/faces/query/%96%01"), None, "a filter that can't be decoded");
+        // As python-ndn's tools ask; the Interest has parameters, as the packet format wants it.
+        let wire = InterestBuilder::new(base.parse::<Name>().unwrap()).parameters([]).encode();
+        let interest = Interest::check(&wire).unwrap();
+        let Some((Root::Localhost, Request::Dataset { prefix, .. })) = parse(&interest) else { panic!() };
+        assert_eq!(prefix, interest.name());
+        assert!(digest.len() > 64 && prefix.len() == 5);
+    }
+
+    #[test]
+    fn what_is_none_of_ours_is_not_answered() {
+        for uri in [
+            "/",
+            "/localhost",
+            "/localhost/nfd",
+            "/localhost/nfd/rib",
+            "/localhost/nfd/rib/register",
+            "/localhost/nfd/rib/register/x",
+            "/localhost/nfd/rib/announce/x",
+            "/localhost/other/rib/list",
+            "/ndn/nfd/rib/list",
+            "/localhost/nfd/faces/events/x",
+            "/localhost/nfd/faces/events/seq=1/x",
+            "/localhost/nfd/32=rib/list",
+        ] {
+            if uri != "/" {
+                assert_eq!(parse_uri(uri), None, "{uri}");
+            }
+        }
+        assert!(parse_uri("/localhost/nfd/faces/events").unwrap().1.contains("sequence: None"));
+        assert!(parse_uri("/localhost/nfd/faces/events/seq=7").unwrap().1.contains("sequence: Some(7)"));
+        assert_eq!(parse_uri("/localhost/nfd/rib/dance/h%00").unwrap().1, "Unknown");
+    }
+}

@@ -1,0 +1,134 @@
+//! Tables as management shows them: FIB, RIB, strategy choices, content store, and the router as a whole.
+
+use super::number as n;
+use super::parameters::Strategy;
+use super::record::record;
+use nw_name::Name;
+
+record! {
+    /// Where Interests may go, and at what cost.
+    NextHopRecord {
+        /// The face.
+        face_id: u64 = n::FACE_ID,
+        /// Its cost.
+        cost: u64 = n::COST,
+    }
+}
+
+record! {
+    /// One prefix of the FIB.
+    FibEntry {
+        /// The prefix.
+        #[serde(serialize_with = "super::uri")]
+        name: Name = n::NAME,
+        /// Where Interests for it may go.
+        next_hops: Vec<NextHopRecord> = n::PART,
+    }
+}
+
+record! {
+    /// One route of a prefix.
+    Route {
+        /// Its face.
+        face_id: u64 = n::FACE_ID,
+        /// Who made it: see [`origin`](super::origin).
+        origin: u64 = n::ORIGIN,
+        /// Its cost.
+        cost: u64 = n::COST,
+        /// Bits: see [`flags`](super::flags).
+        flags: u64 = n::FLAGS,
+        /// Milliseconds it still lives; absent when that is as long as its face.
+        #[serde(rename = "expiration_period_ms", skip_serializing_if = "Option::is_none")]
+        expiration_period: Option<u64> = n::EXPIRATION_PERIOD,
+    }
+}
+
+record! {
+    /// One prefix of the RIB.
+    RibEntry {
+        /// The prefix.
+        #[serde(serialize_with = "super::uri")]
+        name: Name = n::NAME,
+        /// Its routes.
+        routes: Vec<Route> = n::PART,
+    }
+}
+
+record! {
+    /// Which strategy forwards a prefix.
+    StrategyChoice {
+        /// The prefix.
+        #[serde(serialize_with = "super::uri")]
+        name: Name = n::NAME,
+        /// The strategy, with version and parameters.
+        strategy: Strategy = n::STRATEGY,
+    }
+}
+
+record! {
+    /// The content store.
+    #[derive(Default)]
+    CsInfo {
+        /// Packets it may hold.
+        capacity: u64 = n::CAPACITY,
+        /// Bits: see [`flags`](super::flags).
+        flags: u64 = n::FLAGS,
+        /// Packets it holds.
+        entries: u64 = n::N_CS_ENTRIES,
+        /// Interests answered.
+        hits: u64 = n::N_HITS,
+        /// Interests not answered.
+        misses: u64 = n::N_MISSES,
+    }
+}
+
+record! {
+    /// The router as a whole. Not wrapped in an element of its own.
+    #[derive(Default)]
+    ForwarderStatus {
+        /// Software and version.
+        version: String = n::NFD_VERSION,
+        /// When it started, milliseconds since 1970.
+        #[serde(rename = "start_timestamp_ms")]
+        start_timestamp: u64 = n::START_TIMESTAMP,
+        /// Now, milliseconds since 1970.
+        #[serde(rename = "current_timestamp_ms")]
+        current_timestamp: u64 = n::CURRENT_TIMESTAMP,
+        /// Names in all tables; this router has no name tree and says 0.
+        name_tree_entries: u64 = n::N_NAME_TREE_ENTRIES,
+        /// Prefixes of the FIB.
+        fib_entries: u64 = n::N_FIB_ENTRIES,
+        /// Pending Interests.
+        pit_entries: u64 = n::N_PIT_ENTRIES,
+        /// Measurements of strategies.
+        measurements_entries: u64 = n::N_MEASUREMENTS_ENTRIES,
+        /// Packets of the content store.
+        cs_entries: u64 = n::N_CS_ENTRIES,
+        /// Interests received.
+        in_interests: u64 = n::N_IN_INTERESTS,
+        /// Data received.
+        in_data: u64 = n::N_IN_DATA,
+        /// Nacks received.
+        in_nacks: u64 = n::N_IN_NACKS,
+        /// Interests sent.
+        out_interests: u64 = n::N_OUT_INTERESTS,
+        /// Data sent.
+        out_data: u64 = n::N_OUT_DATA,
+        /// Nacks sent.
+        out_nacks: u64 = n::N_OUT_NACKS,
+        /// Pending Interests that were answered.
+        satisfied_interests: u64 = n::N_SATISFIED_INTERESTS,
+        /// Pending Interests that were not.
+        unsatisfied_interests: u64 = n::N_UNSATISFIED_INTERESTS,
+    }
+}
+
+record! {
+    /// Packets dropped for one reason. Not NFD's.
+    DropCount {
+        /// The counter's name, such as `no_route` or `malformed_truncated`; see [`counters`](crate::counters).
+        reason: String = n::DROP_REASON,
+        /// Packets, since the start.
+        count: u64 = n::COUNT,
+    }
+}

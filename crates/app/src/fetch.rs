@@ -1,0 +1,394 @@
+//! Fetching a segmented object: which segment to ask for when. Pure: time is passed in, packets are the caller's.
+//!
+//! Keeps one small record per segment between the oldest outstanding one and the newest asked for, so its memory follows the window, not
+//! the object.
+
+use crate::rtt::RttEstimator;
+use crate::window::CubicWindow;
+use core::time::Duration;
+use nw_element::Instant;
+use nw_wire::NackReason;
+use std::collections::VecDeque;
+
+/// How to fetch.
+#[derive(Clone, Debug)]
+pub struct FetchOptions {
+    /// Interests on their way at the start.
+    pub window_initial: usize,
+    /// Most Interests on their way.
+    pub window_max: usize,
+    /// How often one segment is asked for again before giving up.
+    pub retries_max: u32,
+    /// Bounds of the retransmission time-out.
+    pub rto_min: Duration,
+    /// See [`rto_min`](Self::rto_min).
+    pub rto_max: Duration,
+}
+
+impl Default for FetchOptions {
+    fn default() -> Self {
+        FetchOptions {
+            window_initial: 8,
+            window_max: 256,
+            retries_max: 15,
+            rto_min: Duration::from_millis(200),
+            rto_max: Duration::from_secs(8),
+        }
+    }
+}
+
+/// Why an object can't be fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FetchError {
+    /// Nobody answered.
+    #[error("segment {segment} was asked for {tries} times without an answer")]
+    NoAnswer {
+        /// Which.
+        segment: u64,
+        /// How often.
+        tries: u32,
+    },
+    /// The network refused.
+    #[error("segment {segment} was refused with Nack({}) {tries} times", reason.as_str())]
+    Refused {
+        /// Which.
+        segment: u64,
+        /// How often.
+        tries: u32,
+        /// Why.
+        reason: NackReason,
+    },
+}
+
+/// What happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FetchCounters {
+    /// Interests sent, retransmissions included.
+    pub interests: u64,
+    /// Interests sent again.
+    pub retransmissions: u64,
+    /// Data that carried a congestion mark.
+    pub marks: u64,
+    /// Nacks received.
+    pub nacks: u64,
+    /// Data for segments had already.
+    pub duplicates: u64,
+}
+
+/// What an answer meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A segment we did not have, and how long it took, if it was asked for once.
+    New(Option<Duration>),
+    /// One that we had, or never asked for.
+    Known,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    done: bool,
+    tries: u32,
+    sent: Instant,
+    /// Waits to be sent again, not before this moment.
+    again_at: Option<Instant>,
+    refused: Option<NackReason>,
+}
+
+/// State of one fetch.
+#[derive(Debug)]
+pub struct Fetcher {
+    options: FetchOptions,
+    rtt: RttEstimator,
+    window: CubicWindow,
+    /// Segments from `base` on; all before are done.
+    segments: VecDeque<Segment>,
+    base: u64,
+    /// One past the last segment, once known.
+    end: Option<u64>,
+    outstanding: usize,
+    /// Transmissions in the order they were made: segment and moment. A stale one (answered or sent again) is skipped.
+    sent: VecDeque<(u64, Instant)>,
+    /// Segments to ask for again.
+    again: VecDeque<u64>,
+    /// When the newest answered transmission was made.
+    newest_answered: Instant,
+    counters: FetchCounters,
+}
+
+impl Fetcher {
+    /// From segment 0 on.
+    pub fn new(options: FetchOptions) -> Self {
+        Fetcher {
+            rtt: RttEstimator::new(options.rto_min, options.rto_max),
+            window: CubicWindow::new(options.window_initial, options.window_max),
+            segments: VecDeque::new(),
+            base: 0,
+            end: None,
+            outstanding: 0,
+            sent: VecDeque::new(),
+            again: VecDeque::new(),
+            newest_answered: Instant::START,
+            counters: FetchCounters::default(),
+            options,
+        }
+    }
+
+    /// The next segment to ask for now, if any; the caller sends the Interest. Call until `None`.
+    ///
+    /// # Errors
+    /// When a segment was asked for too often.
+    pub fn next_request(&mut self, now: Instant) -> Result<Option<u64>, FetchError> {
+        self.expire(now);
+        if self.outstanding >= self.window.packets() {
+            return Ok(None);
+        }
+        for _ in 0..self.again.len() {
+            let segment = self.again.pop_front().expect("counted");
+            let Some(state) = self.state(segment).filter(|s| !s.done) else { continue };
+            let Some(at) = state.again_at else { continue };
+            if at > now {
+                self.again.push_back(segment);
+                continue;
+            }
+            if state.tries > self.options.retries_max {
+                let tries = state.tries;
+                return Err(match state.refused {
+                    Some(reason) => FetchError::Refused { segment, tries, reason },
+                    None => FetchError::NoAnswer { segment, tries },
+                });
+            }
+            self.counters.retransmissions += 1;
+            self.transmit(now, segment);
+            return Ok(Some(segment));
+        }
+        let segment = self.base + self.segments.len() as u64;
+        // A segment ahead of a hole waits in the caller's reorder buffer: bounded by the window's maximum.
+        if self.end.is_some_and(|end| segment >= end) || self.segments.len() >= 2 * self.options.window_max {
+            return Ok(None);
+        }
+        self.segments.push_back(Segment { done: false, tries: 0, sent: now, again_at: None, refused: None });
+        self.transmit(now, segment);
+        Ok(Some(segment))
+    }
+
+    fn transmit(&mut self, now: Instant, segment: u64) {
+        self.outstanding += 1;
+        self.counters.interests += 1;
+        self.sent.push_back((segment, now));
+        let index = (segment - self.base) as usize;
+        let state = &mut self.segments[index];
+        state.tries += 1;
+        state.sent = now;
+        state.again_at = None;
+    }
+
+    /// A Data for `segment` came. `final_segment` is what its FinalBlockId says; `marked` that it carried a congestion mark.
+    pub fn on_data(&mut self, now: Instant, segment: u64, final_segment: Option<u64>, marked: bool) -> Answer {
+        if let Some(last) = final_segment {
+            self.set_final(last);
+        }
+        let Some(state) = self.state(segment).copied().filter(|s| !s.done) else {
+            self.counters.duplicates += 1;
+            return Answer::Known;
+        };
+        if state.again_at.is_none() {
+            self.outstanding -= 1;
+        }
+        let index = (segment - self.base) as usize;
+        self.segments[index].done = true;
+        while self.segments.front().is_some_and(|s| s.done) {
+            self.segments.pop_front();
+            self.base += 1;
+        }
+        let rtt = (state.tries == 1).then(|| now.since(state.sent));
+        if let Some(rtt) = rtt {
+            self.rtt.sample(rtt);
+            self.newest_answered = self.newest_answered.max(state.sent);
+        }
+        if marked {
+            self.counters.marks += 1;
+            self.window.on_congestion(now, state.sent);
+        } else {
+            self.window.on_answer(now, self.rtt.smoothed().unwrap_or_default());
+        }
+        Answer::New(rtt)
+    }
+
+    /// A Nack for `segment` came.
+    pub fn on_nack(&mut self, now: Instant, segment: u64, reason: NackReason) {
+        self.counters.nacks += 1;
+        let Some(state) = self.state(segment).copied().filter(|s| !s.done && s.again_at.is_none()) else { return };
+        if reason == NackReason::Congestion {
+            self.window.on_congestion(now, state.sent);
+        }
+        // A duplicate nonce is cured by another nonce at once; all else needs time.
+        let pause = if reason == NackReason::Duplicate { Duration::ZERO } else { Duration::from_millis(20) * state.tries };
+        self.outstanding -= 1;
+        let index = (segment - self.base) as usize;
+        self.segments[index].again_at = Some(now + pause);
+        self.segments[index].refused = Some(reason);
+        self.again.push_back(segment);
+    }
+
+    /// Looks for transmissions that will not be answered any more.
+    fn expire(&mut self, now: Instant) {
+        let rto = self.rtt.rto();
+        // An answer to something sent a round trip later means this one is lost, too.
+        let overtaken = self.rtt.smoothed().map(|rtt| rtt * 2 + Duration::from_millis(5));
+        while let Some(&(segment, sent)) = self.sent.front() {
+            let stale = self.state(segment).is_none_or(|s| s.done || s.again_at.is_some() || s.sent != sent);
+            if stale {
+                self.sent.pop_front();
+                continue;
+            }
+            let timed_out = now.since(sent) >= rto;
+            let lost = overtaken.is_some_and(|late| self.newest_answered.since(sent) > late);
+            if !timed_out && !lost {
+                break;
+            }
+            self.sent.pop_front();
+            if timed_out {
+                self.rtt.back_off();
+            }
+            self.window.on_congestion(now, sent);
+            self.outstanding -= 1;
+            let index = (segment - self.base) as usize;
+            self.segments[index].again_at = Some(now);
+            self.again.push_back(segment);
+            if timed_out {
+                // The doubled time-out is what the next one is held against.
+                break;
+            }
+        }
+    }
+
+    fn state(&self, segment: u64) -> Option<&Segment> {
+        self.segments.get(usize::try_from(segment.checked_sub(self.base)?).ok()?)
+    }
+
+    fn set_final(&mut self, last: u64) {
+        let end = last.saturating_add(1);
+        if self.end == Some(end) {
+            return;
+        }
+        self.end = Some(end);
+        while self.base + self.segments.len() as u64 > end {
+            match self.segments.pop_back() {
+                Some(segment) if !segment.done && segment.again_at.is_none() => self.outstanding -= 1,
+                Some(_) => {}
+                None => break,
+            }
+        }
+    }
+
+    /// True when every segment has come.
+    pub fn is_done(&self) -> bool {
+        self.end.is_some_and(|end| self.base >= end)
+    }
+
+    /// When to call [`next_request`](Self::next_request) again though nothing came.
+    pub fn deadline(&self) -> Option<Instant> {
+        let time_out = self.sent.front().map(|(_, sent)| *sent + self.rtt.rto());
+        // What waits for room in the window is woken by an answer or a time-out, not by the clock.
+        let room = self.outstanding < self.window.packets();
+        let again = self.again.iter().filter(|_| room).filter_map(|segment| self.state(*segment)?.again_at).min();
+        [time_out, again].into_iter().flatten().min()
+    }
+
+    /// Number of segments, once a FinalBlockId told it.
+    pub const fn segments_total(&self) -> Option<u64> {
+        self.end
+    }
+
+    /// Segments before this one have all come.
+    pub const fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// What happened so far.
+    pub const fn counters(&self) -> FetchCounters {
+        self.counters
+    }
+
+    /// Interests that may be on their way.
+    pub fn window_packets(&self) -> usize {
+        self.window.packets()
+    }
+
+    /// Smoothed round-trip time.
+    pub const fn rtt_smoothed(&self) -> Option<Duration> {
+        self.rtt.smoothed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// A producer behind a link with delay, loss, reordering, marks and Nacks, in virtual time. Returns the time it took.
+    fn run(segments: u64, seed: u64, loss_percent: u64, nack_percent: u64) -> Result<Instant, FetchError> {
+        let mut random = seed | 1;
+        let mut next = move || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random
+        };
+        let mut fetcher = Fetcher::new(FetchOptions::default());
+        let (mut now, mut order) = (Instant::from_millis(1), 0u64);
+        let mut on_way: BTreeMap<(Instant, u64), (u64, bool)> = BTreeMap::new();
+        let mut got = vec![false; segments as usize];
+        while !fetcher.is_done() {
+            while let Some(segment) = fetcher.next_request(now)? {
+                let roll = next() % 100;
+                if roll < loss_percent || segment >= segments {
+                    continue;
+                }
+                order += 1;
+                let arrival = now + Duration::from_micros(5_000 + next() % 3_000);
+                on_way.insert((arrival, order), (segment, roll < loss_percent + nack_percent));
+            }
+            assert!(fetcher.outstanding <= fetcher.window.packets().max(fetcher.options.window_max));
+            let arrival = on_way.first_key_value().map(|(key, _)| *key);
+            now = match (arrival.map(|(at, _)| at), fetcher.deadline()) {
+                (Some(at), Some(deadline)) => at.min(deadline.max(now + Duration::from_micros(1))),
+                (Some(at), None) => at,
+                (None, Some(deadline)) => deadline.max(now + Duration::from_micros(1)),
+                (None, None) => panic!("stuck at {fetcher:?}"),
+            };
+            while let Some(entry) = on_way.first_entry().filter(|e| e.key().0 <= now) {
+                let (segment, refused) = entry.remove();
+                if refused {
+                    fetcher.on_nack(now, segment, NackReason::Congestion);
+                } else if let Answer::New(_) = fetcher.on_data(now, segment, Some(segments - 1), next() % 50 == 0) {
+                    assert!(!std::mem::replace(&mut got[segment as usize], true));
+                }
+            }
+        }
+        assert!(got.iter().all(|g| *g));
+        Ok(now)
+    }
+
+    #[test]
+    fn a_silent_producer_is_an_error() {
+        assert!(matches!(run(10, 3, 100, 0), Err(FetchError::NoAnswer { segment: 0, tries: 16 })));
+        assert!(matches!(run(10, 3, 0, 100), Err(FetchError::Refused { reason: NackReason::Congestion, .. })));
+    }
+
+    #[test]
+    fn loss_costs_less_than_a_time_out_each() {
+        // 2000 segments, 1 % lost: time-outs of 200 ms alone would take 4 s.
+        let took = run(2000, 7, 1, 0).unwrap();
+        assert!(took < Instant::from_millis(3_000), "{took:?}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn every_segment_comes_once(segments in 1u64..400, seed: u64, loss in 0u64..25, nacks in 0u64..15) {
+            prop_assert!(run(segments, seed, loss, nacks).is_ok());
+        }
+    }
+}

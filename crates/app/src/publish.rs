@@ -1,0 +1,255 @@
+//! Publishing a file as segments: each is read, named and signed when it is asked for, so memory does not follow the file's size.
+
+use crate::client::{Outgoing, Received};
+use nw_element::{Instant, Kind};
+use nw_name::{Component, ComponentType, Name, NameRef, convention};
+use nw_wire::{DataBuilder, Interest, Sign};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Content of one segment unless asked otherwise, octets: a packet with names and signatures of usual length stays below 8800.
+pub const SEGMENT_LEN_DEFAULT: usize = 8000;
+
+/// How a file is published.
+#[derive(Clone, Copy, Debug)]
+pub struct PublishOptions {
+    /// Content of one segment, octets.
+    pub segment_len: usize,
+    /// FreshnessPeriod of segments, milliseconds.
+    pub freshness_ms: u64,
+    /// FreshnessPeriod of the packet that tells the newest version, milliseconds.
+    pub metadata_freshness_ms: u64,
+}
+
+impl Default for PublishOptions {
+    fn default() -> Self {
+        PublishOptions { segment_len: SEGMENT_LEN_DEFAULT, freshness_ms: 10_000, metadata_freshness_ms: 10 }
+    }
+}
+
+/// Counts what was asked of a publication.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PublishCounters {
+    /// Segments sent.
+    pub segments: u64,
+    /// Times the newest version was told.
+    pub metadata: u64,
+    /// Interests that nothing here answers.
+    pub unknown: u64,
+    /// Interests that could not be answered, because reading or signing failed.
+    pub failed: u64,
+}
+
+/// One version of one object, answered from a file.
+#[derive(Debug)]
+pub struct Publication<S> {
+    file: File,
+    bytes: u64,
+    object: Name,
+    versioned: Name,
+    last_segment: u64,
+    options: PublishOptions,
+    signer: S,
+    counters: PublishCounters,
+    content: Vec<u8>,
+}
+
+impl<S: Sign> Publication<S>
+where
+    S::Error: core::fmt::Display,
+{
+    /// Publishes what `file` holds now under `object`, as `version` (unless the name ends in a version already). The file must not change
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// When its length can't be known, or a packet would be too long for the names and the key.
+    pub fn new(file: File, object: NameRef<'_>, version: u64, options: PublishOptions, signer: S) -> io::Result<Self> {
+        let bytes = file.metadata()?.len();
+        let (object, versioned) = match convention::version(object) {
+            Some(_) => (object.parent().expect("ends in a version").to_name(), object.to_name()),
+            None => (object.to_name(), object.to_name().with_version(version)),
+        };
+        let last_segment = bytes.div_ceil(options.segment_len.max(1) as u64).max(1) - 1;
+        let publication = Publication {
+            file,
+            bytes,
+            object,
+            versioned,
+            last_segment,
+            options,
+            signer,
+            counters: PublishCounters::default(),
+            content: Vec::with_capacity(options.segment_len),
+        };
+        publication.check_len()?;
+        Ok(publication)
+    }
+
+    fn check_len(&self) -> io::Result<()> {
+        let name = self.versioned.clone().with_segment(u64::MAX);
+        let content = vec![0; self.options.segment_len];
+        let packet = self.encode(&name, &content).map_err(io::Error::other)?;
+        if packet.len() <= nw_wire::PACKET_LEN_MAX {
+            return Ok(());
+        }
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "segments of {} octets make packets of {}, above the limit of {}: choose at most {} octets",
+                self.options.segment_len,
+                packet.len(),
+                nw_wire::PACKET_LEN_MAX,
+                (nw_wire::PACKET_LEN_MAX + self.options.segment_len).saturating_sub(packet.len())
+            ),
+        ))
+    }
+
+    /// The prefix to register: the object's name.
+    pub fn object(&self) -> NameRef<'_> {
+        self.object.as_ref()
+    }
+
+    /// The name of this version.
+    pub fn versioned(&self) -> NameRef<'_> {
+        self.versioned.as_ref()
+    }
+
+    /// Number of segments, at least one.
+    pub const fn segments(&self) -> u64 {
+        self.last_segment + 1
+    }
+
+    /// Octets published.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What was asked so far.
+    pub const fn counters(&self) -> PublishCounters {
+        self.counters
+    }
+
+    /// Answers one Interest, if it asks for something of this publication. `now_us` is microseconds since 1970: the metadata's version.
+    pub fn on_interest(&mut self, _now: Instant, now_us: u64, received: &Received<'_>, out: &mut Outgoing) {
+        if received.kind() != Kind::Interest {
+            return;
+        }
+        let Ok(interest) = Interest::check(received.wire) else { return };
+        match self.answer(now_us, &interest) {
+            Ok(Some(packet)) => out.answer(received, &packet),
+            Ok(None) => self.counters.unknown += 1,
+            Err(error) => {
+                self.counters.failed += 1;
+                tracing::warn!(name = %interest.name(), %error, "can't answer");
+            }
+        }
+    }
+
+    fn answer(&mut self, now_us: u64, interest: &Interest<'_>) -> io::Result<Option<Vec<u8>>> {
+        let asked = interest.name();
+        let metadata = self.object.clone().with(convention::METADATA);
+        if asked == metadata.as_ref() {
+            self.counters.metadata += 1;
+            return self.metadata(metadata.with_version(now_us).with_segment(0)).map(Some);
+        }
+        if let Some(rest) = asked.as_bytes().strip_prefix(self.versioned.as_ref().as_bytes()) {
+            let mut components = NameRef::from_checked(rest).components();
+            let segment = components.next().and_then(|c| convention::Kind::Segment.number(c));
+            // By exact name; an implicit digest behind it is left to the network to compare.
+            if let Some(segment) = segment.filter(|s| *s <= self.last_segment) {
+                return self.segment(asked.prefix(self.versioned.as_ref().len() + 1).to_name(), segment).map(Some);
+            }
+        }
+        if interest.can_be_prefix() && asked.is_prefix_of(self.versioned.as_ref()) {
+            return self.segment(self.versioned.clone().with_segment(0), 0).map(Some);
+        }
+        Ok(None)
+    }
+
+    fn segment(&mut self, name: Name, segment: u64) -> io::Result<Vec<u8>> {
+        let start = segment * self.options.segment_len as u64;
+        let len = (self.bytes - start).min(self.options.segment_len as u64) as usize;
+        let mut content = core::mem::take(&mut self.content);
+        content.resize(len, 0);
+        let read = self.file.read_exact_at(&mut content, start);
+        let packet = read.and_then(|()| self.encode(&name, &content).map_err(io::Error::other));
+        self.content = content;
+        self.counters.segments += u64::from(packet.is_ok());
+        packet
+    }
+
+    fn encode(&self, name: &Name, content: &[u8]) -> Result<Vec<u8>, String> {
+        let last = nw_name::tlv::Integer::new(self.last_segment);
+        let last = Component::new(ComponentType::SEGMENT, last.as_bytes()).expect("not a digest");
+        DataBuilder::new(name, content)
+            .freshness_ms(self.options.freshness_ms)
+            .final_block(last)
+            .encode(&self.signer)
+            .map_err(|error| format!("signing failed: {error}"))
+    }
+
+    fn metadata(&self, name: Name) -> io::Result<Vec<u8>> {
+        let mut content = Vec::new();
+        self.versioned.as_ref().encode(&mut content);
+        DataBuilder::new(&name, &content)
+            .freshness_ms(self.options.metadata_freshness_ms)
+            .final_block_of(name.as_ref())
+            .encode(&self.signer)
+            .map_err(|error| io::Error::other(format!("signing failed: {error}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nw_wire::{Data, DigestSha256, InterestBuilder};
+    use std::io::Write;
+
+    fn publication(bytes: usize) -> Publication<DigestSha256> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&(0..bytes).map(|i| i as u8).collect::<Vec<_>>()).unwrap();
+        let object: Name = "/a/file".parse().unwrap();
+        Publication::new(file, object.as_ref(), 7, PublishOptions { segment_len: 100, ..PublishOptions::default() }, DigestSha256)
+            .unwrap()
+    }
+
+    fn ask(publication: &mut Publication<DigestSha256>, uri: &str, prefix: bool) -> Option<Vec<u8>> {
+        let wire = InterestBuilder::new(uri.parse::<Name>().unwrap()).can_be_prefix(prefix).encode();
+        publication.answer(55, &Interest::check(&wire).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn segments_end_where_the_file_ends() {
+        let mut p = publication(250);
+        assert_eq!(p.segments(), 3);
+        let last = ask(&mut p, "/a/file/v=7/seg=2", false).unwrap();
+        let data = Data::check(&last).unwrap();
+        assert_eq!(data.content().len(), 50);
+        assert_eq!(data.final_block().unwrap().integer(), Some(2));
+        assert_eq!(ask(&mut p, "/a/file/v=7/seg=3", false), None);
+        assert_eq!(ask(&mut p, "/a/file/v=8/seg=0", false), None);
+        assert!(ask(&mut p, "/a", true).is_some());
+        assert_eq!(ask(&mut p, "/a", false), None);
+    }
+
+    #[test]
+    fn metadata_names_the_version() {
+        let mut p = publication(0);
+        assert_eq!(p.segments(), 1);
+        let wire = ask(&mut p, "/a/file/32=metadata", true).unwrap();
+        let data = Data::check(&wire).unwrap();
+        assert_eq!(data.name().to_string(), "/a/file/32=metadata/v=55/seg=0");
+        let mut name = Vec::new();
+        "/a/file/v=7".parse::<Name>().unwrap().as_ref().encode(&mut name);
+        assert_eq!(data.content(), name);
+    }
+
+    #[test]
+    fn segments_too_long_for_a_packet_are_refused_with_the_number_that_fits() {
+        let object: Name = "/a".parse().unwrap();
+        let options = PublishOptions { segment_len: 9000, ..PublishOptions::default() };
+        let error = Publication::new(tempfile::tempfile().unwrap(), object.as_ref(), 1, options, DigestSha256).unwrap_err();
+        assert!(error.to_string().contains("choose at most 8"), "{error}");
+    }
+}

@@ -1,0 +1,78 @@
+//! Where the router is: as NDN's programs find it.
+//!
+//! `NDN_CLIENT_TRANSPORT`, else `transport=` in `client.conf` (`~/.ndn`, `/usr/local/etc/ndn`, `/opt/local/etc/ndn`, `/etc/ndn`), else the
+//! first unix socket that is there: ours for this user, then the ones that all clients know.
+
+use nw_faces::FaceUri;
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// Sockets that clients of a router look for, first one first.
+pub const SOCKETS: [&str; 3] = ["/run/nfd/nfd.sock", "/var/run/nfd/nfd.sock", "/run/nfd.sock"];
+
+/// The URI was no URI.
+#[derive(Debug, thiserror::Error)]
+#[error("{source_name} says the router is at {text:?}, which can't be used: {reason}")]
+pub struct TransportError {
+    /// Which setting: an environment variable or a file.
+    pub source_name: String,
+    /// What it says.
+    pub text: String,
+    /// Why not.
+    pub reason: String,
+}
+
+/// Where the socket of a router run by a user without rights to `/run/nfd` is.
+pub fn user_socket() -> Option<PathBuf> {
+    env::var_os("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("nfd.sock"))
+}
+
+/// The router's place by environment, client.conf and habit.
+///
+/// # Errors
+/// When one of those names something that is no face URI.
+pub fn default_uri() -> Result<FaceUri, TransportError> {
+    if let Ok(text) = env::var("NDN_CLIENT_TRANSPORT") {
+        return parse("NDN_CLIENT_TRANSPORT", &text);
+    }
+    let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".ndn"));
+    let system = ["/usr/local/etc/ndn", "/opt/local/etc/ndn", "/etc/ndn"].map(PathBuf::from);
+    for directory in home.into_iter().chain(system) {
+        let path = directory.join("client.conf");
+        if let Some(text) = std::fs::read_to_string(&path).ok().as_deref().and_then(transport_line) {
+            return parse(&path.display().to_string(), text);
+        }
+    }
+    let there = user_socket().into_iter().chain(SOCKETS.map(PathBuf::from)).find(|path| path.exists());
+    let path = there.unwrap_or_else(|| PathBuf::from(SOCKETS[0]));
+    parse("the default", &format!("unix://{}", path.display()))
+}
+
+fn parse(source_name: &str, text: &str) -> Result<FaceUri, TransportError> {
+    let error = |reason: String| TransportError { source_name: source_name.to_owned(), text: text.to_owned(), reason };
+    text.parse::<FaceUri>().map_err(|e| error(e.to_string()))
+}
+
+/// The value of `transport=` in a client.conf; `;` starts a comment.
+fn transport_line(conf: &str) -> Option<&str> {
+    conf.lines().map(str::trim).filter(|line| !line.starts_with(';') && !line.starts_with('#')).find_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        (key.trim() == "transport").then(|| value.trim())
+    })
+}
+
+/// A unix path as a URI.
+pub fn unix_uri(path: &Path) -> String {
+    format!("unix://{}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_conf_is_read_as_the_libraries_do() {
+        assert_eq!(transport_line("; a\n;transport=unix:///x\ntransport = unix:///y\npib=z"), Some("unix:///y"));
+        assert_eq!(transport_line("pib=z\n"), None);
+    }
+}

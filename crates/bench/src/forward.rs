@@ -1,0 +1,255 @@
+//! `forward/memory/…`: the complete forwarding plane on one core, no I/O.
+//!
+//! Worst case for tables: every name is different, nothing is cached or aggregated, each Interest's longest prefix is all but its last
+//! component, and a million Interests are pending all the time. A timed batch begins with packets in a receive buffer and ends when what leaves
+//! has been released: decoding, hashing, content store, PIT, FIB, strategy, dead nonces, timers. Filling the buffer is not timed (a network
+//! card's work).
+
+use crate::report::Row;
+use core::time::Duration;
+use nw_element::decode::decode;
+use nw_element::{FaceId, FaceInfo, Instant, Kind, LinkType, Packet, Pool, Scope};
+use nw_elements::{RouterConfig, strategy::Strategies};
+use nw_name::{HashKey, Name};
+use nw_router::plane::{BATCH, Plane};
+use nw_tables::cs::CsConfig;
+use nw_tables::fib::{FibConfig, NextHop};
+use nw_tables::pit::PitConfig;
+use nw_wire::{DataBuilder, InterestBuilder, Sign, Token};
+use std::hint::black_box;
+
+const CONSUMER: FaceId = FaceId::from_slot(300, 0);
+const PRODUCER: FaceId = FaceId::from_slot(301, 0);
+
+/// A short signature: forwarding looks at its form only, and packets shall be small.
+struct Short;
+
+impl Sign for Short {
+    type Error = core::convert::Infallible;
+    fn info(&self) -> Vec<u8> {
+        vec![27, 1, 200]
+    }
+    fn sign(&self, _: &[&[u8]]) -> Result<Vec<u8>, Self::Error> {
+        Ok(vec![0; 4])
+    }
+}
+
+/// Names of 4 to 8 components, all different: the prefix (all but the last component) of number `i`, and the whole.
+fn names(i: u64) -> (Name, Name) {
+    let mut random = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bf0_3635;
+    let mut word = || {
+        random = (random ^ random >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        random ^= random >> 32;
+        random
+    };
+    let components = 4 + (word() % 5) as usize;
+    let mut prefix = Name::new();
+    for depth in 0..components - 1 {
+        // Upper levels are shared by many names, as names are; the last one of a prefix makes it unique.
+        let text = match depth {
+            0 => format!("n{}", word() % 64),
+            _ if depth == components - 2 => format!("{i:x}"),
+            _ => format!("{:x}", word() % 4096),
+        };
+        prefix = prefix.with_generic(text);
+    }
+    let name = prefix.clone().with_segment(word() % 65536);
+    (prefix, name)
+}
+
+/// Packets back to back, and where each ends.
+struct Packets {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Packets {
+    fn new(count: u64, make: impl Fn(u64) -> Vec<u8>) -> Self {
+        let mut packets = Packets { bytes: Vec::new(), ends: Vec::new() };
+        for i in 0..count {
+            packets.bytes.extend_from_slice(&make(i));
+            packets.ends.push(packets.bytes.len());
+        }
+        packets
+    }
+
+    fn get(&self, i: usize) -> &[u8] {
+        let start = if i == 0 { 0 } else { self.ends[i - 1] };
+        &self.bytes[start..self.ends[i]]
+    }
+
+    fn mean_len(&self) -> f64 {
+        self.bytes.len() as f64 / self.ends.len() as f64
+    }
+}
+
+/// How to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// FIB prefixes; also how many different names there are of each half.
+    pub prefixes: u64,
+    /// Interests pending all the time; at most `prefixes`.
+    pub pending: u64,
+    /// Timed repetitions over all names.
+    pub rounds: usize,
+    /// Whether batches ask for memory first.
+    pub prefetch: bool,
+}
+
+/// Nanoseconds per packet of each round: Interests, Data, both.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// Per Interest.
+    pub interest_ns: Vec<f64>,
+    /// Per Data.
+    pub data_ns: Vec<f64>,
+    /// Per packet, half of them Interests.
+    pub packet_ns: Vec<f64>,
+    /// Mean length in octets: Interests, Data.
+    pub len: (f64, f64),
+}
+
+struct Bench {
+    plane: Plane,
+    pool: Pool,
+    batch: Vec<Packet>,
+    out: Vec<Packet>,
+    now: Instant,
+    tokens: Vec<Token>,
+}
+
+/// Runs the measurement.
+pub fn measure(options: Options) -> Figures {
+    let key = HashKey::new([0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 0xa409_3822_299f_31d0, 0x082e_fa98_ec4e_6c89]);
+    let count = options.prefixes;
+    let interests = Packets::new(count, |i| InterestBuilder::new(names(i).1).nonce(i as u32 | 1).encode());
+    let data = Packets::new(count, |i| {
+        let Ok(wire) = DataBuilder::new(&names(i).1, b"x").encode(&Short);
+        wire
+    });
+    let mut bench = Bench::new(key, options);
+    // Fill: the first `pending` Interests wait.
+    let pending = options.pending as usize;
+    for start in (0..pending).step_by(BATCH) {
+        bench.interests(&interests, start, BATCH.min(pending - start));
+    }
+    let mut figures = Figures { len: (interests.mean_len(), data.mean_len()), ..Figures::default() };
+    let count = count as usize;
+    let mut next = pending % count;
+    let mut oldest = 0;
+    for _ in 0..options.rounds {
+        let (mut interest_time, mut data_time, mut packets) = (Duration::ZERO, Duration::ZERO, 0);
+        while packets < count {
+            let many = BATCH.min(count - oldest).min(count - next);
+            data_time += bench.data(&data, oldest, many);
+            interest_time += bench.interests(&interests, next, many);
+            packets += many;
+            oldest = (oldest + many) % count;
+            next = (next + many) % count;
+        }
+        let ns = |time: Duration| time.as_nanos() as f64 / packets as f64;
+        figures.interest_ns.push(ns(interest_time));
+        figures.data_ns.push(ns(data_time));
+        figures.packet_ns.push(ns(interest_time + data_time) / 2.0);
+    }
+    figures
+}
+
+impl Bench {
+    fn new(key: HashKey, options: Options) -> Self {
+        let router = RouterConfig {
+            shard: 0,
+            pit: PitConfig::for_entries(options.pending as usize + 4 * BATCH),
+            fib: FibConfig::with_prefixes(options.prefixes as usize + 16),
+            dead_nonces: 65_536,
+            upstream_tokens: true,
+            accept_data_from_any_face: false,
+            lifetime_max_ms: 3_600_000,
+        };
+        let mut plane = Plane::new(key, 7, router, CsConfig { packets_max: 65_536, bytes_max: 64 << 20 });
+        plane.set_prefetch(options.prefetch);
+        let mut pool = Pool::new(key, 64, 4096);
+        let mut out = Vec::with_capacity(4 * BATCH);
+        let now = Instant::from_millis(1);
+        plane.with_router(now, &mut pool, &mut out, |router, context| {
+            let info = FaceInfo { scope: Scope::NonLocal, link_type: LinkType::PointToPoint };
+            router.add_face(CONSUMER, info);
+            router.add_face(PRODUCER, info);
+            for i in 0..options.prefixes {
+                let hop = NextHop { face: PRODUCER, cost: 10 };
+                router
+                    .set_route(now, names(i).0.as_ref(), &[hop], Strategies::DEFAULT, context)
+                    .expect("the FIB was made for so many");
+            }
+        });
+        let tokens = vec![Token::NONE; options.prefixes as usize];
+        Bench { plane, pool, batch: Vec::with_capacity(BATCH), out, now, tokens }
+    }
+
+    fn interests(&mut self, packets: &Packets, start: usize, many: usize) -> Duration {
+        let took = self.run(packets, start, many, Kind::Interest);
+        assert_eq!(self.out.len(), many, "every Interest is forwarded");
+        for (i, packet) in self.out.drain(..).enumerate() {
+            self.tokens[start + i] = self.pool.meta(&packet).link.token;
+            self.pool.release(packet);
+        }
+        took
+    }
+
+    fn data(&mut self, packets: &Packets, start: usize, many: usize) -> Duration {
+        let took = self.run(packets, start, many, Kind::Data);
+        assert_eq!(self.out.len(), many, "every Data is delivered");
+        self.out.drain(..).for_each(|packet| self.pool.release(packet));
+        took
+    }
+
+    fn run(&mut self, packets: &Packets, start: usize, many: usize, kind: Kind) -> Duration {
+        self.now = self.now + Duration::from_nanos(100 * many as u64);
+        let chunk = self.pool.take_chunk().expect("chunks come back each batch");
+        let mut ends = [0; BATCH + 1];
+        for i in 0..many {
+            let bytes = packets.get(start + i);
+            self.pool.chunk_bytes_mut(&chunk)[ends[i]..ends[i] + bytes.len()].copy_from_slice(bytes);
+            ends[i + 1] = ends[i] + bytes.len();
+        }
+        let started = std::time::Instant::now();
+        for i in 0..many {
+            let packet = self.pool.packet_in(&chunk, ends[i]..ends[i + 1]).expect("packets come back each batch");
+            let meta = self.pool.meta_mut(&packet);
+            meta.arrival = self.now;
+            meta.ingress = if kind == Kind::Interest { CONSUMER } else { PRODUCER };
+            meta.ingress_local = false;
+            if kind == Kind::Data {
+                meta.link.token = self.tokens[start + i];
+            }
+            decode(&mut self.pool, &packet).expect("well-formed");
+            self.batch.push(packet);
+        }
+        self.plane.process(self.now, &mut self.batch, &mut self.pool, &mut self.out);
+        self.plane.tick(self.now, &mut self.pool, &mut self.out);
+        let took = started.elapsed();
+        self.pool.release_chunk(black_box(chunk));
+        took
+    }
+}
+
+/// The rows.
+pub fn run(row: &str) -> Vec<Row> {
+    let (prefixes, pending) = match row {
+        "forward/memory/fib1e6" => (1_000_000, 1_000_000),
+        "forward/memory/fib1e4" => (10_000, 10_000),
+        _ => return Vec::new(),
+    };
+    let options = Options { prefixes, pending, rounds: 5, prefetch: true };
+    let with = measure(options);
+    let without = measure(Options { prefetch: false, rounds: 3, ..options });
+    let reference = Row::new("", "", &without.packet_ns).value;
+    let bound = |row: Row| if prefixes == 1_000_000 { row.at_most(150.0) } else { row };
+    vec![
+        bound(Row::new(row, "ns_per_packet", &with.packet_ns)).beside(reference),
+        bound(Row::new(row, "ns_per_interest", &with.interest_ns)),
+        bound(Row::new(row, "ns_per_data", &with.data_ns)),
+        Row::new(row, "interest_octets", &[with.len.0]),
+        Row::new(row, "data_octets", &[with.len.1]),
+    ]
+}

@@ -1,0 +1,53 @@
+//! What machine a figure was measured on.
+
+use serde::Serialize;
+use std::fs;
+
+/// Facts that figures depend on.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// As the kernel names it.
+    pub cpu: String,
+    /// Processors this process may use.
+    pub processors: usize,
+    /// MiB.
+    pub memory_mib: u64,
+    /// Kernel release.
+    pub kernel: String,
+    /// Compiler and profile.
+    pub build: String,
+    /// Load average over one minute when the run began.
+    pub load: f64,
+}
+
+impl Machine {
+    /// This one.
+    pub fn here() -> Self {
+        let field = |path: &str, key: &str| {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            let line = text.lines().find(|line| line.starts_with(key)).unwrap_or_default();
+            line.split_once(':').map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
+        };
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        let memory_kib: u64 =
+            field("/proc/meminfo", "MemTotal").split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0);
+        Machine {
+            cpu: field("/proc/cpuinfo", "model name"),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_mib: memory_kib / 1024,
+            kernel: read("/proc/sys/kernel/osrelease"),
+            build: if cfg!(debug_assertions) { "debug".into() } else { "release".into() },
+            load: read("/proc/loadavg").split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0.0),
+        }
+    }
+}
+
+impl std::fmt::Display for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{}, {} processors, {} MiB, Linux {}, {} build, load {:.2}",
+            self.cpu, self.processors, self.memory_mib, self.kernel, self.build, self.load
+        )
+    }
+}

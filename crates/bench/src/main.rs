@@ -1,0 +1,110 @@
+//! `nw-bench run --row NAME`: measures rows. The other commands are the processes that rows are measured with.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout)] // its table is what it is for
+
+use anyhow::{Result, bail};
+use clap::{Parser, Subcommand};
+use nw_app::FaceUri;
+use nw_bench::machine::Machine;
+use nw_bench::{ends, forward, idle, relay, report, table_rows, transfer};
+use nw_name::Name;
+use std::path::PathBuf;
+
+#[derive(Parser)]
+#[command(about = "Measures rows, each beside its reference in the same run")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measures rows.
+    Run {
+        /// All rows whose name starts so; all when empty.
+        #[arg(long, default_value = "")]
+        row: String,
+        /// Also writes a list of {name, unit, value, spread, reference, ratio, wanted, machine} here.
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
+    /// Lists the rows.
+    List,
+    /// Moves bytes between the first two connections.
+    #[command(hide = true)]
+    Relay { socket: PathBuf },
+    /// Answers segments.
+    #[command(hide = true)]
+    Produce {
+        socket: PathBuf,
+        prefix: Name,
+        segments: u32,
+        len: usize,
+        #[arg(long)]
+        no_register: bool,
+    },
+    /// Fetches segments and prints what it saw.
+    #[command(hide = true)]
+    Consume { socket: PathBuf, prefix: Name, window_max: usize },
+}
+
+/// Every row, in the order it is measured.
+const ROWS: &[&str] = &[
+    "forward/memory/fib1e4",
+    "forward/memory/fib1e6",
+    "idle",
+    "transfer/unix/8000",
+    "transfer/unix/100",
+    "transfer/udp-chain/8000",
+    "tables/fib",
+    "tables/pit",
+    "tables/cs",
+    "tables/dnl",
+];
+
+fn main() -> Result<()> {
+    match Arguments::parse().command {
+        Command::Run { row, json } => run(&row, json),
+        Command::List => {
+            ROWS.iter().for_each(|row| println!("{row}"));
+            Ok(())
+        }
+        Command::Relay { socket } => relay::run(&socket),
+        Command::Produce { socket, prefix, segments, len, no_register } => {
+            ends::produce(&unix(&socket)?, &prefix, segments, len, !no_register)
+        }
+        Command::Consume { socket, prefix, window_max } => {
+            println!("{}", serde_json::to_string(&ends::consume(&unix(&socket)?, &prefix, window_max)?)?);
+            Ok(())
+        }
+    }
+}
+
+fn unix(path: &std::path::Path) -> Result<FaceUri> {
+    Ok(format!("unix://{}", path.display()).parse()?)
+}
+
+fn run(wanted: &str, json: Option<PathBuf>) -> Result<()> {
+    let machine = Machine::here();
+    let chosen: Vec<_> = ROWS.iter().filter(|row| row.starts_with(wanted)).collect();
+    if chosen.is_empty() {
+        bail!("no row starts with {wanted:?}; there are: {}", ROWS.join(", "));
+    }
+    let mut rows = Vec::new();
+    for row in chosen {
+        eprintln!("measuring {row} …");
+        rows.extend(match row.split('/').next() {
+            Some("forward") => forward::run(row),
+            Some("transfer") => transfer::run(row)?,
+            Some("idle") => idle::run()?,
+            _ => table_rows::run(row),
+        });
+    }
+    println!("{}", report::table(&rows, &machine));
+    if let Some(path) = json {
+        std::fs::write(&path, report::json(&rows, &machine)?)?;
+        eprintln!("written: {}", path.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! Processes that a benchmark starts, watches and ends.
+
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A child that ends with its owner.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    what: String,
+}
+
+impl Running {
+    /// Starts a command.
+    ///
+    /// # Errors
+    /// When it can't be started.
+    pub fn start(what: &str, command: &mut Command) -> Result<Self> {
+        let child = command.stdin(Stdio::null()).spawn().with_context(|| format!("can't start {what}"))?;
+        Ok(Running { child, what: what.to_owned() })
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until a path is there, as a socket is once a router listens.
+    ///
+    /// # Errors
+    /// When the process ends or five seconds pass before.
+    pub fn wait_for(&mut self, path: &Path) -> Result<()> {
+        let patience = Instant::now() + Duration::from_secs(5);
+        while !path.exists() {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("{} ended at once: {status}", self.what);
+            }
+            if Instant::now() > patience {
+                bail!("{} did not make {} within 5 s", self.what, path.display());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Waits for its end, at most `patience`.
+    ///
+    /// # Errors
+    /// When it fails, or takes longer.
+    pub fn finish(mut self, patience: Duration) -> Result<()> {
+        let end = Instant::now() + patience;
+        loop {
+            match self.child.try_wait()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => bail!("{} failed: {status}", self.what),
+                None if Instant::now() > end => bail!("{} took longer than {patience:?}", self.what),
+                None => std::thread::sleep(Duration::from_millis(2)),
+            }
+        }
+    }
+
+    /// Processor time used so far, user and kernel.
+    pub fn cpu(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/schedstat", self.id())).unwrap_or_default();
+        // Nanoseconds of the main thread: the router's only one.
+        let nanos = stat.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+        Duration::from_nanos(nanos)
+    }
+
+    /// A number in `/proc/<id>/status`: `VmRSS` in KiB, `voluntary_ctxt_switches`.
+    pub fn status(&self, key: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap_or_default();
+        let line = status.lines().find(|line| line.split(':').next() == Some(key)).unwrap_or_default();
+        line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // By its own id, and only if it still runs.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            if let Some(pid) = rustix::process::Pid::from_raw(self.child.id() as i32) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            }
+            for _ in 0..100 {
+                if !matches!(self.child.try_wait(), Ok(None)) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}

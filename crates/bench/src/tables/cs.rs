@@ -1,0 +1,196 @@
+//! Content store: nanoseconds per operation by number of packets.
+//!
+//! Packets of one block with names of 4 to 8 components, all different (`different`: worst case of the prefix tree) or segments of files of a
+//! thousand (`segments`). Names, hashes and packets are made outside the measured time, a batch at a time, as packets come hot from ingress.
+
+use super::{Row, Samples, mix};
+use nw_name::{HashKey, Name, Prefixes, component::ComponentType, tlv::push_tlv};
+use nw_tables::cs::{BLOCK_LEN, ContentStore, CsConfig, Insertion};
+use nw_tables::{Ask, Instant};
+use std::hint::black_box;
+use std::ops::Range;
+
+const BATCH: usize = 32;
+const OPERATIONS: usize = 400_000;
+const SEGMENTS: u64 = 1000;
+const NOW: Instant = Instant::from_millis(1000);
+
+/// Rows `tables/cs/{insert,evict,hit,miss,prefix}/…` for each size.
+pub fn run(sizes: &[usize]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for size in sizes {
+        for names in [Names::Different, Names::Segments] {
+            store(names, *size, &mut rows);
+        }
+    }
+    rows
+}
+
+#[derive(Clone, Copy)]
+enum Names {
+    Different,
+    Segments,
+}
+
+impl Names {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Names::Different => "different",
+            Names::Segments => "segments",
+        }
+    }
+
+    /// The name with this number.
+    fn name(self, number: u64) -> Name {
+        match self {
+            Names::Different => {
+                let mut name = Name::new()
+                    .with_generic(format!("org{}", number % 317))
+                    .with_generic(format!("site{}", number / 317 % 97));
+                for level in 2..3 + number % 5 {
+                    name = name.with_generic(format!("{:06x}", mix(number << 3 | level) as u32 >> 8));
+                }
+                // Names of one length are different by this one.
+                name.with_generic(number.to_string())
+            }
+            Names::Segments => Name::new()
+                .with_generic("video")
+                .with_generic(format!("file{}", number / SEGMENTS))
+                .with_number(ComponentType::VERSION, 1)
+                .with_number(ComponentType::SEGMENT, number % SEGMENTS),
+        }
+    }
+
+    /// A prefix of the name with this number that finds it or a neighbour.
+    fn prefix(self, number: u64) -> Name {
+        let name = self.name(number);
+        name.as_ref().prefix(name.as_ref().len() - 2).to_name()
+    }
+}
+
+struct Item {
+    name: Name,
+    prefixes: Prefixes,
+    wire: Vec<u8>,
+}
+
+fn key() -> HashKey {
+    HashKey::new([mix(1), mix(2), mix(3), mix(4)])
+}
+
+fn asked(name: Name) -> Item {
+    Item { prefixes: Prefixes::of(&key(), name.as_ref()), name, wire: Vec::new() }
+}
+
+/// A Data as far as the store looks at it.
+fn data(name: Name) -> Item {
+    let mut body = Vec::new();
+    name.as_ref().encode(&mut body);
+    push_tlv(21, &[7; 64], &mut body);
+    let mut item = asked(name);
+    push_tlv(6, &body, &mut item.wire);
+    assert!(item.wire.len() <= BLOCK_LEN, "a packet of one block");
+    item
+}
+
+fn store(names: Names, size: usize, rows: &mut Vec<Row>) {
+    let mut cs = ContentStore::new(key(), CsConfig { packets_max: size, bytes_max: size * BLOCK_LEN });
+    let mut insert = Samples::new();
+    // Small stores are filled and emptied until there is something to measure.
+    let rounds = (OPERATIONS / 4 / size).max(1);
+    for round in 0..rounds {
+        inserts(&mut cs, names, 0..size, &mut insert);
+        if round + 1 < rounds {
+            cs.erase(Name::new().as_ref(), usize::MAX);
+        }
+    }
+    assert_eq!(cs.len(), size, "all are kept");
+    let drawn = |draw: u64| mix(draw) % size as u64;
+    let mut row = |what: &str, samples: Samples| {
+        rows.push(samples.row(format!("tables/cs/{what}/{}/{size}", names.as_str())));
+    };
+    row("insert", insert);
+    for (how, batched) in [("batched", true), ("alone", false)] {
+        row(
+            &format!("hit/{how}"),
+            finds(&mut cs, |draw| asked(names.name(drawn(draw))), false, batched, true),
+        );
+        // Numbers beyond those of the evictions below.
+        let other = |draw: u64| asked(names.name((1 << 33) + drawn(draw)));
+        row(&format!("miss/{how}"), finds(&mut cs, other, false, batched, false));
+        row(
+            &format!("prefix/{how}"),
+            finds(&mut cs, |draw| asked(names.prefix(drawn(draw))), true, batched, true),
+        );
+    }
+    // After all those hits the order of use is a random one.
+    let mut evict = Samples::new();
+    inserts(&mut cs, names, size..size + OPERATIONS, &mut evict);
+    assert_eq!(cs.len(), size, "one goes for each that comes");
+    row("evict", evict);
+}
+
+fn inserts(cs: &mut ContentStore, names: Names, numbers: Range<usize>, samples: &mut Samples) {
+    each_batch(numbers, |numbers| {
+        let batch: Vec<Item> = numbers.map(|number| data(names.name(number))).collect();
+        samples.measure(batch.len(), || {
+            for stage in 0..ContentStore::PREFETCH_STAGES {
+                for item in &batch {
+                    cs.prefetch(stage, &item.prefixes);
+                    cs.prefetch_insert(stage, &item.prefixes);
+                }
+            }
+            for item in &batch {
+                let kept = cs.insert(NOW, item.name.as_ref(), &item.prefixes, &item.wire, 4000);
+                assert_eq!(kept, Insertion::New);
+            }
+        });
+    });
+}
+
+/// Finds and copies out.
+fn finds(
+    cs: &mut ContentStore,
+    ask: impl Fn(u64) -> Item,
+    can_be_prefix: bool,
+    batched: bool,
+    there: bool,
+) -> Samples {
+    let mut samples = Samples::new();
+    let mut out = [0; 8800];
+    each_batch(0..OPERATIONS, |numbers| {
+        let batch: Vec<Item> = numbers.map(&ask).collect();
+        samples.measure(batch.len(), || {
+            for stage in 0..if batched { ContentStore::PREFETCH_STAGES } else { 0 } {
+                for item in &batch {
+                    cs.prefetch(stage, &item.prefixes);
+                    if can_be_prefix {
+                        cs.prefetch_insert(stage, &item.prefixes);
+                    }
+                }
+            }
+            for item in &batch {
+                let ask = Ask {
+                    name: item.name.as_ref(),
+                    prefixes: &item.prefixes,
+                    can_be_prefix,
+                    must_be_fresh: true,
+                };
+                let found = cs.find(NOW, &ask);
+                assert_eq!(found.is_some(), there, "{:?}", item.name);
+                if let Some(found) = found {
+                    let len = cs.copy_wire(found, &mut out);
+                    black_box(&out[..len]);
+                }
+            }
+        });
+    });
+    samples
+}
+
+fn each_batch(numbers: Range<usize>, mut batch: impl FnMut(Range<u64>)) {
+    let end = numbers.end as u64;
+    for start in numbers.step_by(BATCH) {
+        batch(start as u64..end.min((start + BATCH) as u64));
+    }
+}

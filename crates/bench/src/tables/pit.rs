@@ -1,0 +1,293 @@
+//! PIT: nanoseconds per operation by number of pending Interests.
+//!
+//! Names have 4 components (about 45 octets, a random one and a segment among them), Interests 60 octets. One in-record with a token of 6 octets, one out-record. Pending ones are
+//! drawn at random, so that nothing of them is in the cache when there are many; `in-order` rows draw the oldest, as when all answers take equally long. Names and hashes are
+//! made outside the measured time, a batch at a time, as packets come hot from ingress.
+
+use super::{Row, Samples, mix};
+use nw_name::{HashKey, Name, Prefixes, component::ComponentType};
+use nw_tables::pit::{EntryRef, InRecord, OutRecord, Pit, PitConfig};
+use nw_tables::{Ask, FaceId, Instant};
+use nw_wire::Token;
+use std::hint::black_box;
+
+const BATCH: usize = 32;
+const OPERATIONS: usize = 320_000;
+const LIFETIME_NANOS: u64 = 4_000_000_000;
+
+/// Rows `tables/pit/{insert,satisfy,find,match-token,match-name,fill,expire}/…` for each size.
+///
+/// `insert` is all that a new Interest does here: entry, in-record, out-record, timer. `satisfy` is all that a Data does: token, match, in-records, removal.
+pub fn run(sizes: &[usize]) -> Vec<Row> {
+    sizes.iter().flat_map(|size| Bench::new(*size).rows()).collect()
+}
+
+/// A packet as forwarding sees it.
+struct Asked {
+    name: Name,
+    prefixes: Prefixes,
+    wire: Vec<u8>,
+    token: [u8; 6],
+}
+
+struct Bench {
+    pit: Pit,
+    key: HashKey,
+    size: usize,
+    /// Number of the name and token of each pending Interest.
+    pending: Vec<(u64, [u8; 6])>,
+    made: u64,
+    drawn: u64,
+    /// Where the oldest pending one stands, as long as they are drawn in order.
+    oldest: usize,
+    now_nanos: u64,
+    matched: Vec<EntryRef>,
+}
+
+impl Bench {
+    fn new(size: usize) -> Self {
+        let key = HashKey::new([mix(1), mix(2), mix(3), mix(4)]);
+        let pit = Pit::new(key, 0, PitConfig::for_entries(size + BATCH));
+        let pending = Vec::with_capacity(size);
+        Bench {
+            pit,
+            key,
+            size,
+            pending,
+            made: 0,
+            drawn: 0,
+            oldest: 0,
+            now_nanos: 0,
+            matched: Vec::with_capacity(64),
+        }
+    }
+
+    fn rows(mut self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        let (mut fill, mut expire) = (Samples::new(), Samples::new());
+        self.fill(&mut fill);
+        for (how, prefetch) in [("batched", true), ("alone", false)] {
+            let (mut insert, mut satisfy) = (Samples::new(), Samples::new());
+            for _ in 0..OPERATIONS / BATCH {
+                self.turn_over(prefetch, true, &mut satisfy, &mut insert);
+            }
+            let samples = [("insert/in-order", insert), ("satisfy/in-order", satisfy)];
+            rows.extend(
+                samples.map(|(what, samples)| samples.row(format!("tables/pit/{what}/{how}/{}", self.size))),
+            );
+        }
+        for (how, prefetch) in [("batched", true), ("alone", false)] {
+            let (mut insert, mut satisfy) = (Samples::new(), Samples::new());
+            let (mut find, mut by_token, mut by_name) = (Samples::new(), Samples::new(), Samples::new());
+            for _ in 0..OPERATIONS / BATCH {
+                self.turn_over(prefetch, false, &mut satisfy, &mut insert);
+            }
+            for _ in 0..OPERATIONS / BATCH {
+                self.find(prefetch, &mut find);
+                self.matches(prefetch, true, &mut by_token);
+                self.matches(prefetch, false, &mut by_name);
+            }
+            let samples = [
+                ("insert", insert),
+                ("satisfy", satisfy),
+                ("find", find),
+                ("match-token", by_token),
+                ("match-name", by_name),
+            ];
+            rows.extend(
+                samples.map(|(what, samples)| samples.row(format!("tables/pit/{what}/{how}/{}", self.size))),
+            );
+        }
+        // Small tables are filled and emptied until there is something to measure.
+        for _ in 0..(OPERATIONS / self.size).max(1) {
+            self.expire(&mut expire);
+            if self.size < OPERATIONS {
+                self.fill(&mut fill);
+            }
+        }
+        rows.push(fill.row(format!("tables/pit/fill/{}", self.size)));
+        rows.push(expire.row(format!("tables/pit/expire/{}", self.size)));
+        rows
+    }
+
+    fn asked(&self, number: u64, token: [u8; 6]) -> Asked {
+        let name = Name::new()
+            .with_generic("video")
+            .with_generic(format!("site{}", number % 97))
+            .with_generic(format!("{:016x}", mix(number)))
+            .with_number(ComponentType::SEGMENT, number & 0xffff);
+        let mut wire = vec![5, 58, 7, name.as_ref().as_bytes().len() as u8];
+        wire.extend_from_slice(name.as_ref().as_bytes());
+        wire.extend_from_slice(&[10, 4, 1, 2, 3, 4, 12, 2, 15, 160]);
+        Asked { prefixes: Prefixes::of(&self.key, name.as_ref()), name, wire, token }
+    }
+
+    /// A batch of names that were never asked for.
+    fn new_ones(&mut self) -> (u64, Vec<Asked>) {
+        let first = self.made;
+        self.made += BATCH as u64;
+        (first, (first..self.made).map(|number| self.asked(number, [0; 6])).collect())
+    }
+
+    /// A batch of pending ones, all different, and where they stand.
+    fn drawn(&mut self, in_order: bool) -> (Vec<usize>, Vec<Asked>) {
+        let mut places: Vec<usize> = Vec::with_capacity(BATCH);
+        if in_order {
+            places.extend((0..BATCH).map(|more| (self.oldest + more) % self.pending.len()));
+            self.oldest += BATCH;
+        }
+        while places.len() < BATCH.min(self.pending.len()) {
+            self.drawn += 1;
+            let place = (mix(self.drawn) % self.pending.len() as u64) as usize;
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        let batch =
+            places.iter().map(|place| self.asked(self.pending[*place].0, self.pending[*place].1)).collect();
+        (places, batch)
+    }
+
+    fn insert(&mut self, batch: &mut [Asked], prefetch: bool, samples: &mut Samples) {
+        let now = Instant::from_nanos(self.now_nanos);
+        // As many as are pending come in one lifetime.
+        self.now_nanos += LIFETIME_NANOS * BATCH as u64 / self.size as u64;
+        let expiry = Instant::from_nanos(now.as_nanos() + LIFETIME_NANOS);
+        let token = Token::new(&[1, 2, 3, 4, 5, 6]).expect("six octets are a token");
+        let pit = &mut self.pit;
+        samples.measure(batch.len(), || {
+            if prefetch {
+                (0..Pit::PREFETCH_STAGES)
+                    .for_each(|stage| batch.iter().for_each(|asked| pit.prefetch(stage, &asked.prefixes)));
+            }
+            for (at, asked) in batch.iter_mut().enumerate() {
+                let place = (4, asked.name.as_ref().as_bytes().len() as u16);
+                let (entry, _) =
+                    pit.find_or_insert(&asked.ask(), &asked.wire, place, place.1 + 6).expect("room for all");
+                let (asker, upstream) = (FaceId::from_bits(256 + at as u32), FaceId::from_bits(512));
+                let asker = InRecord { face: asker, nonce: at as u32, expiry, token };
+                pit.upsert_in(entry, asker).expect("room for all");
+                let upstream = OutRecord {
+                    face: upstream,
+                    nonce: at as u32,
+                    sent: now,
+                    expiry,
+                    nack: None,
+                    retx_interval_ms: 10,
+                };
+                pit.upsert_out(entry, upstream).expect("room for all");
+                pit.set_expiry(entry, expiry);
+                asked.token = entry.token();
+            }
+        });
+    }
+
+    fn fill(&mut self, samples: &mut Samples) {
+        while self.pending.len() < self.size {
+            let (first, mut batch) = self.new_ones();
+            self.insert(&mut batch, true, samples);
+            self.pending.extend(batch.iter().enumerate().map(|(at, asked)| (first + at as u64, asked.token)));
+        }
+    }
+
+    /// Data for a batch of pending ones, then as many new ones.
+    fn turn_over(&mut self, prefetch: bool, in_order: bool, satisfy: &mut Samples, insert: &mut Samples) {
+        let (places, batch) = self.drawn(in_order);
+        let Bench { pit, matched, .. } = self;
+        satisfy.measure(batch.len(), || {
+            prefetch_data(pit, prefetch, true, &batch);
+            for asked in &batch {
+                matched.clear();
+                let token = pit.by_token(&asked.token);
+                pit.matches(asked.name.as_ref(), &asked.prefixes, token, || [0; 32], matched);
+                assert!(matched.len() == 1, "it was pending");
+                for entry in matched.iter() {
+                    pit.in_records(*entry).for_each(|record| {
+                        black_box(record);
+                    });
+                    pit.remove(*entry);
+                }
+            }
+        });
+        let (first, mut batch) = self.new_ones();
+        self.insert(&mut batch, prefetch, insert);
+        let now = Instant::from_nanos(self.now_nanos);
+        while let Some(entry) = self.pit.pop_expired(now) {
+            // Those that were never drawn stay.
+            self.pit.set_expiry(entry, now.plus_millis(4000));
+        }
+        for (at, place) in places.into_iter().enumerate() {
+            self.pending[place] = (first + at as u64, batch[at].token);
+        }
+    }
+
+    fn find(&mut self, prefetch: bool, samples: &mut Samples) {
+        let (_, batch) = self.drawn(false);
+        let pit = &self.pit;
+        samples.measure(batch.len(), || {
+            if prefetch {
+                (0..Pit::PREFETCH_STAGES)
+                    .for_each(|stage| batch.iter().for_each(|asked| pit.prefetch(stage, &asked.prefixes)));
+            }
+            for asked in &batch {
+                assert!(pit.find(&asked.ask()).is_some(), "it was pending");
+            }
+        });
+    }
+
+    fn matches(&mut self, prefetch: bool, with_token: bool, samples: &mut Samples) {
+        let (_, batch) = self.drawn(false);
+        let Bench { pit, matched, .. } = self;
+        samples.measure(batch.len(), || {
+            prefetch_data(pit, prefetch, with_token, &batch);
+            for asked in &batch {
+                matched.clear();
+                let token = if with_token { pit.by_token(&asked.token) } else { None };
+                pit.matches(asked.name.as_ref(), &asked.prefixes, token, || [0; 32], matched);
+                assert!(matched.len() == 1, "it was pending");
+            }
+        });
+    }
+
+    /// Lets all that is pending end.
+    fn expire(&mut self, samples: &mut Samples) {
+        self.now_nanos += 2 * LIFETIME_NANOS;
+        let now = Instant::from_nanos(self.now_nanos);
+        let pit = &mut self.pit;
+        while !pit.is_empty() {
+            let count = BATCH.min(pit.len());
+            samples.measure(count, || {
+                let mut ended = 0;
+                while ended < count {
+                    // None when moving far ones took all the work that one call may do.
+                    if let Some(entry) = pit.pop_expired(now) {
+                        pit.remove(entry);
+                        ended += 1;
+                    }
+                }
+            });
+        }
+        self.pending.clear();
+    }
+}
+
+impl Asked {
+    fn ask(&self) -> Ask<'_> {
+        Ask { name: self.name.as_ref(), prefixes: &self.prefixes, can_be_prefix: false, must_be_fresh: false }
+    }
+}
+
+fn prefetch_data(pit: &Pit, prefetch: bool, with_token: bool, batch: &[Asked]) {
+    if !prefetch {
+        return;
+    }
+    for stage in 0..Pit::PREFETCH_STAGES {
+        for asked in batch {
+            if with_token {
+                pit.prefetch_token(stage, &asked.token);
+            } else {
+                pit.prefetch(stage, &asked.prefixes);
+            }
+        }
+    }
+}

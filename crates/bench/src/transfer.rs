@@ -1,0 +1,196 @@
+//! `transfer/…`: bulk transfers through real routers over real sockets, beside a bare relay between the same two programs.
+
+use crate::ends::Seen;
+use crate::process::Running;
+use crate::report::Row;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Segments of one measured transfer: 240 MB of 8000 octets.
+const SEGMENTS: u32 = 30_000;
+/// Repetitions, each way in turn with its reference.
+const RUNS: usize = 5;
+/// Interests on their way at most.
+const WINDOW: usize = 128;
+
+/// Where things are while a benchmark runs.
+#[derive(Debug)]
+pub struct Place {
+    /// The `nw` binary.
+    pub nw: PathBuf,
+    /// This binary.
+    pub me: PathBuf,
+    /// Sockets and configurations.
+    pub folder: tempfile::TempDir,
+}
+
+impl Place {
+    /// Beside this binary, in a new folder.
+    ///
+    /// # Errors
+    /// When the `nw` binary was not built.
+    pub fn new() -> Result<Self> {
+        let me = std::env::current_exe()?;
+        let nw = me.with_file_name("nw");
+        anyhow::ensure!(nw.exists(), "{} is not there: cargo build --release -p nw-cli", nw.display());
+        Ok(Place { nw, me, folder: tempfile::tempdir()? })
+    }
+
+    /// A path in the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Starts a router with its default configuration but for where it listens.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn router(&self, name: &str, more: &str) -> Result<(Running, PathBuf)> {
+        let socket = self.path(&format!("{name}.sock"));
+        let config = self.path(&format!("{name}.toml"));
+        std::fs::write(&config, format!("[faces.unix]\npath = {socket:?}\n[log]\nlevel = \"warn\"\n{more}"))?;
+        let mut router = Running::start(name, Command::new(&self.nw).arg("run").arg("--config").arg(&config).stdout(Stdio::null()))?;
+        router.wait_for(&socket)?;
+        Ok((router, socket))
+    }
+
+    fn produce(&self, socket: &Path, prefix: &str, len: usize, register: bool) -> Result<Running> {
+        let mut command = Command::new(&self.me);
+        command.arg("produce").arg(socket).arg(prefix).arg(SEGMENTS.to_string()).arg(len.to_string());
+        if !register {
+            command.arg("--no-register");
+        }
+        Running::start("producer", &mut command)
+    }
+
+    fn consume(&self, socket: &Path, prefix: &str) -> Result<Seen> {
+        let output = Command::new(&self.me)
+            .arg("consume")
+            .arg(socket)
+            .arg(prefix)
+            .arg(WINDOW.to_string())
+            .stderr(Stdio::inherit())
+            .output()
+            .context("can't start the consumer")?;
+        anyhow::ensure!(output.status.success(), "the consumer failed: {}", output.status);
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+}
+
+/// One transfer: what the consumer saw, processor time of the routers.
+#[derive(Clone, Debug)]
+struct Transfer {
+    seen: Seen,
+    cpu: Duration,
+}
+
+impl Transfer {
+    fn gbit_per_s(&self) -> f64 {
+        self.seen.bytes as f64 * 8.0 / self.seen.seconds / 1e9
+    }
+
+    fn cpu_us_per_exchange(&self) -> f64 {
+        self.cpu.as_secs_f64() * 1e6 / self.seen.segments as f64
+    }
+}
+
+/// The producer's registration has taken effect once the router answers it; give a raw one time to connect.
+const SETTLE: Duration = Duration::from_millis(150);
+
+fn through_relay(place: &Place, run: usize, len: usize) -> Result<Transfer> {
+    let socket = place.path(&format!("relay{run}.sock"));
+    let mut relay = Running::start("relay", Command::new(&place.me).arg("relay").arg(&socket))?;
+    relay.wait_for(&socket)?;
+    let prefix = format!("/relay/v={run}");
+    let _producer = place.produce(&socket, &prefix, len, false)?;
+    std::thread::sleep(SETTLE);
+    let before = relay.cpu();
+    // The relay ends when the consumer hangs up, so its time is read just before: from the consumer's own end it is the same work.
+    let seen = place.consume(&socket, &prefix)?;
+    let cpu = relay.cpu().saturating_sub(before);
+    Ok(Transfer { seen, cpu })
+}
+
+fn through_unix(place: &Place, run: usize, len: usize) -> Result<Transfer> {
+    let (router, socket) = place.router(&format!("unix{run}"), "[faces.udp]\nlisten = []\n[faces.tcp]\nlisten = []\n")?;
+    let prefix = format!("/unix/v={run}");
+    let _producer = place.produce(&socket, &prefix, len, true)?;
+    std::thread::sleep(SETTLE);
+    let before = router.cpu();
+    let seen = place.consume(&socket, &prefix)?;
+    Ok(Transfer { seen, cpu: router.cpu().saturating_sub(before) })
+}
+
+fn through_udp_chain(place: &Place, run: usize, len: usize) -> Result<Transfer> {
+    let port = free_udp_port()?;
+    let tcp_off = "[faces.tcp]\nlisten = []\n";
+    let (far, far_socket) = place.router(&format!("far{run}"), &format!("{tcp_off}[faces.udp]\nlisten = [\"127.0.0.1:{port}\"]\n"))?;
+    let near_config = format!(
+        "{tcp_off}[faces.udp]\nlisten = [\"127.0.0.1:{}\"]\n[[route]]\nprefix = \"/udp\"\nface = \"udp4://127.0.0.1:{port}\"\n",
+        free_udp_port()?
+    );
+    let (near, near_socket) = place.router(&format!("near{run}"), &near_config)?;
+    let prefix = format!("/udp/v={run}");
+    let _producer = place.produce(&far_socket, &prefix, len, true)?;
+    std::thread::sleep(SETTLE);
+    let before = near.cpu() + far.cpu();
+    let seen = place.consume(&near_socket, &prefix)?;
+    Ok(Transfer { seen, cpu: (near.cpu() + far.cpu()).saturating_sub(before) })
+}
+
+fn free_udp_port() -> Result<u16> {
+    Ok(std::net::UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+fn figures(transfers: &[Transfer], figure: impl Fn(&Transfer) -> f64) -> Vec<f64> {
+    transfers.iter().map(figure).collect()
+}
+
+/// The rows.
+///
+/// # Errors
+/// When something does not start or a transfer fails.
+pub fn run(row: &str) -> Result<Vec<Row>> {
+    let Some(len) = row.rsplit('/').next().and_then(|len| len.parse().ok()) else { return Ok(Vec::new()) };
+    let place = Place::new()?;
+    let (mut relay, mut unix, mut udp) = (Vec::new(), Vec::new(), Vec::new());
+    let is_udp = row.starts_with("transfer/udp-chain/");
+    for run in 0..RUNS {
+        unix.push(through_unix(&place, run, len)?);
+        if is_udp {
+            udp.push(through_udp_chain(&place, run, len)?);
+        } else {
+            relay.push(through_relay(&place, run, len)?);
+        }
+    }
+    let gbit = |name: &str, transfers: &[Transfer]| Row::new(name, "gbit_per_s", &figures(transfers, Transfer::gbit_per_s));
+    let ratios = |of: &[Transfer], to: &[Transfer]| -> Vec<f64> {
+        of.iter().zip(to).map(|(a, b)| a.gbit_per_s() / b.gbit_per_s()).collect()
+    };
+    let about = |name: &str, transfers: &[Transfer]| {
+        vec![
+            Row::new(name, "retransmissions", &figures(transfers, |t| t.seen.retransmissions as f64)),
+            Row::new(name, "marks", &figures(transfers, |t| t.seen.marks as f64)),
+            Row::new(name, "rtt_us_median", &figures(transfers, |t| t.seen.rtt_us.0 as f64)),
+            Row::new(name, "rtt_us_p99", &figures(transfers, |t| t.seen.rtt_us.1 as f64)),
+        ]
+    };
+    let mut rows = Vec::new();
+    if is_udp {
+        rows.push(gbit(row, &udp).beside(gbit("", &unix).value));
+        rows.push(Row::new(row, "ratio_to_unix", &ratios(&udp, &unix)).at_least(0.4));
+        rows.push(Row::new(row, "cpu_us_per_exchange", &figures(&udp, Transfer::cpu_us_per_exchange)));
+        rows.extend(about(row, &udp));
+    } else {
+        let relay_cpu = Row::new("", "", &figures(&relay, Transfer::cpu_us_per_exchange)).value;
+        rows.push(gbit(row, &unix).beside(gbit("", &relay).value));
+        rows.push(Row::new(row, "ratio_to_relay", &ratios(&unix, &relay)).at_least(0.8));
+        let cpu = Row::new(row, "cpu_us_per_exchange", &figures(&unix, Transfer::cpu_us_per_exchange));
+        let cpu = if relay_cpu > 0.0 { cpu.beside(relay_cpu) } else { cpu };
+        rows.push(if len == 8000 { cpu.at_most(6.0) } else { cpu });
+        rows.extend(about(row, &unix));
+    }
+    Ok(rows)
+}

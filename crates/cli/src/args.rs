@@ -1,0 +1,501 @@
+//! Every word of the command line, with the help that teaches it.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use nw_app::FaceUri;
+use nw_name::Name;
+use std::path::PathBuf;
+
+/// Namewire: a router for named data (NDN), and the tools to use it.
+#[derive(Debug, Parser)]
+#[command(name = "nw", version, max_term_width = 100, arg_required_else_help = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a router
+    ///
+    /// Without --config it reads the first of $XDG_CONFIG_HOME/namewire/nw.toml (~/.config/…) and /etc/namewire/nw.toml
+    /// that is there, else it runs with defaults: the unix socket that NDN programs look for, UDP and TCP port 6363.
+    /// SIGHUP reads the configuration again, SIGTERM and Ctrl-C end the router.
+    Run(Run),
+    /// Publish a file, or standard input, under a name
+    ///
+    /// Cuts it into signed segments as they are asked for and serves them until Ctrl-C.
+    Put(Put),
+    /// Fetch what a name stands for, and write it to standard output or a file
+    Cat(Cat),
+    /// Measure the round trip to `nw ping-server`
+    Ping(Ping),
+    /// Answer `nw ping` under a name
+    PingServer(PingServer),
+    /// Fetch one Data packet
+    Peek(Peek),
+    /// Offer one Data packet until it was asked for
+    Poke(Poke),
+    /// Show how a router is doing
+    Status(Reading),
+    /// List, make, change and end faces
+    #[command(subcommand)]
+    Face(FaceVerb),
+    /// List, add and remove routes
+    #[command(subcommand)]
+    Route(RouteVerb),
+    /// List and choose forwarding strategies
+    #[command(subcommand)]
+    Strategy(StrategyVerb),
+    /// Show, change and empty the content store
+    #[command(subcommand)]
+    Cs(CsVerb),
+    /// Show packets as a readable tree
+    Dissect(Dissect),
+    /// Watch a real file cross two real routers on this machine, with figures
+    Demo(Demo),
+    /// Print the default configuration with all options explained, or check one
+    Config(Config),
+    /// Print shell completions
+    Completions {
+        /// For which shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write all pages into a folder
+    Man {
+        /// Where to write nw.1, nw-run.1 and so on.
+        folder: Option<PathBuf>,
+    },
+}
+
+/// Which router to talk to.
+#[derive(Debug, Clone, Args)]
+pub struct Router {
+    /// The router's face: unix:///path, tcp4://host:port, udp4://host:port
+    ///
+    /// Default: NDN_CLIENT_TRANSPORT, else client.conf, else the unix socket that is there.
+    #[arg(long = "socket", short = 's', value_name = "URI", global = true)]
+    pub socket: Option<FaceUri>,
+}
+
+/// A command that only reads.
+#[derive(Debug, Clone, Args)]
+pub struct Reading {
+    #[command(flatten)]
+    pub router: Router,
+    /// Print JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Configuration file (TOML)
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// What to log: error, warn, info, debug, trace, or a filter such as nw_router=debug
+    #[arg(long, value_name = "LEVEL")]
+    pub log: Option<String>,
+    /// Check the configuration and end
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// With what packets are signed.
+#[derive(Debug, Clone, Args)]
+pub struct Signing {
+    /// Sign with this private key (PKCS#8 in PEM: ECDSA P-256, RSA or Ed25519) instead of a plain digest
+    #[arg(long, value_name = "FILE", requires = "key_name")]
+    pub key: Option<PathBuf>,
+    /// Sign with HMAC and the octets of this file
+    #[arg(long, value_name = "FILE", requires = "key_name", conflicts_with = "key")]
+    pub hmac: Option<PathBuf>,
+    /// Name of the key, as verifiers know it: /alice/KEY/1
+    #[arg(long, value_name = "NAME")]
+    pub key_name: Option<Name>,
+}
+
+#[derive(Debug, Args)]
+pub struct Put {
+    #[command(flatten)]
+    pub router: Router,
+    /// Name to publish under; a version is added unless the name ends in one
+    pub name: Name,
+    /// File; standard input when absent or -
+    pub file: Option<PathBuf>,
+    /// Octets of content per segment
+    #[arg(long, default_value_t = nw_app::publish::SEGMENT_LEN_DEFAULT, value_parser = segment_len, value_name = "OCTETS")]
+    pub segment: usize,
+    /// How long caches may call a segment fresh, milliseconds
+    #[arg(long, default_value_t = 10_000, value_name = "MS")]
+    pub freshness: u64,
+    #[command(flatten)]
+    pub signing: Signing,
+    /// Do not tell the router that we serve the name
+    #[arg(long)]
+    pub no_register: bool,
+    /// Print one JSON object when ready and one at the end
+    #[arg(long)]
+    pub json: bool,
+    /// No progress on the terminal
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+fn segment_len(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(len @ 1..=8192) => Ok(len),
+        _ => Err("a segment has 1 to 8192 octets of content".into()),
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Cat {
+    #[command(flatten)]
+    pub router: Router,
+    /// Name to fetch; the newest version unless the name ends in one
+    pub name: Name,
+    /// Write to this file; it appears under this name once it is whole
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The name's segments follow at once: do not look for versions
+    #[arg(long)]
+    pub no_version: bool,
+    /// Most Interests on their way
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=8192), value_name = "N")]
+    pub window: u16,
+    /// InterestLifetime, milliseconds
+    #[arg(long, default_value_t = 4000, value_name = "MS")]
+    pub lifetime: u64,
+    /// How often a segment is asked for again before giving up
+    #[arg(long, default_value_t = 15, value_name = "N")]
+    pub retries: u32,
+    /// Print a summary as JSON on standard error
+    #[arg(long)]
+    pub json: bool,
+    /// No progress on the terminal
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Ping {
+    #[command(flatten)]
+    pub router: Router,
+    /// Name of the ping server
+    pub name: Name,
+    /// How many; until Ctrl-C when absent
+    #[arg(long, short, value_name = "N")]
+    pub count: Option<u64>,
+    /// Between two, milliseconds
+    #[arg(long, short, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..), value_name = "MS")]
+    pub interval: u64,
+    /// How long to wait for an answer, milliseconds
+    #[arg(long, short, default_value_t = 4000, value_parser = clap::value_parser!(u64).range(1..), value_name = "MS")]
+    pub timeout: u64,
+    /// Print one JSON object per answer and one at the end
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct PingServer {
+    #[command(flatten)]
+    pub router: Router,
+    /// Name to answer under
+    pub name: Name,
+    /// Octets of content in each answer
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=8000), value_name = "OCTETS")]
+    pub size: u16,
+    #[command(flatten)]
+    pub signing: Signing,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Peek {
+    #[command(flatten)]
+    pub router: Router,
+    /// Name to ask for
+    pub name: Name,
+    /// A Data with a longer name may answer
+    #[arg(long, short = 'P')]
+    pub prefix: bool,
+    /// A cached Data must be fresh
+    #[arg(long, short)]
+    pub fresh: bool,
+    /// InterestLifetime, milliseconds
+    #[arg(long, default_value_t = 4000, value_name = "MS")]
+    pub lifetime: u64,
+    /// HopLimit
+    #[arg(long, value_name = "N")]
+    pub hop_limit: Option<u8>,
+    /// A name the Interest may be forwarded by
+    #[arg(long, value_name = "NAME")]
+    pub hint: Vec<Name>,
+    /// ApplicationParameters: this text
+    #[arg(long, value_name = "TEXT")]
+    pub parameters: Option<String>,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = PeekShow::Content)]
+    pub show: PeekShow,
+    /// Print JSON: name, content type, freshness, signature, content in hexadecimal
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PeekShow {
+    /// The content's octets
+    Content,
+    /// The packet's octets
+    Packet,
+    /// The packet as a tree
+    Tree,
+}
+
+#[derive(Debug, Args)]
+pub struct Poke {
+    #[command(flatten)]
+    pub router: Router,
+    /// Name of the packet
+    pub name: Name,
+    /// Its content; standard input when absent
+    pub content: Option<String>,
+    /// FreshnessPeriod, milliseconds
+    #[arg(long, default_value_t = 0, value_name = "MS")]
+    pub freshness: u64,
+    /// This is the last of its series
+    #[arg(long)]
+    pub last: bool,
+    /// Give up when nobody asked after so many milliseconds
+    #[arg(long, value_name = "MS")]
+    pub timeout: Option<u64>,
+    #[command(flatten)]
+    pub signing: Signing,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum FaceVerb {
+    /// List faces
+    List {
+        #[command(flatten)]
+        reading: Reading,
+        /// Only faces with this scheme, such as udp4
+        #[arg(long)]
+        scheme: Option<String>,
+        /// Only the face to this peer
+        #[arg(long)]
+        uri: Option<String>,
+    },
+    /// List listeners
+    Channels {
+        #[command(flatten)]
+        reading: Reading,
+    },
+    /// Show one face
+    Show {
+        /// Its id
+        id: u64,
+        #[command(flatten)]
+        reading: Reading,
+    },
+    /// Make a face to a peer
+    Create {
+        /// The peer: udp4://192.0.2.1:6363, tcp4://…
+        uri: String,
+        #[command(flatten)]
+        options: FaceOptions,
+        #[command(flatten)]
+        reading: Reading,
+    },
+    /// Change a face
+    Update {
+        /// Its id
+        id: u64,
+        #[command(flatten)]
+        options: FaceOptions,
+        #[command(flatten)]
+        reading: Reading,
+    },
+    /// End a face
+    Destroy {
+        /// Its id
+        id: u64,
+        #[command(flatten)]
+        reading: Reading,
+    },
+    /// Show what happens to faces, as it happens
+    Events {
+        #[command(flatten)]
+        reading: Reading,
+    },
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct FaceOptions {
+    /// persistent, permanent
+    #[arg(long, value_enum)]
+    pub persistency: Option<Persistency>,
+    /// Largest link packet, octets (datagram faces)
+    #[arg(long, value_name = "OCTETS")]
+    pub mtu: Option<u64>,
+    /// IncomingFaceId and NextHopFaceId
+    #[arg(long, value_name = "BOOL")]
+    pub local_fields: Option<bool>,
+    /// Marks when its queue is long
+    #[arg(long, value_name = "BOOL")]
+    pub congestion_marking: Option<bool>,
+    /// Octets in its queue beyond which it is congested
+    #[arg(long, value_name = "OCTETS")]
+    pub congestion_threshold: Option<u64>,
+    /// Base interval of congestion marks, milliseconds
+    #[arg(long, value_name = "MS")]
+    pub marking_interval: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Persistency {
+    /// Ends when idle or when its socket fails
+    OnDemand,
+    /// Ends when its socket fails
+    Persistent,
+    /// Stays
+    Permanent,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RouteVerb {
+    /// List routes (the RIB), or what forwarding uses (the FIB)
+    List {
+        /// The FIB: what routes amount to
+        #[arg(long)]
+        fib: bool,
+        #[command(flatten)]
+        reading: Reading,
+    },
+    /// Add a route
+    Add {
+        /// Interests under this prefix
+        prefix: Name,
+        /// go to this peer (udp4://192.0.2.1) or face (its id); the face is made if it is not there
+        next_hop: String,
+        /// Lower is better
+        #[arg(long, default_value_t = 0)]
+        cost: u64,
+        /// app, static, client, autoreg, autoconf, nlsr, or a number
+        #[arg(long, default_value = "static")]
+        origin: String,
+        /// Do not apply to longer prefixes that have routes of their own
+        #[arg(long)]
+        no_inherit: bool,
+        /// Longer prefixes do not inherit from shorter ones than this
+        #[arg(long)]
+        capture: bool,
+        /// Ends by itself after so many milliseconds
+        #[arg(long, value_name = "MS")]
+        expires: Option<u64>,
+        #[command(flatten)]
+        reading: Reading,
+    },
+    /// Remove a route
+    Remove {
+        /// Its prefix
+        prefix: Name,
+        /// Its peer or face id
+        next_hop: String,
+        /// app, static, …
+        #[arg(long, default_value = "static")]
+        origin: String,
+        #[command(flatten)]
+        reading: Reading,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum StrategyVerb {
+    /// List the strategies chosen
+    List {
+        #[command(flatten)]
+        reading: Reading,
+    },
+    /// Choose the strategy of a prefix
+    Set {
+        /// The prefix
+        prefix: Name,
+        /// best-route, multicast, or a whole name with parameters
+        strategy: String,
+        #[command(flatten)]
+        reading: Reading,
+    },
+    /// Leave the choice to the shorter prefix
+    Unset {
+        /// The prefix
+        prefix: Name,
+        #[command(flatten)]
+        reading: Reading,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CsVerb {
+    /// Show size and hits
+    Info {
+        #[command(flatten)]
+        reading: Reading,
+    },
+    /// Change what it does
+    Config {
+        /// Packets it may hold
+        #[arg(long, value_name = "PACKETS")]
+        capacity: Option<u64>,
+        /// Keep new Data
+        #[arg(long, value_name = "BOOL")]
+        admit: Option<bool>,
+        /// Answer Interests
+        #[arg(long, value_name = "BOOL")]
+        serve: Option<bool>,
+        #[command(flatten)]
+        reading: Reading,
+    },
+    /// Erase what is under a prefix
+    Erase {
+        /// The prefix
+        prefix: Name,
+        /// At most so many packets
+        #[arg(long, value_name = "PACKETS")]
+        count: Option<u64>,
+        #[command(flatten)]
+        reading: Reading,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Dissect {
+    /// File with packets, back to back; standard input when absent or -
+    pub file: Option<PathBuf>,
+    /// The input is text: hexadecimal digits, white space ignored
+    #[arg(long, conflicts_with = "base64")]
+    pub hex: bool,
+    /// The input is text: base64, as certificates are passed on
+    #[arg(long)]
+    pub base64: bool,
+    /// Print JSON lines: depth, offset, type, name, length, value
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Size of the file, MiB
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u64).range(1..=4096), value_name = "MIB")]
+    pub mib: u64,
+}
+
+#[derive(Debug, Args)]
+pub struct Config {
+    /// Check this file instead of printing the default
+    #[arg(long, value_name = "FILE")]
+    pub check: Option<PathBuf>,
+}

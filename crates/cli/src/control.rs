@@ -1,0 +1,407 @@
+//! `nw status`, `nw face`, `nw route`, `nw strategy`, `nw cs`: the management protocol for people.
+
+use crate::args::{CsVerb, FaceOptions, FaceVerb, Persistency, Reading, RouteVerb, StrategyVerb};
+use crate::connect::connect;
+use crate::output::{json_line, row, table};
+use crate::signals;
+use anyhow::{Context, Result, bail};
+use core::time::Duration;
+use nw_api::management::client::{decode_cs_info, decode_items, decode_status};
+use nw_api::management::parameters::Strategy;
+use nw_api::management::{
+    ChannelStatus, ControlParameters, Dataset, FaceEventNotification, FacePersistency, FaceQueryFilter, FaceStatus, FibEntry, RibEntry,
+    Root, StrategyChoice, Verb, flags, origin,
+};
+use nw_app::control::{ControlError, command, dataset};
+use nw_app::object::{Reply, exchange};
+use nw_app::{Client, FaceUri};
+use nw_name::{Component, Name, convention};
+use nw_wire::{Data, InterestBuilder};
+use serde_json::json;
+use std::process::ExitCode;
+
+type Done = Result<ExitCode>;
+
+/// Sends a command and tells what came of it.
+fn order(reading: &Reading, verb: Verb, parameters: &ControlParameters, done: impl FnOnce(&ControlParameters) -> String) -> Done {
+    let mut client = connect(&reading.router)?;
+    report(reading, &command(&mut client, verb, parameters)?, done)
+}
+
+fn report(reading: &Reading, body: &ControlParameters, done: impl FnOnce(&ControlParameters) -> String) -> Done {
+    if reading.json {
+        json_line(body)?;
+    } else {
+        println!("{}", done(body));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `nw status`
+pub fn status(reading: &Reading) -> Done {
+    let mut client = connect(&reading.router)?;
+    let status = decode_status(&dataset(&mut client, Dataset::StatusGeneral, None)?)?;
+    let cs = decode_cs_info(&dataset(&mut client, Dataset::CsInfo, None)?)?;
+    let channels: Vec<ChannelStatus> = decode_items(&dataset(&mut client, Dataset::FacesChannels, None)?)?;
+    let faces: Vec<FaceStatus> = decode_items(&dataset(&mut client, Dataset::FacesList, None)?)?;
+    if reading.json {
+        json_line(&json!({ "status": status, "cs": cs, "channels": channels, "faces": faces.len() }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let up_s = status.current_timestamp.saturating_sub(status.start_timestamp) / 1000;
+    let hit_share = match cs.hits + cs.misses {
+        0 => "-".to_owned(),
+        asked => format!("{:.1} %", cs.hits as f64 * 100.0 / asked as f64),
+    };
+    let rows = [
+        row([&"version", &status.version]),
+        row([&"up", &format!("{} d {:02}:{:02}:{:02}", up_s / 86_400, up_s / 3600 % 24, up_s / 60 % 60, up_s % 60)]),
+        row([&"listens", &channels.iter().map(|c| c.local_uri.as_str()).collect::<Vec<_>>().join(" ")]),
+        row([&"faces", &faces.len()]),
+        row([&"prefixes", &status.fib_entries]),
+        row([&"pending", &status.pit_entries]),
+        row([&"cached", &format!("{} of {} packets, {hit_share} hits", cs.entries, cs.capacity)]),
+        row([&"in", &format!("{} Interests, {} Data, {} Nacks", status.in_interests, status.in_data, status.in_nacks)]),
+        row([&"out", &format!("{} Interests, {} Data, {} Nacks", status.out_interests, status.out_data, status.out_nacks)]),
+        row([&"answered", &format!("{} of {}", status.satisfied_interests, status.satisfied_interests + status.unsatisfied_interests)]),
+    ];
+    table(&rows)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `nw face …`
+pub fn face(verb: &FaceVerb) -> Done {
+    match verb {
+        FaceVerb::List { reading, scheme, uri } => {
+            let filter = FaceQueryFilter { uri_scheme: scheme.clone(), uri: uri.clone(), ..FaceQueryFilter::default() };
+            faces(reading, &filter)
+        }
+        FaceVerb::Show { id, reading } => {
+            faces(reading, &FaceQueryFilter { face_id: Some(*id), ..FaceQueryFilter::default() })
+        }
+        FaceVerb::Channels { reading } => {
+            let mut client = connect(&reading.router)?;
+            let channels: Vec<ChannelStatus> = decode_items(&dataset(&mut client, Dataset::FacesChannels, None)?)?;
+            match reading.json {
+                true => channels.iter().try_for_each(json_line)?,
+                false => channels.iter().for_each(|channel| println!("{}", channel.local_uri)),
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        FaceVerb::Create { uri, options, reading } => {
+            let parameters = ControlParameters { uri: Some(canonical(uri)?), ..face_parameters(options) };
+            let mut client = connect(&reading.router)?;
+            match command(&mut client, Verb::FacesCreate, &parameters) {
+                Ok(body) => report(reading, &body, |body| format!("face {} to {}", number(body.face_id), text(&body.uri))),
+                Err(ControlError::Refused { response, .. }) if response.code == 409 => {
+                    report(reading, &response.body, |body| format!("face {} is there already", number(body.face_id)))
+                }
+                Err(error) => Err(error.into()),
+            }
+        }
+        FaceVerb::Update { id, options, reading } => {
+            let parameters = ControlParameters { face_id: Some(*id), ..face_parameters(options) };
+            order(reading, Verb::FacesUpdate, &parameters, |_| format!("face {id} changed"))
+        }
+        FaceVerb::Destroy { id, reading } => {
+            let parameters = ControlParameters { face_id: Some(*id), ..ControlParameters::default() };
+            order(reading, Verb::FacesDestroy, &parameters, |_| format!("face {id} ended"))
+        }
+        FaceVerb::Events { reading } => events(reading),
+    }
+}
+
+fn faces(reading: &Reading, filter: &FaceQueryFilter) -> Done {
+    let mut client = connect(&reading.router)?;
+    let content = match *filter == FaceQueryFilter::default() {
+        true => dataset(&mut client, Dataset::FacesList, None)?,
+        false => dataset(&mut client, Dataset::FacesQuery, Some(filter))?,
+    };
+    let faces: Vec<FaceStatus> = decode_items(&content)?;
+    if reading.json {
+        faces.iter().try_for_each(json_line)?;
+    } else {
+        let head = row([&"id", &"peer", &"here", &"kind", &"mtu", &"in I/D/N", &"out I/D/N", &"in octets", &"out octets"]);
+        let rows: Vec<_> = std::iter::once(head).chain(faces.iter().map(face_row)).collect();
+        table(&rows)?;
+    }
+    Ok(if faces.is_empty() && *filter != FaceQueryFilter::default() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn face_row(face: &FaceStatus) -> Vec<String> {
+    let persistency = match face.persistency {
+        FacePersistency::OnDemand => "on-demand",
+        FacePersistency::Persistent => "persistent",
+        FacePersistency::Permanent => "permanent",
+    };
+    row([
+        &face.face_id,
+        &face.uri,
+        &face.local_uri,
+        &persistency,
+        &face.mtu.map_or("-".to_owned(), |mtu| mtu.to_string()),
+        &format!("{}/{}/{}", face.in_interests, face.in_data, face.in_nacks),
+        &format!("{}/{}/{}", face.out_interests, face.out_data, face.out_nacks),
+        &face.in_bytes,
+        &face.out_bytes,
+    ])
+}
+
+/// A host name becomes an address here, as routers do not resolve.
+fn canonical(uri: &str) -> Result<String> {
+    let parsed: FaceUri = uri.parse().with_context(|| format!("{uri} is no face URI"))?;
+    Ok(parsed.resolve()?.first().map(FaceUri::to_string).context("no address")?)
+}
+
+fn face_parameters(options: &FaceOptions) -> ControlParameters {
+    let bits = [(options.local_fields, flags::LOCAL_FIELDS), (options.congestion_marking, flags::CONGESTION_MARKING)];
+    let mask = bits.iter().filter(|(wanted, _)| wanted.is_some()).fold(0, |mask, (_, bit)| mask | bit);
+    let set = bits.iter().filter(|(wanted, _)| *wanted == Some(true)).fold(0, |set, (_, bit)| set | bit);
+    let persistency = options.persistency.map(|persistency| match persistency {
+        Persistency::Persistent => FacePersistency::Persistent as u64,
+        Persistency::OnDemand => FacePersistency::OnDemand as u64,
+        Persistency::Permanent => FacePersistency::Permanent as u64,
+    });
+    ControlParameters {
+        face_persistency: persistency,
+        mtu: options.mtu,
+        flags: (mask != 0).then_some(set),
+        mask: (mask != 0).then_some(mask),
+        default_congestion_threshold: options.congestion_threshold,
+        base_congestion_marking_interval: options.marking_interval.map(|ms| ms.saturating_mul(1_000_000)),
+        ..ControlParameters::default()
+    }
+}
+
+fn events(reading: &Reading) -> Done {
+    const LIFETIME: Duration = Duration::from_secs(60);
+    let ended = signals::Ended::watch()?;
+    let mut client = connect(&reading.router)?;
+    let stream = Root::Localhost.name().with_generic("faces").with_generic("events");
+    let mut next: Option<Name> = None;
+    while !ended.is_ended() {
+        let interest = match &next {
+            Some(name) => InterestBuilder::new(name.clone()),
+            None => InterestBuilder::new(stream.clone()).can_be_prefix(true).must_be_fresh(true),
+        };
+        let Some(wire) = patiently(&mut client, interest.lifetime_ms(LIFETIME.as_millis() as u64), LIFETIME, &ended)? else { continue };
+        let data = Data::check(&wire)?;
+        let event = FaceEventNotification::decode(data.content())?;
+        if reading.json {
+            json_line(&event)?;
+        } else {
+            println!("{:?} face {} {}", event.kind, event.face_id, event.uri);
+        }
+        let sequence = data.name().component(-1).and_then(|c| convention::Kind::Sequence.number(c)).context("no sequence number")?;
+        next = Some(stream.clone().with_number(nw_name::ComponentType::SEQUENCE, sequence + 1));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// As `exchange`, in slices short enough for Ctrl-C.
+fn patiently(client: &mut Client, interest: InterestBuilder, patience: Duration, ended: &signals::Ended) -> Result<Option<Vec<u8>>> {
+    let until = client.now() + patience;
+    while !ended.is_ended() && client.now() < until {
+        // Asked again with a new nonce, the router keeps the pending Interest alive.
+        if let Reply::Data(wire) = exchange(client, interest.clone(), Duration::from_millis(500))? {
+            return Ok(Some(wire));
+        }
+    }
+    Ok(None)
+}
+
+/// `nw route …`
+pub fn route(verb: &RouteVerb) -> Done {
+    match verb {
+        RouteVerb::List { fib: true, reading } => {
+            let mut client = connect(&reading.router)?;
+            let entries: Vec<FibEntry> = decode_items(&dataset(&mut client, Dataset::FibList, None)?)?;
+            if reading.json {
+                entries.iter().try_for_each(json_line)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            let mut rows = vec![row([&"prefix", &"next hops (face:cost)"])];
+            for entry in &entries {
+                let hops: Vec<_> = entry.next_hops.iter().map(|hop| format!("{}:{}", hop.face_id, hop.cost)).collect();
+                rows.push(row([&entry.name, &hops.join(" ")]));
+            }
+            table(&rows)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        RouteVerb::List { fib: false, reading } => routes(reading),
+        RouteVerb::Add { prefix, next_hop, cost, origin, no_inherit, capture, expires, reading } => {
+            let mut client = connect(&reading.router)?;
+            let face = face_of(&mut client, next_hop)?;
+            let inherit = if *no_inherit { 0 } else { flags::CHILD_INHERIT };
+            let parameters = ControlParameters {
+                face_id: Some(face),
+                cost: Some(*cost),
+                origin: Some(origin_number(origin)?),
+                flags: Some(inherit | if *capture { flags::CAPTURE } else { 0 }),
+                expiration_period: *expires,
+                ..ControlParameters::of(prefix.clone())
+            };
+            let body = command(&mut client, Verb::RibRegister, &parameters)?;
+            report(reading, &body, |body| format!("{prefix} goes to face {} at cost {}", number(body.face_id), number(body.cost)))
+        }
+        RouteVerb::Remove { prefix, next_hop, origin, reading } => {
+            let mut client = connect(&reading.router)?;
+            let face = existing_face(&mut client, next_hop)?.with_context(|| format!("there is no face to {next_hop}"))?;
+            let parameters = ControlParameters {
+                face_id: Some(face),
+                origin: Some(origin_number(origin)?),
+                ..ControlParameters::of(prefix.clone())
+            };
+            let body = command(&mut client, Verb::RibUnregister, &parameters)?;
+            report(reading, &body, |_| format!("{prefix} does not go to face {face} any more"))
+        }
+    }
+}
+
+fn routes(reading: &Reading) -> Done {
+    let mut client = connect(&reading.router)?;
+    let entries: Vec<RibEntry> = decode_items(&dataset(&mut client, Dataset::RibList, None)?)?;
+    if reading.json {
+        entries.iter().try_for_each(json_line)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut rows = vec![row([&"prefix", &"face", &"cost", &"origin", &"flags", &"expires"])];
+    for entry in &entries {
+        for route in &entry.routes {
+            let bits = [(flags::CHILD_INHERIT, "child-inherit"), (flags::CAPTURE, "capture")];
+            let set: Vec<_> = bits.iter().filter(|(bit, _)| route.flags & bit != 0).map(|(_, word)| *word).collect();
+            let origin = origin::word(route.origin).map_or_else(|| route.origin.to_string(), str::to_owned);
+            let expires = route.expiration_period.map_or("-".to_owned(), |ms| format!("{} s", ms / 1000));
+            rows.push(row([&entry.name, &route.face_id, &route.cost, &origin, &set.join(" "), &expires]));
+        }
+    }
+    table(&rows)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn origin_number(word: &str) -> Result<u64> {
+    origin::from_word(word).with_context(|| format!("{word} is no origin: app, static, client, autoreg, autoconf, nlsr, or a number"))
+}
+
+/// The face that a number or URI means, if it is there.
+fn existing_face(client: &mut Client, next_hop: &str) -> Result<Option<u64>> {
+    if let Ok(id) = next_hop.parse() {
+        return Ok(Some(id));
+    }
+    let filter = FaceQueryFilter { uri: Some(canonical(next_hop)?), ..FaceQueryFilter::default() };
+    let faces: Vec<FaceStatus> = decode_items(&dataset(client, Dataset::FacesQuery, Some(&filter))?)?;
+    Ok(faces.first().map(|face| face.face_id))
+}
+
+/// The face that a number or URI means; made if it is not there.
+fn face_of(client: &mut Client, next_hop: &str) -> Result<u64> {
+    if let Ok(id) = next_hop.parse() {
+        return Ok(id);
+    }
+    let parameters = ControlParameters { uri: Some(canonical(next_hop)?), ..ControlParameters::default() };
+    let body = match command(client, Verb::FacesCreate, &parameters) {
+        Ok(body) => body,
+        Err(ControlError::Refused { response, .. }) if response.code == 409 => response.body,
+        Err(error) => return Err(error.into()),
+    };
+    body.face_id.context("the router did not tell the face's id")
+}
+
+/// `nw strategy …`
+pub fn strategy(verb: &StrategyVerb) -> Done {
+    match verb {
+        StrategyVerb::List { reading } => {
+            let mut client = connect(&reading.router)?;
+            let choices: Vec<StrategyChoice> = decode_items(&dataset(&mut client, Dataset::StrategyChoiceList, None)?)?;
+            if reading.json {
+                choices.iter().try_for_each(json_line)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            let head = row([&"prefix", &"strategy"]);
+            let rows: Vec<_> =
+                std::iter::once(head).chain(choices.iter().map(|c| row([&c.name, &c.strategy.0]))).collect();
+            table(&rows)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        StrategyVerb::Set { prefix, strategy, reading } => {
+            let name: Name = match strategy.starts_with('/') {
+                true => strategy.parse()?,
+                false => "/localhost/nfd/strategy".parse::<Name>()?.with(Component::generic(strategy.as_bytes())),
+            };
+            let parameters = ControlParameters { strategy: Some(Strategy(name)), ..ControlParameters::of(prefix.clone()) };
+            order(reading, Verb::StrategyChoiceSet, &parameters, |body| {
+                format!("{prefix} is forwarded by {}", body.strategy_name().map_or(String::new(), |name| name.to_string()))
+            })
+        }
+        StrategyVerb::Unset { prefix, reading } => {
+            order(reading, Verb::StrategyChoiceUnset, &ControlParameters::of(prefix.clone()), |_| {
+                format!("{prefix} is forwarded as what is above it")
+            })
+        }
+    }
+}
+
+/// `nw cs …`
+pub fn cs(verb: &CsVerb) -> Done {
+    match verb {
+        CsVerb::Info { reading } => {
+            let mut client = connect(&reading.router)?;
+            let info = decode_cs_info(&dataset(&mut client, Dataset::CsInfo, None)?)?;
+            if reading.json {
+                json_line(&info)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            let on = |bit: u64| if info.flags & bit != 0 { "yes" } else { "no" };
+            table(&[
+                row([&"packets", &format!("{} of {}", info.entries, info.capacity)]),
+                row([&"admits", &on(flags::CS_ADMIT)]),
+                row([&"serves", &on(flags::CS_SERVE)]),
+                row([&"hits", &info.hits]),
+                row([&"misses", &info.misses]),
+            ])?;
+            Ok(ExitCode::SUCCESS)
+        }
+        CsVerb::Config { capacity, admit, serve, reading } => {
+            let bits = [(*admit, flags::CS_ADMIT), (*serve, flags::CS_SERVE)];
+            let mask = bits.iter().filter(|(wanted, _)| wanted.is_some()).fold(0, |mask, (_, bit)| mask | bit);
+            let set = bits.iter().filter(|(wanted, _)| *wanted == Some(true)).fold(0, |set, (_, bit)| set | bit);
+            if capacity.is_none() && mask == 0 {
+                bail!("nothing to change: say --capacity, --admit or --serve");
+            }
+            let parameters = ControlParameters {
+                capacity: *capacity,
+                flags: (mask != 0).then_some(set),
+                mask: (mask != 0).then_some(mask),
+                ..ControlParameters::default()
+            };
+            order(reading, Verb::CsConfig, &parameters, |body| format!("the content store holds up to {} packets", number(body.capacity)))
+        }
+        CsVerb::Erase { prefix, count, reading } => erase(reading, prefix, *count),
+    }
+}
+
+/// The router erases a bounded number at a time and says when more are left.
+fn erase(reading: &Reading, prefix: &Name, count: Option<u64>) -> Done {
+    let mut client = connect(&reading.router)?;
+    let mut erased = 0;
+    loop {
+        let left = count.map(|count| count - erased);
+        let parameters = ControlParameters { count: left, ..ControlParameters::of(prefix.clone()) };
+        let body = command(&mut client, Verb::CsErase, &parameters)?;
+        let now = body.count.unwrap_or(0);
+        erased += now;
+        let more = body.capacity.is_some() && now > 0 && count.is_none_or(|count| erased < count);
+        if !more {
+            let total = ControlParameters { count: Some(erased), ..body };
+            return report(reading, &total, |_| format!("{erased} packets erased"));
+        }
+    }
+}
+
+fn number(number: Option<u64>) -> String {
+    number.map_or("?".to_owned(), |number| number.to_string())
+}
+
+fn text(text: &Option<String>) -> &str {
+    text.as_deref().unwrap_or("?")
+}

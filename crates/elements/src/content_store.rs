@@ -1,0 +1,147 @@
+//! Answers Interests from Data that passed before, and keeps the Data that pass.
+//!
+//! It is asked before the pending Interest table: a hit costs no entry there.
+//!
+//! ```text
+//! In:     interest, data
+//! Out:    hit, miss, data
+//! Needs:  interest: name, prefixes, flags, ingress, link.token; data: name, prefixes, freshness, cached, egress
+//! Sets:   hit: a Data with egress (the asker), link.token (the asker's), link.incoming_face (254), cached; data: cached
+//! State:  Data packets up to a number and a sum of octets, both fixed at start; what is too much pushes out the least recently used
+//! Timers: none: a Data that is no longer fresh stays until it is pushed out
+//! Cost:   one or two cache lines for a miss, one copy of the packet for a hit or a new Data
+//! Drops:  cache_hit (the Interest, when answered), no_buffer, no_downstream (a Data that only wanted to be kept: egress 0)
+//! Spec:   NDN Packet Format 0.3, MustBeFresh and FreshnessPeriod; NDNLPv2, CachePolicy and PitToken
+//! ```
+
+use nw_element::{Cause, Context, Element, FaceId, Instant, Kind, LinkFields, Packet, Pool};
+use nw_name::HashKey;
+use nw_tables::Ask;
+use nw_tables::cs::{ContentStore as Store, CsConfig, CsRef};
+
+nw_element::ports! {
+    /// Where packets enter.
+    pub enum In {
+        /// To be answered or passed on.
+        Interest = "interest",
+        /// To be kept and passed on.
+        Data = "data",
+    }
+}
+
+nw_element::ports! {
+    /// Where packets leave.
+    pub enum Out {
+        /// The answer, for the face that asked.
+        Hit = "hit",
+        /// The Interest, unchanged.
+        Miss = "miss",
+        /// As it came.
+        Data = "data",
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct ContentStore {
+    store: Store,
+}
+
+impl ContentStore {
+    /// Empty, of a size. `key` is the one packets are decoded with.
+    pub fn new(key: HashKey, config: CsConfig) -> Self {
+        ContentStore { store: Store::new(key, config) }
+    }
+
+    /// The table: sizes, counters.
+    pub const fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The table, for control: erase, limits, switches.
+    pub const fn store_mut(&mut self) -> &mut Store {
+        &mut self.store
+    }
+
+    fn interest(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
+        let meta = context.pool.meta(&packet);
+        let ask = Ask {
+            name: meta.name_in(context.pool.bytes(&packet)),
+            prefixes: &meta.prefixes,
+            can_be_prefix: meta.can_be_prefix,
+            must_be_fresh: meta.must_be_fresh,
+        };
+        let Some(found) = self.store.find(now, &ask) else {
+            context.out.send(Out::Miss, packet);
+            return;
+        };
+        match self.answer(now, found, &packet, context.pool) {
+            Some(data) => {
+                context.out.send(Out::Hit, data);
+                context.pool.drop_packet(packet, Cause::CacheHit, context.drops);
+            }
+            None => context.pool.drop_packet(packet, Cause::NoBuffer, context.drops),
+        }
+    }
+
+    fn answer(&self, now: Instant, found: CsRef, interest: &Packet, pool: &mut Pool) -> Option<Packet> {
+        let data = pool.alloc(self.store.wire_len(found))?;
+        self.store.copy_wire(found, pool.bytes_mut(&data));
+        let (asker, token) = {
+            let meta = pool.meta(interest);
+            (meta.ingress, meta.link.token)
+        };
+        let meta = pool.meta_mut(&data);
+        meta.kind = Kind::Data;
+        meta.name = self.store.name_place(found);
+        meta.ingress = FaceId::CONTENT_STORE;
+        meta.ingress_local = true;
+        meta.egress = asker;
+        meta.arrival = now;
+        meta.link = LinkFields { token, incoming_face: FaceId::CONTENT_STORE, ..LinkFields::default() };
+        meta.cached = true;
+        Some(data)
+    }
+
+    fn data(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
+        let meta = context.pool.meta(&packet);
+        let egress = meta.egress;
+        if !meta.cached {
+            let wire = context.pool.bytes(&packet);
+            self.store.insert(now, meta.name_in(wire), &meta.prefixes, wire, meta.freshness_ms);
+            context.pool.meta_mut(&packet).cached = true;
+        }
+        if egress == FaceId::NONE {
+            context.pool.drop_packet(packet, Cause::NoDownstream, context.drops);
+        } else {
+            context.out.send(Out::Data, packet);
+        }
+    }
+}
+
+impl Element for ContentStore {
+    type In = In;
+    type Out = Out;
+
+    const PREFETCH_STAGES: usize = 3;
+
+    #[inline]
+    fn prefetch(&self, stage: usize, port: In, packet: &Packet, pool: &Pool) {
+        let meta = pool.meta(packet);
+        if meta.cached {
+            return;
+        }
+        if port == In::Data {
+            self.store.prefetch_insert(stage, &meta.prefixes);
+        }
+        self.store.prefetch(stage, &meta.prefixes);
+    }
+
+    #[inline]
+    fn process(&mut self, now: Instant, port: In, packet: Packet, context: &mut Context<'_, Out>) {
+        match port {
+            In::Interest => self.interest(now, packet, context),
+            In::Data => self.data(now, packet, context),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Splits decoded packets by kind, after the checks that need no table.
+//!
+//! ```text
+//! In:     packet
+//! Out:    interest, data, nack
+//! Needs:  all that decoding fills; ingress, ingress_local, link as received
+//! Sets:   nonce of an Interest that came without one; its hop limit, one less
+//! State:  one random number, 8 octets
+//! Timers: none
+//! Cost:   a few nanoseconds; an Interest without nonce is copied
+//! Drops:  hop_limit_zero, scope_localhost, link_field_refused, malformed_too_long (no room for a nonce), no_buffer
+//! Spec:   NDN Packet Format 0.3, HopLimit and Nonce; NDNLPv2, fields by kind of packet; scope of /localhost
+//! ```
+
+use crate::rewrite;
+use crate::scope::NameScope;
+use nw_element::{Cause, Context, DropReason, Element, Instant, Kind, Packet, Pool};
+
+nw_element::ports! {
+    /// Where packets enter.
+    pub enum In {
+        /// Any decoded packet.
+        Packet = "packet",
+    }
+}
+
+nw_element::ports! {
+    /// Where packets leave.
+    pub enum Out {
+        /// With a nonce, and a hop limit that is one less.
+        Interest = "interest",
+        /// As it came.
+        Data = "data",
+        /// As it came.
+        Nack = "nack",
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct PacketDispatcher {
+    random: u64,
+}
+
+impl PacketDispatcher {
+    /// `seed` makes the nonces of Interests that came without one.
+    pub const fn new(seed: u64) -> Self {
+        PacketDispatcher { random: seed }
+    }
+
+    /// SplitMix64: nonces must differ, not be secret.
+    fn next_nonce(&mut self) -> u32 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed >> 32) as u32
+    }
+
+    fn interest(&mut self, packet: Packet, pool: &mut Pool) -> Result<Packet, (Packet, DropReason)> {
+        let meta = pool.meta(&packet);
+        if meta.link.no_cache {
+            return Err((packet, Cause::LinkFieldRefused.into()));
+        }
+        let (hop_limit_start, has_nonce) = (usize::from(meta.hop_limit_start), meta.nonce_start != 0);
+        if hop_limit_start != 0 {
+            // "HopLimit 0: drop; otherwise decrement." An absent one stays absent.
+            match &mut pool.bytes_mut(&packet)[hop_limit_start] {
+                0 => return Err((packet, Cause::HopLimitZero.into())),
+                hop_limit => *hop_limit -= 1,
+            }
+        }
+        if crosses_scope(&packet, pool) {
+            return Err((packet, Cause::ScopeLocalhost.into()));
+        }
+        if has_nonce { Ok(packet) } else { rewrite::with_nonce(pool, packet, self.next_nonce()) }
+    }
+}
+
+/// `/localhost` from another machine. Checked before any table is asked, so that no cache gives such names away.
+fn crosses_scope(packet: &Packet, pool: &Pool) -> bool {
+    let meta = pool.meta(packet);
+    !meta.ingress_local && NameScope::of(meta.name_in(pool.bytes(packet))) == NameScope::Localhost
+}
+
+impl Element for PacketDispatcher {
+    type In = In;
+    type Out = Out;
+
+    #[inline]
+    fn process(&mut self, _: Instant, port: In, packet: Packet, context: &mut Context<'_, Out>) {
+        let In::Packet = port;
+        let pool = &mut *context.pool;
+        let (port, checked) = match pool.meta(&packet).kind {
+            Kind::Interest => (Out::Interest, self.interest(packet, pool)),
+            Kind::Data if crosses_scope(&packet, pool) => {
+                (Out::Data, Err((packet, Cause::ScopeLocalhost.into())))
+            }
+            Kind::Data => (Out::Data, Ok(packet)),
+            // "CachePolicy or NextHopFaceId on a Nack: drop."
+            Kind::Nack
+                if pool.meta(&packet).link.no_cache || pool.meta(&packet).link.next_hop_face.is_some() =>
+            {
+                (Out::Nack, Err((packet, Cause::LinkFieldRefused.into())))
+            }
+            Kind::Nack => (Out::Nack, Ok(packet)),
+        };
+        match checked {
+            Ok(packet) => context.out.send(port, packet),
+            Err((packet, reason)) => context.pool.drop_packet(packet, reason, context.drops),
+        }
+    }
+}

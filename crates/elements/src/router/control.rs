@@ -1,0 +1,166 @@
+//! What control asks of the router: faces, routes, strategies, regions; status.
+
+use super::{Out, Router, RouterCounters};
+use crate::scope::NameScope;
+use crate::strategy::{Eligibility, Forward, StrategyError, StrategyId, is_pending};
+use nw_element::decode::decode;
+use nw_element::{Cause, Context, DropReason, FaceId, FaceInfo, Instant};
+use nw_name::{Name, NameRef, Prefixes};
+use nw_tables::fib::{Fib, FibError, NextHop};
+use nw_tables::pit::{EntryRef, Pit};
+
+impl Router {
+    /// Makes a face known, or changes what is known of it. Before its first packet comes.
+    pub fn add_face(&mut self, face: FaceId, info: FaceInfo) {
+        self.faces.insert(face, info);
+    }
+
+    /// Forgets a face: what it asked for and was asked for goes too; false when it was not known. Routes to it are to be removed besides, until
+    /// then they lead nowhere.
+    pub fn remove_face(&mut self, now: Instant, face: FaceId) -> bool {
+        let known = self.faces.remove(face);
+        self.forget_face(now, face);
+        known
+    }
+
+    /// Sets next hops and strategy of a prefix, in place of what was.
+    ///
+    /// Lookups take the longest prefix that was set: a prefix that has a strategy of its own but no route must be given the next hops it inherits,
+    /// and the reverse. Interests that wait under the prefix are sent to next hops that are new, if the strategy wants that.
+    ///
+    /// # Errors
+    /// What is too much; nothing has changed then.
+    pub fn set_route(
+        &mut self,
+        now: Instant,
+        name: NameRef<'_>,
+        next_hops: &[NextHop],
+        strategy: StrategyId,
+        context: &mut Context<'_, Out>,
+    ) -> Result<(), FibError> {
+        let known: Vec<FaceId> = match self.fib.exact(name) {
+            Some(route) => route.next_hops.iter().map(|hop| hop.face).collect(),
+            None => Vec::new(),
+        };
+        self.fib.set(name, next_hops, strategy)?;
+        if self.strategies.strategy(strategy).follows_new_next_hops() {
+            let is_new = |hop: &&NextHop| !known.contains(&hop.face);
+            let new: Vec<FaceId> = next_hops.iter().filter(is_new).map(|hop| hop.face).collect();
+            if !new.is_empty() {
+                self.follow_new_next_hops(now, name, &new, context);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a prefix; false when it was not there. `/` stays, without next hops and with the default strategy.
+    pub fn remove_route(&mut self, name: NameRef<'_>) -> bool {
+        if name.is_empty() {
+            let default = crate::strategy::Strategies::DEFAULT;
+            return self.fib.set(name, &[], default).is_ok();
+        }
+        self.fib.remove(name)
+    }
+
+    /// The number of a strategy, to be given to [`set_route`](Self::set_route).
+    ///
+    /// # Errors
+    /// When there is no such strategy, its parameters are bad, or too many are in use.
+    pub fn resolve_strategy(&mut self, name: NameRef<'_>) -> Result<StrategyId, StrategyError> {
+        let fib = &self.fib;
+        self.strategies.resolve(name, || {
+            let mut in_use = [false; 256];
+            fib.entries().iter().for_each(|(_, route)| in_use[usize::from(route.strategy.0)] = true);
+            in_use
+        })
+    }
+
+    /// The name of a strategy, with version and parameters.
+    pub fn strategy_name(&self, strategy: StrategyId) -> Option<NameRef<'_>> {
+        self.strategies.name(strategy)
+    }
+
+    /// Names of the regions this router is in: a ForwardingHint that is a prefix of one of them has done its work.
+    pub fn set_regions(&mut self, regions: Vec<Name>) {
+        self.regions = regions;
+    }
+
+    /// Whether each Interest that is sent gets a token.
+    pub const fn set_upstream_tokens(&mut self, give: bool) {
+        self.upstream_tokens = give;
+    }
+
+    /// Whether Data may come from a face that was not asked.
+    pub const fn set_accept_data_from_any_face(&mut self, accept: bool) {
+        self.accept_data_from_any_face = accept;
+    }
+
+    /// How many Interests one face may have pending; `None` as many as there is room for. More are answered by Nack(Congestion).
+    pub fn set_face_limit(&mut self, interests_max: Option<u32>) {
+        self.pit.set_face_limit(interests_max);
+    }
+
+    /// Pending Interests that ended so far. An Interest that the content store answered was never pending.
+    pub const fn counters(&self) -> RouterCounters {
+        self.counters
+    }
+
+    /// Routes, for status.
+    pub const fn fib(&self) -> &Fib {
+        &self.fib
+    }
+
+    /// Pending Interests, for status.
+    pub const fn pit(&self) -> &Pit {
+        &self.pit
+    }
+
+    /// Octets of address space of all tables.
+    pub fn memory_bytes(&self) -> usize {
+        self.fib.memory_bytes() + self.pit.memory_bytes() + self.dead_nonces.memory_bytes()
+    }
+
+    /// "New nexthop: for pending PIT entries under the prefix strategy.afterNewNextHop (multicast forwards them)."
+    fn follow_new_next_hops(
+        &mut self,
+        now: Instant,
+        prefix: NameRef<'_>,
+        faces: &[FaceId],
+        context: &mut Context<'_, Out>,
+    ) {
+        let prefix_len = prefix.len();
+        let waiting: Vec<EntryRef> =
+            self.pit.entries().filter(|entry| prefix.is_prefix_of(self.pit.name(*entry))).collect();
+        for entry in waiting {
+            let name = self.pit.name(entry);
+            // A longer prefix has its own next hops.
+            let route = self.fib.lookup(name, &Prefixes::of(&self.key, name));
+            if route.is_some_and(|route| route.prefix_len == prefix_len) {
+                faces.iter().for_each(|face| self.follow(now, entry, *face, context));
+            }
+        }
+    }
+
+    /// Sends a pending Interest to a face, for the sake of the first asker for whom it is eligible.
+    fn follow(&mut self, now: Instant, entry: EntryRef, face: FaceId, context: &mut Context<'_, Out>) {
+        if self.pit.out_record(entry, face).is_some_and(|record| is_pending(&record, now)) {
+            return;
+        }
+        let scope = NameScope::of(self.pit.name(entry));
+        let asker = self.pit.in_records(entry).find(|record| {
+            let local =
+                self.faces.info(record.face).is_some_and(|info| info.scope == nw_element::Scope::Local);
+            Eligibility::new(&self.faces, record.face, local, scope).allows(face)
+        });
+        let Some(asker) = asker else { return };
+        let Some(packet) = context.pool.copy_of(self.pit.interest(entry)) else {
+            return context.drops.count(Cause::NoBuffer);
+        };
+        if let Err(error) = decode(context.pool, &packet) {
+            debug_assert!(false, "the table's copy of an Interest is broken: {error}");
+            return context.pool.drop_packet(packet, DropReason::Malformed(error.fault), context.drops);
+        }
+        context.pool.meta_mut(&packet).ingress = asker.face;
+        self.send_interest(now, entry, packet, Forward { face, retx_interval_ms: 0 }, context);
+    }
+}

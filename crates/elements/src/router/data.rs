@@ -1,0 +1,141 @@
+//! Incoming Data: every pending Interest that it satisfies.
+
+use super::{NOWHERE, Out, Router};
+use crate::scope::NameScope;
+use crate::strategy::{Eligibility, StrategyContext};
+use nw_element::{Cause, Context, FaceId, Instant, LinkFields, LinkType, Packet};
+use nw_name::Prefixes;
+use nw_tables::pit::EntryRef;
+use nw_wire::Token;
+
+impl Router {
+    pub(super) fn data(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
+        let mut matched = core::mem::take(&mut self.matched);
+        let mut downstreams = core::mem::take(&mut self.downstreams);
+        matched.clear();
+        downstreams.clear();
+        match self.matching(&packet, &mut matched, context) {
+            Ok(()) => {
+                self.satisfy(now, &packet, &matched, &mut downstreams, context);
+                send_data(packet, &downstreams, context);
+            }
+            Err(cause) => context.pool.drop_packet(packet, cause, context.drops),
+        }
+        self.matched = matched;
+        self.downstreams = downstreams;
+    }
+
+    /// "Match ALL PIT entries (exact name, prefixes with CanBePrefix, full name); none: unsolicited." Of these only those whose Interest was sent
+    /// to the face this Data came by, as nobody else is to answer.
+    #[inline]
+    fn matching(
+        &self,
+        packet: &Packet,
+        matched: &mut Vec<EntryRef>,
+        context: &Context<'_, Out>,
+    ) -> Result<(), Cause> {
+        let (bytes, meta) = (context.pool.bytes(packet), context.pool.meta(packet));
+        // Ours if the peer returns tokens; any other is as good as none.
+        let token = self.pit.by_token(meta.link.token.as_bytes());
+        let digest = || nw_wire::sha256(&[bytes]);
+        self.pit.matches(meta.name_in(bytes), &meta.prefixes, token, digest, matched);
+        if matched.is_empty() {
+            return Err(Cause::UnsolicitedData);
+        }
+        if !self.accept_data_from_any_face {
+            matched.retain(|entry| self.pit.out_record(*entry, meta.ingress).is_some());
+            if matched.is_empty() {
+                return Err(Cause::DataFromWrongFace);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the entries and collects who is to have the Data.
+    ///
+    /// A face that waits in several entries gets one copy for each token it gave, as a peer with tokens knows its entries by them; a peer
+    /// without tokens gets one copy.
+    #[inline]
+    fn satisfy(
+        &mut self,
+        now: Instant,
+        packet: &Packet,
+        matched: &[EntryRef],
+        downstreams: &mut Vec<(FaceId, Token)>,
+        context: &Context<'_, Out>,
+    ) {
+        let meta = context.pool.meta(packet);
+        let (ingress, freshness_ms) = (meta.ingress, meta.freshness_ms);
+        let ad_hoc = self.faces.info(ingress).is_some_and(|face| face.link_type == LinkType::AdHoc);
+        for &entry in matched {
+            if self.strategies.learn_from_data() {
+                self.tell_strategy(now, entry, ingress);
+            }
+            // "Every unexpired in-record face except the incoming (unless ad-hoc), each with its own PIT token."
+            for record in self.pit.in_records(entry) {
+                if record.expiry > now && (ad_hoc || record.face != ingress) {
+                    downstreams.push((record.face, record.token));
+                }
+            }
+            self.finish_satisfied(now, entry, freshness_ms);
+        }
+        if matched.len() > 1 {
+            downstreams.sort_unstable_by(|(a, a_token), (b, b_token)| {
+                a.cmp(b).then_with(|| a_token.as_bytes().cmp(b_token.as_bytes()))
+            });
+            downstreams.dedup();
+        }
+    }
+
+    #[cold]
+    fn tell_strategy(&mut self, now: Instant, entry: EntryRef, ingress: FaceId) {
+        let name = self.pit.name(entry);
+        let Some(route) = self.fib.lookup(name, &Prefixes::of(&self.key, name)) else { return };
+        let strategy = *self.strategies.strategy(route.strategy);
+        let eligibility = Eligibility::new(&self.faces, ingress, false, NameScope::of(name));
+        let mut event = StrategyContext::new(
+            now,
+            &mut self.pit,
+            entry,
+            ingress,
+            NOWHERE,
+            eligibility,
+            &mut self.decisions,
+        );
+        strategy.after_data(&mut event);
+    }
+}
+
+/// One copy for each downstream, all over the same octets. The last one is the packet itself, which a content store may keep.
+#[inline]
+fn send_data(packet: Packet, downstreams: &[(FaceId, Token)], context: &mut Context<'_, Out>) {
+    let meta = context.pool.meta_mut(&packet);
+    // "CachePolicy NoCache is honoured from any face", and says nothing to the next.
+    let cached = meta.link.no_cache;
+    meta.link = LinkFields {
+        congestion_mark: meta.link.congestion_mark,
+        incoming_face: meta.ingress,
+        ..LinkFields::default()
+    };
+    meta.egress = FaceId::NONE;
+    let link = meta.link;
+    if let Some(((last, last_token), others)) = downstreams.split_last() {
+        // Shared packets copy this flag: only the last one is for the content store.
+        meta.cached = true;
+        for (face, token) in others {
+            let Some(copy) = context.pool.share(&packet) else {
+                context.drops.count(Cause::NoBuffer);
+                continue;
+            };
+            let meta = context.pool.meta_mut(&copy);
+            meta.egress = *face;
+            meta.link = LinkFields { token: *token, ..link };
+            context.out.send(Out::Data, copy);
+        }
+        let meta = context.pool.meta_mut(&packet);
+        meta.egress = *last;
+        meta.link.token = *last_token;
+    }
+    context.pool.meta_mut(&packet).cached = cached;
+    context.out.send(Out::Data, packet);
+}

@@ -1,0 +1,284 @@
+//! Incoming Interests.
+
+use super::{NOWHERE, Out, Router};
+use crate::rewrite;
+use crate::scope::NameScope;
+use crate::strategy::{Eligibility, Forward, Nacks, Strategies, StrategyContext};
+use core::iter::Take;
+use nw_element::{Cause, Context, FaceId, FaceInfo, Instant, LinkType, Meta, Packet};
+use nw_name::{HashKey, NameRef, Prefixes};
+use nw_tables::Ask;
+use nw_tables::fib::{Fib, NextHop};
+use nw_tables::pit::{EntryRef, InRecord, PitFull};
+use nw_wire::NackReason;
+use nw_wire::interest::HintNames;
+
+impl Router {
+    pub(super) fn interest(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
+        let meta = context.pool.meta(&packet);
+        let (ingress, nonce) = (meta.ingress, meta.nonce);
+        let Some(face) = self.faces.info(ingress) else {
+            return context.pool.drop_packet(packet, Cause::FaceGone, context.drops);
+        };
+        // "Name and nonce in the Dead Nonce List: Interest loop."
+        if self.dead_nonces.contains(now, meta.prefixes.key(), nonce) {
+            return self.interest_loop(packet, face, context);
+        }
+        let packet = match self.strip_hint(packet, context) {
+            Some(packet) => packet,
+            None => return,
+        };
+        let (entry, is_new) = match self.enter(&packet, context) {
+            Ok(entered) => entered,
+            Err(full) => return self.refuse_full(packet, face, full, context),
+        };
+        if !is_new && self.is_duplicate(entry, ingress, nonce, face.link_type) {
+            return self.interest_loop(packet, face, context);
+        }
+        let is_new_asker = match self.add_asker(now, entry, is_new, context.pool.meta(&packet)) {
+            Ok(is_new_asker) => is_new_asker,
+            Err(full) => {
+                if is_new {
+                    self.pit.remove(entry);
+                }
+                return self.refuse_full(packet, face, full, context);
+            }
+        };
+        match context.pool.meta(&packet).link.next_hop_face {
+            Some(next_hop) => self.bypass_strategy(now, entry, packet, next_hop, context),
+            None => self.ask_strategy(now, entry, packet, face, is_new_asker, context),
+        }
+    }
+
+    /// Finds or makes the entry.
+    #[inline]
+    fn enter(&mut self, packet: &Packet, context: &Context<'_, Out>) -> Result<(EntryRef, bool), PitFull> {
+        let (bytes, meta) = (context.pool.bytes(packet), context.pool.meta(packet));
+        let ask = Ask {
+            name: meta.name_in(bytes),
+            prefixes: &meta.prefixes,
+            can_be_prefix: meta.can_be_prefix,
+            must_be_fresh: meta.must_be_fresh,
+        };
+        self.pit.find_or_insert(&ask, bytes, meta.name, meta.nonce_start)
+    }
+
+    /// Remembers who asked; the entry lives as long as the most patient of them. True when this face had not asked before.
+    #[inline]
+    fn add_asker(
+        &mut self,
+        now: Instant,
+        entry: EntryRef,
+        is_new: bool,
+        meta: &Meta,
+    ) -> Result<bool, PitFull> {
+        let lifetime_ms = meta.lifetime_ms.min(self.lifetime_max_ms);
+        let expiry = now.plus_millis(u64::from(lifetime_ms));
+        let record = InRecord { face: meta.ingress, nonce: meta.nonce, expiry, token: meta.link.token };
+        let is_new_asker = self.pit.upsert_in(entry, record)?;
+        // "Expiry timer = latest in-record expiry."
+        let latest = if is_new {
+            expiry
+        } else {
+            self.pit.in_records(entry).map(|record| record.expiry).max().unwrap_or(expiry)
+        };
+        self.pit.set_expiry(entry, latest);
+        Ok(is_new_asker)
+    }
+
+    /// "Duplicate nonce in any in-/out-record: loop, except on a pt2pt face when the same face already has this nonce (plain retransmission)."
+    fn is_duplicate(&self, entry: EntryRef, ingress: FaceId, nonce: u32, link_type: LinkType) -> bool {
+        let mut duplicate = false;
+        for record in self.pit.in_records(entry).filter(|record| record.nonce == nonce) {
+            if record.face == ingress && link_type == LinkType::PointToPoint {
+                return false;
+            }
+            duplicate = true;
+        }
+        duplicate || self.pit.out_records(entry).any(|record| record.nonce == nonce)
+    }
+
+    /// "Non-pt2pt: drop; pt2pt: strategy. Default sends Nack Duplicate; multicast sends nothing."
+    fn interest_loop(&mut self, packet: Packet, face: FaceInfo, context: &mut Context<'_, Out>) {
+        let meta = context.pool.meta(&packet);
+        let strategy = match self.fib.lookup(meta.name_in(context.pool.bytes(&packet)), &meta.prefixes) {
+            Some(route) => route.strategy,
+            None => Strategies::DEFAULT,
+        };
+        if face.link_type == LinkType::PointToPoint && self.strategies.strategy(strategy).nacks_loops() {
+            self.send_back(packet, NackReason::Duplicate, context);
+        } else {
+            context.pool.drop_packet(packet, Cause::DuplicateNonce, context.drops);
+        }
+    }
+
+    /// "Strip ForwardingHint if in producer region": one of its names is a prefix of a region's.
+    fn strip_hint(&mut self, packet: Packet, context: &mut Context<'_, Out>) -> Option<Packet> {
+        let meta = context.pool.meta(&packet);
+        if meta.hint.1 == 0 || self.regions.is_empty() {
+            return Some(packet);
+        }
+        let mut hints = hints(meta, context.pool.bytes(&packet));
+        let arrived = hints.any(|hint| self.regions.iter().any(|region| hint.is_prefix_of(region.as_ref())));
+        if !arrived {
+            return Some(packet);
+        }
+        match rewrite::without_hint(context.pool, packet) {
+            Ok(packet) => Some(packet),
+            Err((packet, reason)) => {
+                context.pool.drop_packet(packet, reason, context.drops);
+                None
+            }
+        }
+    }
+
+    /// "NextHopFaceId set: send there (bypasses strategy and scope, drop if no such face)."
+    fn bypass_strategy(
+        &mut self,
+        now: Instant,
+        entry: EntryRef,
+        packet: Packet,
+        next_hop: FaceId,
+        context: &mut Context<'_, Out>,
+    ) {
+        if !self.faces.contains(next_hop) {
+            return context.pool.drop_packet(packet, Cause::NextHopUnknown, context.drops);
+        }
+        self.send_interest(now, entry, packet, Forward { face: next_hop, retx_interval_ms: 0 }, context);
+    }
+
+    fn ask_strategy(
+        &mut self,
+        now: Instant,
+        entry: EntryRef,
+        packet: Packet,
+        face: FaceInfo,
+        is_new_asker: bool,
+        context: &mut Context<'_, Out>,
+    ) {
+        let (bytes, meta) = (context.pool.bytes(&packet), context.pool.meta(&packet));
+        let ingress = meta.ingress;
+        let name = meta.name_in(bytes);
+        let route = self.fib.lookup(name, &meta.prefixes);
+        let (strategy, by_name) =
+            route.map_or((Strategies::DEFAULT, NOWHERE), |route| (route.strategy, route.next_hops));
+        // The hint says where to; the strategy is still that of the name.
+        let next_hops = if meta.hint.1 == 0 {
+            by_name
+        } else {
+            next_hops_by_hint(&self.fib, &self.key, hints(meta, bytes))
+        };
+        let eligibility = Eligibility::new(&self.faces, ingress, meta.ingress_local, NameScope::of(name));
+        let mut event = StrategyContext::new(
+            now,
+            &mut self.pit,
+            entry,
+            ingress,
+            next_hops,
+            eligibility,
+            &mut self.decisions,
+        );
+        self.strategies.strategy(strategy).after_interest(&mut event);
+
+        let forwards = self.decisions.forwards.len();
+        if forwards == 0 {
+            return self.not_forwarded(now, entry, packet, face, is_new_asker, context);
+        }
+        for at in 0..forwards - 1 {
+            let forward = self.decisions.forwards[at];
+            self.send_copy(now, entry, &packet, forward, context);
+        }
+        let last = self.decisions.forwards[forwards - 1];
+        self.send_interest(now, entry, packet, last, context);
+    }
+
+    fn send_copy(
+        &mut self,
+        now: Instant,
+        entry: EntryRef,
+        packet: &Packet,
+        forward: Forward,
+        context: &mut Context<'_, Out>,
+    ) {
+        let Some(copy) = context.pool.share(packet) else {
+            return context.drops.count(Cause::NoBuffer);
+        };
+        context.pool.meta_mut(&copy).link = context.pool.meta(packet).link;
+        self.send_interest(now, entry, copy, forward, context);
+    }
+
+    fn not_forwarded(
+        &mut self,
+        now: Instant,
+        entry: EntryRef,
+        packet: Packet,
+        face: FaceInfo,
+        is_new_asker: bool,
+        context: &mut Context<'_, Out>,
+    ) {
+        let ingress = context.pool.meta(&packet).ingress;
+        match self.decisions.nacks {
+            Nacks::One(_, reason) | Nacks::All(reason) => {
+                self.pit.remove_in(entry, ingress);
+                if self.pit.in_records(entry).next().is_none() {
+                    self.finish_unsatisfied(now, entry);
+                }
+                self.refuse(packet, face, reason, Cause::NoRoute, context);
+            }
+            Nacks::Nobody => {
+                let cause = match (self.decisions.suppressed, is_new_asker) {
+                    (true, true) => Cause::Aggregated,
+                    (true, false) => Cause::RetransmissionSuppressed,
+                    (false, _) => Cause::NoRoute,
+                };
+                context.pool.drop_packet(packet, cause, context.drops);
+            }
+        }
+    }
+
+    /// "A full table answers Nack(Congestion) and counts it."
+    #[cold]
+    fn refuse_full(&mut self, packet: Packet, face: FaceInfo, full: PitFull, context: &mut Context<'_, Out>) {
+        let cause = match full {
+            PitFull::Table => Cause::PitFull,
+            PitFull::Face => Cause::PitFullForFace,
+        };
+        self.refuse(packet, face, NackReason::Congestion, cause, context);
+    }
+
+    /// Counts why, and sends the Interest back as a Nack where the link carries Nacks.
+    fn refuse(
+        &mut self,
+        packet: Packet,
+        face: FaceInfo,
+        reason: NackReason,
+        cause: Cause,
+        context: &mut Context<'_, Out>,
+    ) {
+        if face.link_type == LinkType::PointToPoint {
+            context.drops.count(cause);
+            self.send_back(packet, reason, context);
+        } else {
+            context.pool.drop_packet(packet, cause, context.drops);
+        }
+    }
+}
+
+/// Names of a ForwardingHint that are looked at; one packet could hold a thousand, each a lookup.
+const HINTS_MAX: usize = 16;
+
+fn hints<'a>(meta: &Meta, bytes: &'a [u8]) -> Take<HintNames<'a>> {
+    let (start, len) = (usize::from(meta.hint.0), usize::from(meta.hint.1));
+    HintNames::from_checked(&bytes[start..start + len]).take(HINTS_MAX)
+}
+
+/// "FIB LPM on hint": the first name that leads anywhere.
+fn next_hops_by_hint<'f>(fib: &'f Fib, key: &HashKey, hints: Take<HintNames<'_>>) -> &'f [NextHop] {
+    for hint in hints {
+        let found = fib.lookup(hint, &Prefixes::of(key, hint)).map_or(NOWHERE, |route| route.next_hops);
+        if !found.is_empty() {
+            return found;
+        }
+    }
+    fib.exact(NameRef::ROOT).map_or(NOWHERE, |route| route.next_hops)
+}

@@ -1,0 +1,212 @@
+//! The NDN forwarding plane: pending Interest table, FIB and strategies. Asked after the content store.
+//!
+//! ```text
+//! In:     interest, data, nack
+//! Out:    interest, data, nack
+//! Needs:  all that decoding fills; ingress, ingress_local, link as received; scope, hop limit and nonce seen to by `packet_dispatcher`
+//! Sets:   egress and link (as to be sent) of all that leaves; cached, true on all copies of a Data but one
+//! State:  pending Interests, routes, dead nonces, strategies: each of a size fixed at start
+//! Timers: one per pending Interest: the latest of its askers' lifetimes
+//! Cost:   benchmark `forward/memory/fib1e6`
+//! Drops:  duplicate_nonce, aggregated, retransmission_suppressed, no_route, next_hop_unknown, hop_limit_spent, pit_full,
+//!         pit_full_for_face, unsolicited_data, data_from_wrong_face, unsolicited_nack, nack_on_multi_access, nack_consumed, face_gone,
+//!         no_buffer, malformed_too_long
+//! Spec:   NDN Packet Format 0.3; NDNLPv2; the pipelines of the reference forwarder where the specification leaves it open
+//! ```
+//!
+//! A packet leaves by `data` with egress 0 when nobody waits for it any more but a content store may keep it.
+//!
+//! | file | what |
+//! |---|---|
+//! | `interest.rs` | incoming Interests: loops, the table, the strategy |
+//! | `data.rs` | incoming Data: every pending Interest it satisfies |
+//! | `nack.rs` | incoming and outgoing Nacks |
+//! | `outgoing.rs` | outgoing Interests, expiry |
+//! | `control.rs` | faces, routes, strategies, regions; status |
+
+mod control;
+mod data;
+mod interest;
+mod nack;
+mod outgoing;
+
+use crate::strategy::{Decisions, Strategies};
+use nw_element::{Context, Element, FaceId, Instant, Packet, Pool};
+use nw_name::{HashKey, Name};
+use nw_tables::FaceTable;
+use nw_tables::dnl::DeadNonceList;
+use nw_tables::fib::{Fib, FibConfig, NextHop};
+use nw_tables::pit::{EntryRef, Pit, PitConfig, TOKEN_LEN};
+use nw_wire::Token;
+
+nw_element::ports! {
+    /// Where packets enter.
+    pub enum In {
+        /// Not answered by the content store.
+        Interest = "interest",
+        /// From a face, not from the content store.
+        Data = "data",
+        /// A refusal of an Interest that was sent.
+        Nack = "nack",
+    }
+}
+
+nw_element::ports! {
+    /// Where packets leave.
+    pub enum Out {
+        /// To a next hop.
+        Interest = "interest",
+        /// To an asker.
+        Data = "data",
+        /// To an asker.
+        Nack = "nack",
+    }
+}
+
+/// What a router is made with.
+#[derive(Clone, Debug)]
+pub struct RouterConfig {
+    /// Number of this shard, in the tokens it gives.
+    pub shard: u8,
+    /// Sizes of the pending Interest table.
+    pub pit: PitConfig,
+    /// Sizes of the FIB.
+    pub fib: FibConfig,
+    /// Nonces remembered after their Interest is gone.
+    pub dead_nonces: usize,
+    /// Gives each Interest that is sent a token of 6 octets, to be returned by the peer if it can.
+    pub upstream_tokens: bool,
+    /// Takes Data from a face that was not asked, as the reference does. A hole: whoever guesses a name answers for it.
+    pub accept_data_from_any_face: bool,
+    /// InterestLifetimes are cut to this many milliseconds.
+    pub lifetime_max_ms: u32,
+}
+
+impl Default for RouterConfig {
+    /// A quarter of a million pending Interests, a million prefixes; tokens are given, Data is taken only from whom it was asked.
+    fn default() -> Self {
+        RouterConfig {
+            shard: 0,
+            pit: PitConfig::default(),
+            fib: FibConfig::new(1 << 20),
+            dead_nonces: 1 << 18,
+            upstream_tokens: true,
+            accept_data_from_any_face: false,
+            lifetime_max_ms: LIFETIME_MAX_DEFAULT_MS,
+        }
+    }
+}
+
+/// Longer than any client's known to wait: a reader of face events asks for a minute.
+const LIFETIME_MAX_DEFAULT_MS: u32 = 600_000;
+
+/// What became of pending Interests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouterCounters {
+    /// Pending Interests that were answered by Data.
+    pub satisfied: u64,
+    /// Pending Interests that ended otherwise.
+    pub unsatisfied: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Router {
+    key: HashKey,
+    upstream_tokens: bool,
+    accept_data_from_any_face: bool,
+    lifetime_max_ms: u32,
+    pit: Pit,
+    fib: Fib,
+    dead_nonces: DeadNonceList,
+    faces: FaceTable,
+    strategies: Strategies,
+    /// Names of the regions this router is in: ForwardingHints that lead here have done their work.
+    regions: Vec<Name>,
+    counters: RouterCounters,
+    // Room used again by each packet, so that none of them allocates.
+    decisions: Decisions,
+    matched: Vec<EntryRef>,
+    downstreams: Vec<(FaceId, Token)>,
+}
+
+/// Pending Interests ended by one call of [`Element::tick`].
+const EXPIRED_PER_TICK: usize = 1024;
+
+impl Router {
+    /// Without faces and routes; `/` has the default strategy and no next hop.
+    ///
+    /// `key` is the one packets are decoded with.
+    pub fn new(key: HashKey, config: RouterConfig) -> Self {
+        let mut fib = Fib::new(key, config.fib);
+        fib.set(nw_name::NameRef::ROOT, &[], Strategies::DEFAULT).expect("an empty FIB has room for /");
+        Router {
+            key,
+            upstream_tokens: config.upstream_tokens,
+            accept_data_from_any_face: config.accept_data_from_any_face,
+            lifetime_max_ms: config.lifetime_max_ms,
+            pit: Pit::new(key, config.shard, config.pit),
+            fib,
+            dead_nonces: DeadNonceList::new(config.dead_nonces),
+            faces: FaceTable::new(),
+            strategies: Strategies::default(),
+            regions: Vec::new(),
+            counters: RouterCounters::default(),
+            decisions: Decisions::with_capacity(64),
+            matched: Vec::with_capacity(64),
+            downstreams: Vec::with_capacity(1024),
+        }
+    }
+}
+
+impl Element for Router {
+    type In = In;
+    type Out = Out;
+
+    const PREFETCH_STAGES: usize = 3;
+
+    #[inline]
+    fn prefetch(&self, stage: usize, port: In, packet: &Packet, pool: &Pool) {
+        let meta = pool.meta(packet);
+        match port {
+            In::Interest => {
+                self.pit.prefetch(stage, &meta.prefixes);
+                self.fib.prefetch(stage, &meta.prefixes);
+                if stage == 0 {
+                    self.dead_nonces.prefetch(meta.prefixes.key(), meta.nonce);
+                }
+            }
+            // With a token the entry is usually found without the index.
+            In::Data => match meta.link.token.as_bytes() {
+                token if token.len() == TOKEN_LEN => self.pit.prefetch_token(stage, token),
+                _ => self.pit.prefetch(stage, &meta.prefixes),
+            },
+            In::Nack => self.pit.prefetch(stage, &meta.prefixes),
+        }
+    }
+
+    #[inline]
+    fn process(&mut self, now: Instant, port: In, packet: Packet, context: &mut Context<'_, Out>) {
+        match port {
+            In::Interest => self.interest(now, packet, context),
+            In::Data => self.data(now, packet, context),
+            In::Nack => self.nack(now, packet, context),
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.pit.next_expiry()
+    }
+
+    fn tick(&mut self, now: Instant, _: &mut Context<'_, Out>) {
+        for _ in 0..EXPIRED_PER_TICK {
+            match self.pit.pop_expired(now) {
+                Some(entry) => self.finish_unsatisfied(now, entry),
+                None => break,
+            }
+        }
+    }
+}
+
+/// No next hop.
+const NOWHERE: &[NextHop] = &[];

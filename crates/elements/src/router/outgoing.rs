@@ -1,0 +1,102 @@
+//! Outgoing Interests, and how pending ones end.
+
+use super::{Out, Router};
+use crate::strategy::Forward;
+use nw_element::{Cause, Context, FaceId, Instant, LinkFields, Packet, Scope};
+use nw_tables::dnl;
+use nw_tables::pit::{EntryRef, OutRecord};
+use nw_wire::Token;
+
+impl Router {
+    /// Sends one Interest to one face; remembers when and with which nonce.
+    #[inline]
+    pub(super) fn send_interest(
+        &mut self,
+        now: Instant,
+        entry: EntryRef,
+        packet: Packet,
+        forward: Forward,
+        context: &mut Context<'_, Out>,
+    ) {
+        let Some(face) = self.faces.info(forward.face) else {
+            return context.pool.drop_packet(packet, Cause::FaceGone, context.drops);
+        };
+        let meta = context.pool.meta(&packet);
+        let hop_limit_start = usize::from(meta.hop_limit_start);
+        // "HopLimit 0 and non-local: drop."
+        if hop_limit_start != 0
+            && face.scope == Scope::NonLocal
+            && context.pool.bytes(&packet)[hop_limit_start] == 0
+        {
+            return context.pool.drop_packet(packet, Cause::HopLimitSpent, context.drops);
+        }
+        let lifetime_ms = u64::from(meta.lifetime_ms.min(self.lifetime_max_ms));
+        let retx_interval_ms = match forward.retx_interval_ms {
+            0 => self.pit.out_record(entry, forward.face).map_or(0, |record| record.retx_interval_ms),
+            kept => kept,
+        };
+        let record = OutRecord {
+            face: forward.face,
+            nonce: meta.nonce,
+            sent: now,
+            expiry: now.plus_millis(lifetime_ms),
+            nack: None,
+            retx_interval_ms,
+        };
+        if self.pit.upsert_out(entry, record).is_err() {
+            return context.pool.drop_packet(packet, Cause::PitFull, context.drops);
+        }
+        // "Upstream tokens are exactly 6 octets."
+        let token = match self.upstream_tokens {
+            true => Token::new(&entry.token()).expect("6 octets fit"),
+            false => Token::NONE,
+        };
+        let meta = context.pool.meta_mut(&packet);
+        meta.egress = forward.face;
+        meta.link = LinkFields {
+            token,
+            congestion_mark: meta.link.congestion_mark,
+            incoming_face: meta.ingress,
+            non_discovery: meta.link.non_discovery,
+            ..LinkFields::default()
+        };
+        context.out.send(Out::Interest, packet);
+    }
+
+    /// "Finalize: Dead Nonce List insert of all out-record nonces if unsatisfied; counters; PIT erase."
+    pub(super) fn finish_unsatisfied(&mut self, now: Instant, entry: EntryRef) {
+        self.bury_nonces(now, entry);
+        self.counters.unsatisfied += 1;
+        self.pit.remove(entry);
+    }
+
+    /// As above for an entry that Data has answered: nonces are remembered "if MustBeFresh and FreshnessPeriod < 6 s", as then the same nonce
+    /// may come again while no cache answers it.
+    pub(super) fn finish_satisfied(&mut self, now: Instant, entry: EntryRef, freshness_ms: u32) {
+        if self.pit.must_be_fresh(entry) && u64::from(freshness_ms) < dnl::LIFETIME_MS {
+            self.bury_nonces(now, entry);
+        }
+        self.counters.satisfied += 1;
+        self.pit.remove(entry);
+    }
+
+    fn bury_nonces(&mut self, now: Instant, entry: EntryRef) {
+        let hash = self.pit.name_hash(entry);
+        for record in self.pit.out_records(entry) {
+            self.dead_nonces.insert(now, hash, record.nonce);
+        }
+    }
+
+    /// Ends what waits only for a face that is gone.
+    pub(super) fn forget_face(&mut self, now: Instant, face: FaceId) {
+        let mut left = core::mem::take(&mut self.matched);
+        left.clear();
+        self.pit.remove_face(face, &mut |entry| left.push(entry));
+        for entry in left.drain(..) {
+            if self.pit.in_records(entry).next().is_none() {
+                self.finish_unsatisfied(now, entry);
+            }
+        }
+        self.matched = left;
+    }
+}

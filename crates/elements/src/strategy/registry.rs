@@ -1,0 +1,128 @@
+//! The strategies in use, by the small number that FIB entries carry.
+
+use super::{Strategy, StrategyError, StrategyId};
+use nw_name::{Name, NameRef};
+
+/// Most instances at one time.
+const INSTANCES_MAX: usize = 256;
+
+/// Every instance in use: a strategy with its parameters.
+#[derive(Debug)]
+pub struct Strategies {
+    instances: Vec<Option<(Name, Strategy)>>,
+    learns_from_data: bool,
+}
+
+impl Default for Strategies {
+    /// With best-route as number 0: [`DEFAULT`](Self::DEFAULT).
+    fn default() -> Self {
+        let default = "/localhost/nfd/strategy/best-route".parse::<Name>().expect("a constant name");
+        let (strategy, name) = Strategy::parse(default.as_ref()).expect("a strategy");
+        Strategies { instances: vec![Some((name, strategy))], learns_from_data: strategy.learns_from_data() }
+    }
+}
+
+impl Strategies {
+    /// The strategy of prefixes for which none was chosen.
+    pub const DEFAULT: StrategyId = StrategyId(0);
+
+    /// The number of a strategy, by its name; a new one where this instance is not in use yet.
+    ///
+    /// `in_use` says of a number whether a FIB entry still has it; asked only when all numbers are taken.
+    ///
+    /// # Errors
+    /// See [`StrategyError`].
+    pub fn resolve(
+        &mut self,
+        name: NameRef<'_>,
+        in_use: impl FnOnce() -> [bool; INSTANCES_MAX],
+    ) -> Result<StrategyId, StrategyError> {
+        let (strategy, listed) = Strategy::parse(name)?;
+        if let Some(at) =
+            self.instances.iter().position(|known| known.as_ref().is_some_and(|(name, _)| *name == listed))
+        {
+            return Ok(StrategyId(at as u8));
+        }
+        let at = match self.instances.iter().position(Option::is_none) {
+            Some(free) => free,
+            None if self.instances.len() < INSTANCES_MAX => {
+                self.instances.push(None);
+                self.instances.len() - 1
+            }
+            None => self.release_unused(&in_use()).ok_or(StrategyError::TooMany)?,
+        };
+        self.instances[at] = Some((listed, strategy));
+        self.learns_from_data =
+            self.instances.iter().flatten().any(|(_, strategy)| strategy.learns_from_data());
+        Ok(StrategyId(at as u8))
+    }
+
+    fn release_unused(&mut self, in_use: &[bool; INSTANCES_MAX]) -> Option<usize> {
+        for (at, instance) in self.instances.iter_mut().enumerate().skip(1) {
+            if !in_use[at] {
+                *instance = None;
+            }
+        }
+        self.instances.iter().position(Option::is_none)
+    }
+
+    /// The strategy of a number; the default one where there is none.
+    #[inline]
+    pub fn strategy(&self, id: StrategyId) -> &Strategy {
+        match self.instances.get(usize::from(id.0)) {
+            Some(Some((_, strategy))) => strategy,
+            _ => self.default_strategy(),
+        }
+    }
+
+    fn default_strategy(&self) -> &Strategy {
+        let (_, strategy) = self.instances[0].as_ref().expect("number 0 is never released");
+        strategy
+    }
+
+    /// The name of a number, with version and parameters.
+    pub fn name(&self, id: StrategyId) -> Option<NameRef<'_>> {
+        let (name, _) = self.instances.get(usize::from(id.0))?.as_ref()?;
+        Some(name.as_ref())
+    }
+
+    /// True when any strategy in use wants to see Data.
+    #[inline]
+    pub fn learn_from_data(&self) -> bool {
+        self.learns_from_data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(number: usize) -> Name {
+        format!("/localhost/nfd/strategy/multicast/v=5/retx-suppression-max~{}", 500 + number)
+            .parse()
+            .unwrap()
+    }
+
+    #[test]
+    fn one_number_per_instance_and_unused_ones_come_back() {
+        let mut strategies = Strategies::default();
+        let all_used = || [true; INSTANCES_MAX];
+        for at in 1..INSTANCES_MAX {
+            assert_eq!(strategies.resolve(name(at).as_ref(), all_used), Ok(StrategyId(at as u8)));
+            assert_eq!(
+                strategies.resolve(name(at).as_ref(), all_used),
+                Ok(StrategyId(at as u8)),
+                "the same again"
+            );
+        }
+        let another = "/localhost/nfd/strategy/multicast".parse::<Name>().unwrap();
+        assert_eq!(strategies.resolve(another.as_ref(), all_used), Err(StrategyError::TooMany));
+        let but_seven = || core::array::from_fn(|at| at != 7);
+        assert_eq!(strategies.resolve(another.as_ref(), but_seven), Ok(StrategyId(7)));
+        assert_eq!(
+            strategies.name(StrategyId(7)).unwrap().to_string(),
+            "/localhost/nfd/strategy/multicast/v=5"
+        );
+        assert!(strategies.name(Strategies::DEFAULT).unwrap().to_string().ends_with("best-route/v=5"));
+    }
+}

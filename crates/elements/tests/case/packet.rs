@@ -1,0 +1,172 @@
+//! A packet as a case writes it.
+
+use super::{Words, hex, number};
+use nw_element::{FaceId, LinkFields};
+use nw_name::Name;
+use nw_wire::{DataBuilder, DigestSha256, InterestBuilder, NackReason, Token};
+use std::collections::BTreeMap;
+
+/// `token=`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenSpec {
+    /// Hexadecimal digits.
+    Octets(Vec<u8>),
+    /// `@name`: one that the router gave.
+    Variable(String),
+    /// `none`.
+    Absent,
+}
+
+/// Everything a line can say of a packet. What it does not say is `None`.
+#[derive(Clone, Debug, Default)]
+pub struct PacketSpec {
+    pub kind: String,
+    pub reason: Option<NackReason>,
+    pub name: Name,
+    pub can_be_prefix: bool,
+    pub must_be_fresh: bool,
+    pub hint: Vec<Name>,
+    pub nonce: Option<u32>,
+    pub lifetime: Option<u64>,
+    pub hop: Option<u8>,
+    pub params: Option<String>,
+    pub content: Option<String>,
+    pub freshness: Option<u64>,
+    pub token: Option<TokenSpec>,
+    pub mark: u64,
+    pub next_hop: Option<FaceId>,
+    pub from: Option<u64>,
+    pub no_cache: bool,
+    pub non_discovery: bool,
+    pub bytes: Option<Vec<u8>>,
+}
+
+/// Words that stand for name components: `$x`.
+pub type NameVariables = BTreeMap<String, String>;
+
+pub fn name(text: &str, variables: &NameVariables) -> Result<Name, String> {
+    let mut uri = text.to_owned();
+    for (variable, component) in variables.iter().rev() {
+        uri = uri.replace(&format!("${variable}"), component);
+    }
+    uri.parse().map_err(|error| format!("{uri}: {error}"))
+}
+
+pub fn face(word: &str) -> Result<FaceId, String> {
+    FaceId::from_number(number(word, "a face")?).ok_or("0 is no face".to_owned())
+}
+
+impl PacketSpec {
+    /// From the words behind the face.
+    pub fn parse(words: &mut Words<'_>, variables: &NameVariables) -> Result<Self, String> {
+        let mut spec = PacketSpec {
+            kind: words.need("Interest, Data, Nack or bytes=")?.to_owned(),
+            ..Default::default()
+        };
+        if let Some(digits) = spec.kind.strip_prefix("bytes=") {
+            spec.bytes = Some(hex(digits)?);
+            words.end()?;
+            return Ok(spec);
+        }
+        match spec.kind.as_str() {
+            "Interest" | "Data" => {}
+            "Nack" => {
+                let word = words.need("a reason")?;
+                let reasons =
+                    [NackReason::None, NackReason::Congestion, NackReason::Duplicate, NackReason::NoRoute];
+                let reason = reasons.into_iter().find(|reason| reason.as_str() == word);
+                spec.reason = Some(reason.ok_or_else(|| format!("no reason for a Nack: {word:?}"))?);
+            }
+            other => return Err(format!("no kind of packet: {other:?}")),
+        }
+        spec.name = name(words.need("a name")?, variables)?;
+        while let Some(word) = words.next() {
+            spec.field(word, variables)?;
+        }
+        Ok(spec)
+    }
+
+    fn field(&mut self, word: &str, variables: &NameVariables) -> Result<(), String> {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        match key {
+            "can-be-prefix" => self.can_be_prefix = true,
+            "must-be-fresh" => self.must_be_fresh = true,
+            "no-cache" => self.no_cache = true,
+            "non-discovery" => self.non_discovery = true,
+            "hint" => {
+                self.hint = value.split(',').map(|uri| name(uri, variables)).collect::<Result<_, _>>()?
+            }
+            "nonce" => self.nonce = Some(number(value, "a nonce")?),
+            "lifetime" => self.lifetime = Some(number(value, "a lifetime")?),
+            "hop" => self.hop = Some(number(value, "a hop limit")?),
+            "params" => self.params = Some(value.to_owned()),
+            "content" => self.content = Some(value.to_owned()),
+            "freshness" => self.freshness = Some(number(value, "a freshness period")?),
+            "mark" => self.mark = number(value, "a congestion mark")?,
+            "next-hop" => self.next_hop = Some(face(value)?),
+            "from" => self.from = Some(number(value, "a face")?),
+            "token" if value == "none" => self.token = Some(TokenSpec::Absent),
+            "token" => {
+                self.token = Some(match value.strip_prefix('@') {
+                    Some(variable) => TokenSpec::Variable(variable.to_owned()),
+                    None => TokenSpec::Octets(hex(value)?),
+                });
+            }
+            _ => return Err(format!("no field of a packet: {word:?}")),
+        }
+        Ok(())
+    }
+
+    /// The network packet.
+    pub fn encode(&self) -> Vec<u8> {
+        if let Some(bytes) = &self.bytes {
+            return bytes.clone();
+        }
+        if self.kind == "Data" {
+            return DataBuilder::new(&self.name, self.content.as_deref().unwrap_or("").as_bytes())
+                .freshness_ms(self.freshness.unwrap_or(0))
+                .encode(&DigestSha256)
+                .unwrap_or_else(|never| match never {});
+        }
+        let mut builder = InterestBuilder::new(self.name.clone())
+            .can_be_prefix(self.can_be_prefix)
+            .must_be_fresh(self.must_be_fresh);
+        for hint in &self.hint {
+            builder = builder.forwarding_hint(hint.clone());
+        }
+        if let Some(nonce) = self.nonce {
+            builder = builder.nonce(nonce);
+        }
+        if let Some(lifetime_ms) = self.lifetime {
+            builder = builder.lifetime_ms(lifetime_ms);
+        }
+        if let Some(hop_limit) = self.hop {
+            builder = builder.hop_limit(hop_limit);
+        }
+        if let Some(params) = &self.params {
+            builder = builder.parameters(params.as_bytes());
+        }
+        builder.encode()
+    }
+
+    /// The link header's fields, as a face hands them over.
+    pub fn link(&self, tokens: &BTreeMap<String, Vec<u8>>) -> Result<LinkFields, String> {
+        let token = match &self.token {
+            None | Some(TokenSpec::Absent) => Token::NONE,
+            Some(TokenSpec::Octets(octets)) => Token::new(octets).ok_or("a token has at most 32 octets")?,
+            Some(TokenSpec::Variable(name)) => {
+                let octets = tokens.get(name).ok_or_else(|| format!("no token is called @{name} yet"))?;
+                Token::new(octets).ok_or("a token has at most 32 octets")?
+            }
+        };
+        Ok(LinkFields {
+            token,
+            nack: self.reason,
+            congestion_mark: self.mark,
+            next_hop_face: self.next_hop,
+            no_cache: self.no_cache,
+            non_discovery: self.non_discovery,
+            ..LinkFields::default()
+        })
+    }
+}

@@ -1,0 +1,212 @@
+//! The standard graph in virtual time: packet_dispatcher, content_store and router, wired as the fused host does it.
+
+#![allow(dead_code)] // each test uses its part
+
+use nw_element::decode::decode;
+use nw_element::{
+    Context, DropCounters, DropReason, Element, FaceId, Instant, Kind, LinkFields, Outbox, Packet, Pool,
+    Scope,
+};
+use nw_elements::{
+    ContentStore, PacketDispatcher, Router, RouterConfig, content_store, packet_dispatcher, router,
+};
+use nw_name::{HashKey, NameRef};
+use nw_tables::FaceInfo;
+use nw_tables::cs::CsConfig;
+use nw_tables::fib::{FibConfig, FibError, NextHop, StrategyId};
+use nw_tables::pit::PitConfig;
+
+/// A packet that left by a face.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub face: FaceId,
+    pub kind: Kind,
+    pub link: LinkFields,
+    pub bytes: Vec<u8>,
+}
+
+/// Sizes and switches that are fixed when the graph is made.
+#[derive(Clone, Debug)]
+pub struct GraphConfig {
+    pub pit_entries: usize,
+    pub cs: CsConfig,
+    pub packets: usize,
+    pub upstream_tokens: bool,
+    pub data_from_any_face: bool,
+    pub seed: u64,
+}
+
+impl Default for GraphConfig {
+    fn default() -> Self {
+        GraphConfig {
+            pit_entries: 1024,
+            cs: CsConfig { packets_max: 64, bytes_max: 1 << 20 },
+            packets: 1024,
+            upstream_tokens: true,
+            data_from_any_face: false,
+            seed: 1,
+        }
+    }
+}
+
+pub struct Graph {
+    pub pool: Pool,
+    pub drops: DropCounters,
+    pub now: Instant,
+    pub sent: Vec<Sent>,
+    pub store: ContentStore,
+    pub router: Router,
+    dispatcher: PacketDispatcher,
+    faces: Vec<(FaceId, FaceInfo)>,
+    dispatched: Outbox<packet_dispatcher::Out>,
+    stored: Outbox<content_store::Out>,
+    routed: Outbox<router::Out>,
+}
+
+macro_rules! context {
+    ($graph:expr, $out:ident) => {
+        &mut Context { pool: &mut $graph.pool, out: &mut $graph.$out, drops: &mut $graph.drops }
+    };
+}
+
+impl Graph {
+    pub fn new(config: GraphConfig) -> Self {
+        let key = HashKey::new([config.seed, 2, 3, 4]);
+        let router = RouterConfig {
+            shard: 3,
+            pit: PitConfig::for_entries(config.pit_entries),
+            fib: FibConfig::new(1024),
+            dead_nonces: 1024,
+            upstream_tokens: config.upstream_tokens,
+            accept_data_from_any_face: config.data_from_any_face,
+            ..RouterConfig::default()
+        };
+        Graph {
+            pool: Pool::new(key, 64, config.packets),
+            drops: DropCounters::default(),
+            now: Instant::START,
+            sent: Vec::new(),
+            store: ContentStore::new(key, config.cs),
+            router: Router::new(key, router),
+            dispatcher: PacketDispatcher::new(config.seed),
+            faces: Vec::new(),
+            dispatched: Outbox::with_capacity(8),
+            stored: Outbox::with_capacity(8),
+            routed: Outbox::with_capacity(8),
+        }
+    }
+
+    pub fn add_face(&mut self, face: FaceId, info: FaceInfo) {
+        self.faces.push((face, info));
+        self.router.add_face(face, info);
+    }
+
+    pub fn remove_face(&mut self, face: FaceId) {
+        self.faces.retain(|(known, _)| *known != face);
+        self.router.remove_face(self.now, face);
+    }
+
+    pub fn set_route(
+        &mut self,
+        name: NameRef<'_>,
+        hops: &[NextHop],
+        strategy: StrategyId,
+    ) -> Result<(), FibError> {
+        let done = self.router.set_route(self.now, name, hops, strategy, context!(self, routed));
+        self.settle();
+        done
+    }
+
+    /// One packet comes by a face, its link header already taken off.
+    pub fn receive(&mut self, face: FaceId, bytes: &[u8], link: LinkFields) {
+        let Some(packet) = self.pool.copy_of(bytes) else {
+            return self.drops.count(nw_element::Cause::NoBuffer);
+        };
+        let local = self.faces.iter().any(|(known, info)| *known == face && info.scope == Scope::Local);
+        let meta = self.pool.meta_mut(&packet);
+        meta.ingress = face;
+        meta.ingress_local = local;
+        meta.arrival = self.now;
+        meta.link = link;
+        if let Err(error) = decode(&mut self.pool, &packet) {
+            return self.pool.drop_packet(packet, DropReason::Malformed(error.fault), &mut self.drops);
+        }
+        self.prefetch(&packet);
+        let context = context!(self, dispatched);
+        self.dispatcher.process(self.now, packet_dispatcher::In::Packet, packet, context);
+        self.settle();
+    }
+
+    /// Changes nothing that can be seen: called here so that a fault in it is.
+    fn prefetch(&self, packet: &Packet) {
+        let ports = match self.pool.meta(packet).kind {
+            Kind::Interest => (Some(content_store::In::Interest), router::In::Interest),
+            Kind::Data => (Some(content_store::In::Data), router::In::Data),
+            Kind::Nack => (None, router::In::Nack),
+        };
+        for stage in 0..ContentStore::PREFETCH_STAGES.max(Router::PREFETCH_STAGES) {
+            if let Some(port) = ports.0 {
+                self.store.prefetch(stage, port, packet, &self.pool);
+            }
+            self.router.prefetch(stage, ports.1, packet, &self.pool);
+        }
+    }
+
+    /// Carries packets along the wires until all have left or ended.
+    fn settle(&mut self) {
+        loop {
+            let dispatched: Vec<_> = self.dispatched.drain().collect();
+            let stored: Vec<_> = self.stored.drain().collect();
+            let routed: Vec<_> = self.routed.drain().collect();
+            if dispatched.is_empty() && stored.is_empty() && routed.is_empty() {
+                return;
+            }
+            for (port, packet) in dispatched {
+                match port {
+                    packet_dispatcher::Out::Interest => self.ask_store(content_store::In::Interest, packet),
+                    packet_dispatcher::Out::Data => self.ask_router(router::In::Data, packet),
+                    packet_dispatcher::Out::Nack => self.ask_router(router::In::Nack, packet),
+                }
+            }
+            for (port, packet) in stored {
+                match port {
+                    content_store::Out::Miss => self.ask_router(router::In::Interest, packet),
+                    content_store::Out::Hit | content_store::Out::Data => self.leave(packet),
+                }
+            }
+            for (port, packet) in routed {
+                match port {
+                    router::Out::Data => self.ask_store(content_store::In::Data, packet),
+                    router::Out::Interest | router::Out::Nack => self.leave(packet),
+                }
+            }
+        }
+    }
+
+    fn ask_store(&mut self, port: content_store::In, packet: Packet) {
+        self.store.process(self.now, port, packet, context!(self, stored));
+    }
+
+    fn ask_router(&mut self, port: router::In, packet: Packet) {
+        self.router.process(self.now, port, packet, context!(self, routed));
+    }
+
+    fn leave(&mut self, packet: Packet) {
+        let meta = self.pool.meta(&packet);
+        let (face, kind, link) = (meta.egress, meta.kind, meta.link);
+        let bytes = self.pool.bytes(&packet).to_vec();
+        self.sent.push(Sent { face, kind, link, bytes });
+        self.pool.release(packet);
+    }
+
+    /// Lets time pass, doing at each moment what is due then.
+    pub fn advance(&mut self, to: Instant) {
+        assert!(to >= self.now, "time runs forwards");
+        while let Some(due) = self.router.deadline().filter(|due| *due <= to) {
+            self.now = self.now.max(due);
+            self.router.tick(self.now, context!(self, routed));
+            self.settle();
+        }
+        self.now = to;
+    }
+}

@@ -1,0 +1,118 @@
+//! What a host may choose, with the defaults that clients expect.
+
+use crate::status::{FaceFlags, Persistency};
+use core::time::Duration;
+use nw_wire::PACKET_LEN_MAX;
+
+/// The smallest MTU a face may be given, octets.
+pub const MTU_MIN: usize = 64;
+
+/// Longest link packet on a stream: a whole network packet and the link header around it. Octets.
+pub const LINK_PACKET_LEN_MAX: usize = PACKET_LEN_MAX + nw_wire::lp::HEADER_LEN_MAX;
+
+/// Bounds and defaults of all faces of a shard.
+#[derive(Clone, Debug)]
+pub struct FacesConfig {
+    /// Faces there may be at one time.
+    pub faces_max: usize,
+    /// Octets that may wait for a face whose socket is full; beyond them its packets are dropped.
+    pub queue_bytes_max: usize,
+    /// Faces one UDP or TCP listener may have: strangers must not take all there are. Unix listeners have no bound of their own.
+    pub peers_max: usize,
+    /// Reads of up to 64 KiB from one stream before others get their turn.
+    pub stream_reads_per_turn: usize,
+    /// Receives of up to 16 messages (runs of up to 64 KiB) from one UDP socket before others get their turn.
+    pub udp_reads_per_turn: usize,
+    /// Connections taken from one listener before others get their turn.
+    pub accepts_per_turn: usize,
+    /// SO_SNDBUF asked for on unix and TCP sockets, octets.
+    pub stream_send_buffer: usize,
+    /// SO_RCVBUF asked for on TCP sockets, octets; `None` leaves it to the kernel, which adapts it.
+    pub tcp_receive_buffer: Option<usize>,
+    /// SO_RCVBUF asked for on UDP sockets, octets: room for bursts.
+    pub udp_receive_buffer: usize,
+    /// SO_SNDBUF asked for on UDP sockets, octets.
+    pub udp_send_buffer: usize,
+    /// MTU of UDP faces, octets. Larger link packets are cut into fragments; up to it, fragmentation is IP's.
+    pub udp_mtu: usize,
+    /// An on-demand UDP face ends after so long without a packet from its peer.
+    pub udp_idle: Duration,
+    /// Loopback UDP peers are local. They are not elsewhere.
+    pub loopback_udp_local: bool,
+    /// Congestion marking is on for new faces.
+    pub congestion_marking: bool,
+    /// How long a send queue has to stay above the threshold before the first mark.
+    pub marking_interval: Duration,
+    /// Send queue above which congestion is marked, octets.
+    pub marking_threshold: u64,
+    /// Limits of reassembly.
+    pub reassembly: ReassemblyLimits,
+}
+
+impl Default for FacesConfig {
+    fn default() -> Self {
+        FacesConfig {
+            faces_max: 65_536,
+            queue_bytes_max: 1 << 20,
+            peers_max: 8192,
+            stream_reads_per_turn: 1,
+            udp_reads_per_turn: 4,
+            accepts_per_turn: 64,
+            stream_send_buffer: 512 << 10,
+            tcp_receive_buffer: None,
+            udp_receive_buffer: 8 << 20,
+            udp_send_buffer: 4 << 20,
+            udp_mtu: PACKET_LEN_MAX,
+            udp_idle: Duration::from_secs(600),
+            loopback_udp_local: false,
+            congestion_marking: true,
+            marking_interval: Duration::from_millis(100),
+            marking_threshold: 65_536,
+            reassembly: ReassemblyLimits::default(),
+        }
+    }
+}
+
+/// How much may wait to become whole.
+#[derive(Clone, Copy, Debug)]
+pub struct ReassemblyLimits {
+    /// Packets in pieces per face; the oldest gives way.
+    pub packets_max: usize,
+    /// Octets in pieces per face, bookkeeping included; the oldest packet gives way.
+    pub bytes_max: usize,
+    /// Octets in pieces of all faces.
+    pub bytes_max_all: usize,
+    /// After the last fragment, a packet that is not whole is given up.
+    pub timeout: Duration,
+}
+
+impl Default for ReassemblyLimits {
+    fn default() -> Self {
+        ReassemblyLimits {
+            packets_max: 64,
+            bytes_max: 256 << 10,
+            bytes_max_all: 16 << 20,
+            timeout: Duration::from_millis(500),
+        }
+    }
+}
+
+/// What may be said of a face when it is made; what is not said is the host's default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FaceOptions {
+    /// How the face ends. Persistent when not said.
+    pub persistency: Option<Persistency>,
+    /// Flags to set; those not in `flags_mask` keep their default.
+    pub flags: FaceFlags,
+    /// Which flags are said.
+    pub flags_mask: FaceFlags,
+    /// MTU in octets; only datagram faces.
+    pub mtu: Option<usize>,
+    /// Base congestion marking interval.
+    pub marking_interval: Option<Duration>,
+    /// Congestion threshold, octets.
+    pub marking_threshold: Option<u64>,
+}
+
+/// What is to change of a face; the same fields as when it was made.
+pub type FaceUpdate = FaceOptions;

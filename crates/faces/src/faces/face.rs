@@ -1,0 +1,127 @@
+//! One face: who the peer is, by what transport it is reached, what was counted.
+
+use crate::config::FacesConfig;
+use crate::counters::FaceCounters;
+use crate::link::LinkService;
+use crate::outbox::Outbox;
+use crate::status::Persistency;
+use crate::stream::Stream;
+use crate::uri::FaceUri;
+use nw_element::{FaceId, Instant, LinkType, Scope};
+use std::net::SocketAddr;
+
+/// How a face's peer is reached.
+#[derive(Debug)]
+pub(super) enum Transport {
+    /// A socket of its own.
+    Stream(Stream),
+    /// One of many peers of a socket.
+    Udp {
+        /// Which of the UDP sockets.
+        socket: usize,
+        /// The peer.
+        peer: SocketAddr,
+        /// Longest datagram that the kernel took as part of a run; 0 for none.
+        run_datagram_max: usize,
+    },
+    /// The mailbox of the router itself.
+    Internal,
+}
+
+/// A face.
+#[derive(Debug)]
+pub(super) struct Face {
+    pub(super) uri: FaceUri,
+    pub(super) local_uri: FaceUri,
+    pub(super) scope: Scope,
+    pub(super) link_type: LinkType,
+    pub(super) persistency: Persistency,
+    pub(super) transport: Transport,
+    pub(super) link: LinkService,
+    pub(super) counters: FaceCounters,
+    /// Which listener accepted it.
+    pub(super) listener: Option<u32>,
+    /// Lent from the spare ones while there is something in it.
+    pub(super) outbox: Outbox,
+    /// Something is in the outbox.
+    pub(super) dirty: bool,
+    /// The host's epoll is asked to tell when the socket can be written.
+    pub(super) awaits_writable: bool,
+    /// When the peer was last heard.
+    pub(super) heard: Instant,
+    /// When its timer of this kind is due, if there is one. It may be early: then it is set again.
+    pub(super) reassembly_timer: Option<Instant>,
+    /// Likewise.
+    pub(super) idle_timer: Option<Instant>,
+}
+
+impl Face {
+    pub(super) fn new(
+        now: Instant,
+        (uri, local_uri): (FaceUri, FaceUri),
+        scope: Scope,
+        persistency: Persistency,
+        transport: Transport,
+        link: LinkService,
+    ) -> Self {
+        Face {
+            uri,
+            local_uri,
+            scope,
+            link_type: LinkType::PointToPoint,
+            persistency,
+            transport,
+            link,
+            counters: FaceCounters::default(),
+            listener: None,
+            outbox: Outbox::default(),
+            dirty: false,
+            awaits_writable: false,
+            heard: now,
+            reassembly_timer: None,
+            idle_timer: None,
+        }
+    }
+
+    /// When it ends if its peer stays silent.
+    pub(super) fn expiry(&self, config: &FacesConfig) -> Option<Instant> {
+        let idles =
+            self.persistency == Persistency::OnDemand && matches!(self.transport, Transport::Udp { .. });
+        idles.then(|| self.heard + config.udp_idle)
+    }
+}
+
+/// What an epoll event is about. Tokens below 2^32 are the host's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    Listener(u32),
+    Udp(u32),
+    Face(FaceId),
+}
+
+impl Token {
+    const OURS: u64 = 1 << 63;
+    const KIND: u32 = 32;
+
+    pub(super) const fn bits(self) -> u64 {
+        let (kind, id) = match self {
+            Token::Listener(index) => (1, index),
+            Token::Udp(index) => (2, index),
+            Token::Face(face) => (3, face.bits()),
+        };
+        Token::OURS | kind << Token::KIND | id as u64
+    }
+
+    pub(super) const fn from_bits(bits: u64) -> Option<Self> {
+        let id = bits as u32;
+        if bits & Token::OURS == 0 {
+            return None;
+        }
+        match bits >> Token::KIND & 0xff {
+            1 => Some(Token::Listener(id)),
+            2 => Some(Token::Udp(id)),
+            3 => Some(Token::Face(FaceId::from_bits(id))),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! From readiness of sockets to decoded packets.
+
+use super::face::{Face, Token, Transport};
+use super::{ACCEPT_PAUSE, Faces, watch_again};
+use crate::config::FaceOptions;
+use crate::link::{Source, Tally};
+use crate::status::{CloseReason, Persistency};
+use crate::timers::Timer;
+use crate::udp::sys::{self, Received};
+use crate::uri::FaceUri;
+use arrayvec::ArrayVec;
+use nw_element::{Cause, DropReason, FaceId, Instant, Packet, Pool, Scope};
+use nw_wire::{Fault, LpPacket};
+use rustix::event::epoll::{self, EventFlags};
+use rustix::io::Errno;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+impl Faces {
+    /// Serves a socket that epoll says is ready: accepts, reads, goes on with what waits to be written. Decoded packets are appended to
+    /// `batch`; new faces are told by [`events`](Self::events), which the host takes in before the packets. A bounded amount of work: what is
+    /// left makes epoll say so again.
+    pub fn on_ready(
+        &mut self,
+        now: Instant,
+        token: u64,
+        flags: EventFlags,
+        pool: &mut Pool,
+        batch: &mut Vec<Packet>,
+    ) {
+        match Token::from_bits(token) {
+            Some(Token::Listener(index)) => self.accept(now, index),
+            Some(Token::Udp(index)) => self.udp_ready(now, index as usize, flags, pool, batch),
+            Some(Token::Face(id)) => self.stream_ready(now, id, flags, pool, batch),
+            None => {}
+        }
+    }
+
+    /// Takes in a link packet that the owner of the internal face sends; as if it had been received.
+    pub fn inject(&mut self, now: Instant, link_packet: &[u8], pool: &mut Pool, batch: &mut Vec<Packet>) {
+        let Some(face) = self.slots.get_mut(FaceId::INTERNAL) else { return };
+        let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
+        match pool.copy_of(link_packet) {
+            Some(packet) => {
+                let source = Source { face: FaceId::INTERNAL, local: true, congested: false };
+                batch.extend(face.link.receive(now, packet, source, pool, &mut self.budget, &mut tally));
+            }
+            None => tally.drops(Cause::NoBuffer, 1),
+        }
+        self.arm_reassembly(FaceId::INTERNAL);
+    }
+
+    fn accept(&mut self, now: Instant, index: u32) {
+        for _ in 0..self.config.accepts_per_turn {
+            let Some(listener) = self.listeners.get_mut(index as usize) else { return };
+            match listener.accept(&self.config) {
+                Ok(None) => return,
+                Ok(Some((socket, uri, local))) => {
+                    let options =
+                        FaceOptions { persistency: Some(Persistency::OnDemand), ..FaceOptions::default() };
+                    // Beyond the bound the socket is closed here: the peer learns at once.
+                    let full = matches!(uri, FaceUri::Tcp(_)) && listener.faces >= self.config.peers_max;
+                    let added = if full {
+                        None
+                    } else {
+                        self.add_stream(now, socket, (uri, local), &options, true).ok()
+                    };
+                    let listener = &mut self.listeners[index as usize];
+                    match added {
+                        Some(id) => {
+                            listener.accepted += 1;
+                            listener.faces += 1;
+                            if let Some(face) = self.slots.get_mut(id) {
+                                face.listener = Some(index);
+                            }
+                        }
+                        None => listener.refused += 1,
+                    }
+                }
+                Err(_) => {
+                    // No descriptors: the connection keeps waiting, and epoll would say so without end.
+                    listener.refused += 1;
+                    let data = epoll::EventData::new_u64(Token::Listener(index).bits());
+                    let _ = epoll::modify(&self.epoll, &listener.socket, data, EventFlags::empty());
+                    self.timers.set(now + ACCEPT_PAUSE, Timer::Accept(index));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn stream_ready(
+        &mut self,
+        now: Instant,
+        id: FaceId,
+        flags: EventFlags,
+        pool: &mut Pool,
+        batch: &mut Vec<Packet>,
+    ) {
+        let Some(Face { transport: Transport::Stream(stream), .. }) = self.slots.get_mut(id) else { return };
+        let connecting = !stream.connected;
+        if connecting && let Err(errno) = self.finish_connecting(id) {
+            return self.end_face(id, CloseReason::Socket(errno), pool);
+        }
+        if (connecting || flags.contains(EventFlags::OUT))
+            && let Err(reason) = self.drain_stream(id)
+        {
+            return self.end_face(id, reason, pool);
+        }
+        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+            if let Err(reason) = self.read_stream(now, id, pool, batch) {
+                return self.end_face(id, reason, pool);
+            }
+            self.arm_reassembly(id);
+        }
+    }
+
+    fn drain_stream(&mut self, id: FaceId) -> Result<(), CloseReason> {
+        let Some(face) = self.slots.get_mut(id) else { return Ok(()) };
+        let Transport::Stream(stream) = &mut face.transport else { return Ok(()) };
+        stream.drain()?;
+        if stream.queue_bytes() == 0 && face.awaits_writable {
+            face.awaits_writable = false;
+            watch_again(&self.epoll, &stream.socket, Token::Face(id), false);
+        }
+        Ok(())
+    }
+
+    fn read_stream(
+        &mut self,
+        now: Instant,
+        id: FaceId,
+        pool: &mut Pool,
+        batch: &mut Vec<Packet>,
+    ) -> Result<(), CloseReason> {
+        let Some(Face { transport, link, counters, scope, heard, .. }) = self.slots.get_mut(id) else {
+            return Ok(());
+        };
+        let Transport::Stream(stream) = transport else { return Ok(()) };
+        *heard = now;
+        let source = Source { face: id, local: *scope == Scope::Local, congested: false };
+        let (drops, budget) = (&mut self.drops, &mut self.budget);
+        stream.read(self.config.stream_reads_per_turn, pool, &mut self.spare_buffers, |packet, pool| {
+            let mut tally = Tally { face: counters, all: drops };
+            match packet {
+                Some(packet) => batch.extend(link.receive(now, packet, source, pool, budget, &mut tally)),
+                None => tally.drops(Cause::NoBuffer, 1),
+            }
+        })
+    }
+
+    fn udp_ready(
+        &mut self,
+        now: Instant,
+        index: usize,
+        flags: EventFlags,
+        pool: &mut Pool,
+        batch: &mut Vec<Packet>,
+    ) {
+        if flags.contains(EventFlags::ERR) {
+            self.udp_errors(index, pool);
+        }
+        if flags.contains(EventFlags::OUT) {
+            self.drain_udp(index);
+        }
+        if flags.contains(EventFlags::IN) {
+            for _ in 0..self.config.udp_reads_per_turn {
+                if !self.read_udp::<{ sys::RECEIVED_MAX }>(now, index, pool, batch) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Receives up to `N` messages; true when there may be more.
+    fn read_udp<const N: usize>(
+        &mut self,
+        now: Instant,
+        index: usize,
+        pool: &mut Pool,
+        batch: &mut Vec<Packet>,
+    ) -> bool {
+        let Some(Some(socket)) = self.sockets.get_mut(index) else { return false };
+        let mut chunks = ArrayVec::<_, N>::new();
+        while !chunks.is_full() {
+            match pool.take_chunk() {
+                Some(chunk) => chunks.push(chunk),
+                None => break,
+            }
+        }
+        let chunks = match chunks.into_inner() {
+            Ok(chunks) => chunks,
+            // Memory is short: one at a time, or none at all until packets have ended. The kernel keeps the rest.
+            Err(few) => {
+                let any = !few.is_empty();
+                few.into_iter().for_each(|chunk| pool.release_chunk(chunk));
+                return any && N > 1 && self.read_udp::<1>(now, index, pool, batch);
+            }
+        };
+        let mut received = [Received::NONE; N];
+        let count = match sys::receive(socket.socket.as_fd(), pool.chunks_bytes_mut(&chunks), &mut received) {
+            Ok(count) => count,
+            // An error that an earlier datagram met on its way: reported once, then reading goes on.
+            Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::INTR) => {
+                chunks.into_iter().for_each(|chunk| pool.release_chunk(chunk));
+                return true;
+            }
+            Err(_) => {
+                chunks.into_iter().for_each(|chunk| pool.release_chunk(chunk));
+                return false;
+            }
+        };
+        if count == N && N > 1 {
+            socket.look_at_buffer();
+        } else {
+            socket.congested = false;
+        }
+        let congested = socket.congested;
+        let mut last: Option<(SocketAddr, FaceId)> = None;
+        for (chunk, message) in chunks.iter().zip(&received[..count]) {
+            if message.truncated {
+                self.unheard(index, DropReason::Malformed(Fault::Truncated), 1);
+                continue;
+            }
+            let known = last.filter(|(peer, _)| *peer == message.peer).map(|(_, id)| id);
+            let first = &pool.chunk_bytes(chunk)[..message.len.min(message.stride)];
+            let id = match known.map_or_else(|| self.peer_face(now, index, message.peer, first), Ok) {
+                Ok(id) => id,
+                Err(reason) => {
+                    self.unheard(index, reason, message.len.div_ceil(message.stride).max(1) as u64);
+                    continue;
+                }
+            };
+            last = Some((message.peer, id));
+            let Some(face) = self.slots.get_mut(id) else { continue };
+            face.heard = now;
+            let source = Source { face: id, local: face.scope == Scope::Local, congested };
+            let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
+            let mut at = 0;
+            loop {
+                let end = (at + message.stride).min(message.len);
+                match pool.packet_in(chunk, at..end) {
+                    Some(packet) => {
+                        batch.extend(face.link.receive(
+                            now,
+                            packet,
+                            source,
+                            pool,
+                            &mut self.budget,
+                            &mut tally,
+                        ));
+                    }
+                    None => tally.drops(Cause::NoBuffer, 1),
+                }
+                at = end;
+                if at >= message.len {
+                    break;
+                }
+            }
+            self.arm_reassembly(id);
+        }
+        chunks.into_iter().for_each(|chunk| pool.release_chunk(chunk));
+        count == N
+    }
+
+    /// The face of a peer that sent something; made now if there is none, so that nothing of a first burst is lost.
+    fn peer_face(
+        &mut self,
+        now: Instant,
+        index: usize,
+        peer: SocketAddr,
+        first: &[u8],
+    ) -> Result<FaceId, DropReason> {
+        let Some(Some(socket)) = self.sockets.get(index) else { return Err(Cause::FaceGone.into()) };
+        if let Some(id) = socket.peers.get(&peer) {
+            return Ok(*id);
+        }
+        if !socket.listening || peer.port() == 0 {
+            return Err(Cause::FaceGone.into());
+        }
+        // Noise gets no face.
+        LpPacket::check(first).map_err(|error| DropReason::Malformed(error.fault))?;
+        let options = FaceOptions { persistency: Some(Persistency::OnDemand), ..FaceOptions::default() };
+        // Anybody can write any source address, so strangers don't get all the faces there are.
+        let full = socket.peers.len() >= self.config.peers_max;
+        let added = if full { None } else { self.add_peer(now, index, peer, &options).ok() };
+        if let Some(socket) = &mut self.sockets[index] {
+            *if added.is_some() { &mut socket.accepted } else { &mut socket.refused } += 1;
+        }
+        added.ok_or(Cause::NoBuffer.into())
+    }
+
+    fn unheard(&mut self, index: usize, reason: DropReason, datagrams: u64) {
+        self.drops.add(reason, datagrams);
+        if let Some(socket) = &mut self.sockets[index] {
+            socket.unheard += datagrams;
+        }
+    }
+
+    /// Peers that are gone: "port unreachable" ends an on-demand face, others live on and count.
+    fn udp_errors(&mut self, index: usize, pool: &mut Pool) {
+        let Some(Some(socket)) = self.sockets.get(index) else { return };
+        let mut failed = ArrayVec::<FaceId, 64>::new();
+        socket.errors(|peer, errno| {
+            let refused = [Errno::CONNREFUSED, Errno::HOSTUNREACH, Errno::NETUNREACH].contains(&errno);
+            if let Some(id) = socket.peers.get(&peer).filter(|_| refused) {
+                let _ = failed.try_push(*id);
+            }
+        });
+        // What is left of it in the socket would make epoll report it without end.
+        let _ = rustix::net::sockopt::socket_error(&socket.socket);
+        for id in failed {
+            let Some(face) = self.slots.get_mut(id) else { continue };
+            Tally { face: &mut face.counters, all: &mut self.drops }.drops(Cause::SendFailed, 1);
+            if face.persistency == Persistency::OnDemand {
+                self.end_face(id, CloseReason::Socket(Errno::CONNREFUSED), pool);
+            }
+        }
+    }
+
+    fn drain_udp(&mut self, index: usize) {
+        let Some(Some(socket)) = self.sockets.get_mut(index) else { return };
+        let mut failed = ArrayVec::<FaceId, 64>::new();
+        let slots = &self.slots;
+        let peer_of = |id| match slots.get(id)?.transport {
+            Transport::Udp { peer, .. } => Some(peer),
+            _ => None,
+        };
+        socket.drain(peer_of, |id| {
+            let _ = failed.try_push(id);
+        });
+        if socket.queue_bytes() == 0 {
+            watch_again(&self.epoll, &socket.socket, Token::Udp(index as u32), false);
+        }
+        for id in failed {
+            if let Some(face) = self.slots.get_mut(id) {
+                Tally { face: &mut face.counters, all: &mut self.drops }.drops(Cause::SendFailed, 1);
+            }
+        }
+    }
+
+    fn arm_reassembly(&mut self, id: FaceId) {
+        let Some(face) = self.slots.get_mut(id) else { return };
+        if face.reassembly_timer.is_none()
+            && let Some(deadline) = face.link.deadline()
+        {
+            face.reassembly_timer = Some(deadline);
+            self.timers.set(deadline, Timer::Reassembly(id));
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The faces of one shard: listeners, sockets, link services, ids, timers.
+
+mod egress;
+mod face;
+mod ingress;
+mod open;
+
+use crate::config::{FaceUpdate, FacesConfig};
+use crate::counters::FaceCounters;
+use crate::error::FaceError;
+use crate::link::{LinkService, LinkSettings, ReassemblyBudget, Tally};
+use crate::listener::Listener;
+use crate::memory::Mailbox;
+use crate::outbox::Outbox;
+use crate::slab::FaceSlab;
+use crate::status::{CloseReason, FaceEvent, FaceStatus, ListenerStatus};
+use crate::stream::Spare;
+use crate::timers::{Timer, Timers};
+use crate::udp::UdpSocket;
+use crate::uri::FaceUri;
+use core::time::Duration;
+use face::{Face, Token, Transport};
+use nw_element::{Cause, DropCounters, FaceId, Instant, Pool};
+use rustix::event::epoll;
+use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A listener that ran out of descriptors rests for so long.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Timers served in one turn.
+const TIMERS_PER_TURN: usize = 1024;
+
+/// Outboxes kept for faces that will need one.
+const SPARE_OUTBOXES_MAX: usize = 256;
+
+/// All faces of a shard.
+#[derive(Debug)]
+pub struct Faces {
+    config: FacesConfig,
+    epoll: OwnedFd,
+    slots: FaceSlab<Face>,
+    listeners: Vec<Listener>,
+    sockets: Vec<Option<UdpSocket>>,
+    mailbox: Mailbox,
+    /// Stream and internal faces with something in their outbox.
+    dirty: Vec<FaceId>,
+    spare_outboxes: Vec<Outbox>,
+    spare_buffers: Spare,
+    timers: Timers,
+    budget: ReassemblyBudget,
+    events: Vec<FaceEvent>,
+    drops: DropCounters,
+    /// Counters of faces that have ended.
+    ended: FaceCounters,
+}
+
+impl Faces {
+    /// Without faces. Readiness is asked for from `epoll`, of which a duplicate is kept.
+    ///
+    /// # Errors
+    /// When there is no descriptor left.
+    pub fn new(config: FacesConfig, epoll: BorrowedFd<'_>) -> Result<Self, FaceError> {
+        let epoll = epoll
+            .try_clone_to_owned()
+            .map_err(|e| FaceError::system("use", "epoll")(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
+        Ok(Faces {
+            budget: ReassemblyBudget::new(config.reassembly),
+            config,
+            epoll,
+            slots: FaceSlab::new(),
+            listeners: Vec::new(),
+            sockets: Vec::new(),
+            mailbox: Mailbox::default(),
+            dirty: Vec::new(),
+            spare_outboxes: Vec::new(),
+            spare_buffers: Vec::new(),
+            timers: Timers::default(),
+            events: Vec::new(),
+            drops: DropCounters::default(),
+            ended: FaceCounters::default(),
+        })
+    }
+
+    /// True when an epoll event with this token is for [`on_ready`](Self::on_ready). The host's own tokens are below 2^32.
+    pub const fn owns(token: u64) -> bool {
+        Token::from_bits(token).is_some()
+    }
+
+    /// Takes what happened since the last call, in order.
+    pub fn events(&mut self) -> impl Iterator<Item = FaceEvent> + use<> {
+        core::mem::take(&mut self.events).into_iter()
+    }
+
+    /// When [`tick`](Self::tick) wants to be called, if ever.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.timers.deadline()
+    }
+
+    /// Does what is due: gives up packets in pieces, ends idle faces, lets listeners try again.
+    pub fn tick(&mut self, now: Instant, pool: &mut Pool) {
+        for _ in 0..TIMERS_PER_TURN {
+            match self.timers.pop(now) {
+                None => return,
+                Some(Timer::Idle(id)) => self.check_idle(now, id, pool),
+                Some(Timer::Reassembly(id)) => self.check_reassembly(now, id),
+                Some(Timer::Accept(index)) => self.resume_accepting(now, index),
+            }
+        }
+    }
+
+    /// Ends a face; false when it was not there. What it was to send is sent if the socket takes it at once.
+    pub fn close(&mut self, id: FaceId, pool: &mut Pool) -> bool {
+        if self.slots.get(id).is_none() || id.number() < u64::from(FaceId::FIRST) {
+            return false;
+        }
+        self.flush_face(id, pool);
+        // The flush may have ended it for a reason of its own.
+        self.end_face(id, CloseReason::Asked, pool);
+        true
+    }
+
+    /// Ends all faces and listeners: the host goes. What was to be sent is sent if the sockets take it at once.
+    pub fn close_all(&mut self, pool: &mut Pool) {
+        self.flush(pool);
+        let ids: Vec<FaceId> = self.ids().collect();
+        ids.into_iter().for_each(|id| self.end_face(id, CloseReason::Asked, pool));
+        self.listeners.clear();
+        self.sockets.clear();
+    }
+
+    /// Changes a face.
+    ///
+    /// # Errors
+    /// When it is not there, or can't be so; then nothing is changed.
+    pub fn update(&mut self, now: Instant, id: FaceId, update: &FaceUpdate) -> Result<(), FaceError> {
+        let face = self.slots.get_mut(id).ok_or(FaceError::Unknown(id))?;
+        let settings = face.link.settings().updated(update, face.scope)?;
+        if let Some(persistency) = update.persistency.filter(|persistency| *persistency != face.persistency) {
+            if matches!(face.uri, FaceUri::Unix(_) | FaceUri::Fd(_) | FaceUri::Internal) {
+                return Err(FaceError::Persistency(persistency.as_str()));
+            }
+            face.persistency = persistency;
+            face.heard = now;
+            if let (Some(expiry), None) = (face.expiry(&self.config), face.idle_timer) {
+                face.idle_timer = Some(expiry);
+                self.timers.set(expiry, Timer::Idle(id));
+            }
+        }
+        face.link.set(settings);
+        Ok(())
+    }
+
+    /// All there is to say of a face.
+    pub fn status(&self, id: FaceId) -> Option<FaceStatus> {
+        self.slots.get(id).map(|face| self.describe(id, face))
+    }
+
+    /// All faces by ascending slot.
+    pub fn ids(&self) -> impl Iterator<Item = FaceId> + '_ {
+        self.slots.iter().map(|(id, _)| id)
+    }
+
+    /// The face to a peer, if there is one.
+    pub fn find(&self, uri: &FaceUri) -> Option<FaceId> {
+        self.slots.iter().find(|(_, face)| face.uri == *uri).map(|(id, _)| id)
+    }
+
+    /// Faces there are, reserved ones aside.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// True when there are none but reserved ones.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where peers are accepted, and how that goes.
+    pub fn listeners(&self) -> Vec<ListenerStatus> {
+        let streams = self.listeners.iter().map(|listener| ListenerStatus {
+            uri: listener.uri.clone(),
+            accepted: listener.accepted,
+            refused: listener.refused,
+            udp: None,
+        });
+        let datagrams =
+            self.sockets.iter().flatten().filter(|socket| socket.listening).map(|socket| ListenerStatus {
+                uri: FaceUri::Udp(socket.local),
+                accepted: socket.accepted,
+                refused: socket.refused,
+                udp: Some(socket.buffer()),
+            });
+        streams.chain(datagrams).collect()
+    }
+
+    /// Drops of all faces there were, by reason, and of packets that never had one.
+    pub const fn drops(&self) -> &DropCounters {
+        &self.drops
+    }
+
+    /// Counters of all faces there were, together. Walks over all faces.
+    pub fn totals(&self) -> FaceCounters {
+        let mut totals = self.ended.clone();
+        self.slots.iter().for_each(|(_, face)| totals.merge(&face.counters));
+        totals
+    }
+
+    /// Octets held in pieces by all faces.
+    pub const fn reassembly_bytes(&self) -> usize {
+        self.budget.bytes()
+    }
+
+    fn describe(&self, id: FaceId, face: &Face) -> FaceStatus {
+        let settings = face.link.settings();
+        let (up, queue_bytes) = match &face.transport {
+            Transport::Stream(stream) => (stream.connected, stream.queue_bytes()),
+            Transport::Udp { socket, .. } => {
+                (true, self.sockets[*socket].as_ref().map_or(0, UdpSocket::queue_bytes))
+            }
+            Transport::Internal => (true, self.mailbox.bytes()),
+        };
+        FaceStatus {
+            id,
+            uri: face.uri.clone(),
+            local_uri: face.local_uri.clone(),
+            scope: face.scope,
+            persistency: face.persistency,
+            link_type: face.link_type,
+            mtu: settings.mtu,
+            flags: settings.flags,
+            marking_interval: settings.marking_interval,
+            marking_threshold: settings.marking_threshold,
+            up,
+            expiry: face.expiry(&self.config),
+            queue_bytes,
+            counters: face.counters.clone(),
+        }
+    }
+
+    /// Makes a face, if there may be one more, and tells.
+    fn add_face(&mut self, make: impl FnOnce(FaceId) -> Face) -> Result<FaceId, FaceError> {
+        if self.slots.len() >= self.config.faces_max {
+            return Err(FaceError::TooMany(self.config.faces_max));
+        }
+        let id = self.slots.insert(make).ok_or(FaceError::TooMany(self.config.faces_max))?;
+        self.tell_created(id);
+        Ok(id)
+    }
+
+    fn tell_created(&mut self, id: FaceId) {
+        if let Some(status) = self.status(id) {
+            self.events.push(FaceEvent::Created(Box::new(status)));
+        }
+    }
+
+    fn link(&self, now: Instant, settings: LinkSettings) -> LinkService {
+        LinkService::new(settings, now.as_nanos())
+    }
+
+    fn end_face(&mut self, id: FaceId, reason: CloseReason, pool: &mut Pool) {
+        let Some(mut face) = self.slots.remove(id) else { return };
+        let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
+        for item in face.outbox.items() {
+            tally.face.take_back(item.kind, face.outbox.item_len(item, pool));
+        }
+        if !face.outbox.is_empty() {
+            tally.drops(Cause::FaceGone, face.outbox.items().len() as u64);
+        }
+        face.outbox.clear(pool);
+        face.link.end(&mut self.budget, &mut tally);
+        if let Some(due) = face.idle_timer {
+            self.timers.cancel(due, Timer::Idle(id));
+        }
+        if let Some(due) = face.reassembly_timer {
+            self.timers.cancel(due, Timer::Reassembly(id));
+        }
+        self.ended.merge(&face.counters);
+        if let Some(listener) = face.listener.and_then(|index| self.listeners.get_mut(index as usize)) {
+            listener.faces -= 1;
+        }
+        let status = self.describe(id, &face);
+        match &face.transport {
+            Transport::Stream(stream) => {
+                // Closing would do, were the descriptor not shared with somebody.
+                let _ = epoll::delete(&self.epoll, &stream.socket);
+            }
+            Transport::Udp { socket, peer, .. } => self.forget_peer(*socket, peer),
+            Transport::Internal => {}
+        }
+        self.events.push(FaceEvent::Destroyed(Box::new(status), reason));
+    }
+
+    fn forget_peer(&mut self, index: usize, peer: &std::net::SocketAddr) {
+        if let Some(socket) = &mut self.sockets[index] {
+            socket.peers.remove(peer);
+            // A socket that was made for outgoing faces ends with the last of them.
+            if !socket.listening && socket.peers.is_empty() {
+                let _ = epoll::delete(&self.epoll, &socket.socket);
+                self.sockets[index] = None;
+            }
+        }
+    }
+
+    fn check_idle(&mut self, now: Instant, id: FaceId, pool: &mut Pool) {
+        let Some(face) = self.slots.get_mut(id) else { return };
+        match face.expiry(&self.config) {
+            Some(expiry) if expiry <= now => self.end_face(id, CloseReason::Idle, pool),
+            Some(expiry) => {
+                face.idle_timer = Some(expiry);
+                self.timers.set(expiry, Timer::Idle(id));
+            }
+            None => face.idle_timer = None,
+        }
+    }
+
+    fn check_reassembly(&mut self, now: Instant, id: FaceId) {
+        let Some(face) = self.slots.get_mut(id) else { return };
+        let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
+        face.link.expire(now, &mut self.budget, &mut tally);
+        face.reassembly_timer = face.link.deadline();
+        if let Some(deadline) = face.reassembly_timer {
+            self.timers.set(deadline, Timer::Reassembly(id));
+        }
+    }
+
+    fn resume_accepting(&mut self, now: Instant, index: u32) {
+        let Some(listener) = self.listeners.get(index as usize) else { return };
+        let data = epoll::EventData::new_u64(Token::Listener(index).bits());
+        if epoll::modify(&self.epoll, &listener.socket, data, epoll::EventFlags::IN).is_err() {
+            self.timers.set(now + ACCEPT_PAUSE, Timer::Accept(index));
+        }
+    }
+
+    /// Asks epoll for what a socket waits for.
+    fn watch(&self, socket: BorrowedFd<'_>, token: Token, writable: bool) -> Result<(), Errno> {
+        let mut flags = epoll::EventFlags::IN;
+        flags.set(epoll::EventFlags::OUT, writable);
+        epoll::add(&self.epoll, socket, epoll::EventData::new_u64(token.bits()), flags)
+    }
+}
+
+/// As [`Faces::watch`], for a socket that is watched already.
+fn watch_again(epoll: &OwnedFd, socket: &impl AsFd, token: Token, writable: bool) {
+    let mut flags = epoll::EventFlags::IN;
+    flags.set(epoll::EventFlags::OUT, writable);
+    // It can only fail for sockets that are not watched, which would be a bug.
+    let result = epoll::modify(epoll, socket, epoll::EventData::new_u64(token.bits()), flags);
+    debug_assert!(result.is_ok(), "{token:?} is not watched: {result:?}");
+}

@@ -1,0 +1,399 @@
+use super::*;
+use crate::config::{FaceOptions, ReassemblyLimits};
+use crate::outbox::Outbox;
+use nw_element::Kind;
+use nw_name::HashKey;
+use nw_name::tlv::{push_integer, push_tlv};
+use nw_wire::lp::{FRAG_COUNT_MAX, LpHeader};
+use proptest::prelude::*;
+
+/// An Interest for `/name` with a nonce.
+fn interest(name: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    push_name(name, &mut body);
+    push_tlv(types::NONCE, &[1, 2, 3, 4], &mut body);
+    wrap(types::INTEREST, &body)
+}
+
+/// A Data `/name` with so many octets of content.
+fn data(name: &[u8], content_len: usize) -> Vec<u8> {
+    let mut body = Vec::new();
+    push_name(name, &mut body);
+    let content: Vec<u8> = (0..content_len).map(|at| at as u8).collect();
+    push_tlv(types::CONTENT, &content, &mut body);
+    push_tlv(types::SIGNATURE_INFO, &[types::SIGNATURE_TYPE as u8, 1, 0], &mut body);
+    push_tlv(types::SIGNATURE_VALUE, &[0; 32], &mut body);
+    wrap(types::DATA, &body)
+}
+
+fn push_name(name: &[u8], out: &mut Vec<u8>) {
+    out.extend(wrap(types::NAME, &wrap(8, name)));
+}
+
+fn wrap(typ: u32, value: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    push_tlv(typ, value, &mut out);
+    out
+}
+
+fn lp(header: LpHeader<'_>, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    header.encode(payload.len(), &mut out);
+    out.extend_from_slice(payload);
+    out
+}
+
+fn fragment(sequence: u64, index: u64, count: u64, payload: &[u8]) -> Vec<u8> {
+    lp(LpHeader { sequence: Some(sequence), fragment: Some((index, count)), ..LpHeader::default() }, payload)
+}
+
+/// A link service with all it is lent.
+struct Bench {
+    link: LinkService,
+    pool: Pool,
+    budget: ReassemblyBudget,
+    face: FaceCounters,
+    all: DropCounters,
+    now: Instant,
+}
+
+impl Bench {
+    fn new(mtu: Option<usize>, flags: FaceFlags) -> Self {
+        let mut settings = LinkSettings::new(&FacesConfig::default(), mtu);
+        settings.flags = flags;
+        Bench {
+            link: LinkService::new(settings, u64::MAX),
+            pool: Pool::new(HashKey::new([1, 2, 3, 4]), 16, 1024),
+            budget: ReassemblyBudget::new(ReassemblyLimits::default()),
+            face: FaceCounters::default(),
+            all: DropCounters::default(),
+            now: Instant::from_millis(1000),
+        }
+    }
+
+    /// Gives a link packet to the service; the network packet's bytes, kind and fields, if one comes out.
+    fn receive(&mut self, link_packet: &[u8]) -> Option<(Vec<u8>, Kind, LinkFields)> {
+        let packet = self.pool.copy_of(link_packet).expect("the pool has room");
+        let source = Source { face: FaceId::from_slot(300, 0), local: true, congested: false };
+        let mut tally = Tally { face: &mut self.face, all: &mut self.all };
+        let packet =
+            self.link.receive(self.now, packet, source, &mut self.pool, &mut self.budget, &mut tally)?;
+        let meta = self.pool.meta(&packet);
+        assert_eq!((meta.ingress, meta.ingress_local, meta.arrival), (source.face, true, self.now));
+        let out = (self.pool.bytes(&packet).to_vec(), meta.kind, meta.link);
+        self.pool.release(packet);
+        Some(out)
+    }
+
+    /// Sends a network packet; the link packets that come out.
+    fn send(&mut self, bytes: &[u8], kind: Kind, link: LinkFields, queue_bytes: usize) -> Vec<Vec<u8>> {
+        let packet = self.pool.copy_of(bytes).expect("the pool has room");
+        let meta = self.pool.meta_mut(&packet);
+        meta.kind = kind;
+        meta.link = link;
+        let mut outbox = Outbox::default();
+        let mut tally = Tally { face: &mut self.face, all: &mut self.all };
+        self.link.send(self.now, packet, queue_bytes, &mut self.pool, &mut outbox, &mut tally);
+        let out = outbox.items().iter().map(|item| outbox.parts(item, &self.pool).concat()).collect();
+        outbox.clear(&mut self.pool);
+        out
+    }
+
+    fn dropped(&self, reason: impl Into<DropReason>) -> u64 {
+        let reason = reason.into();
+        assert_eq!(self.all.total(reason), self.face.dropped(reason));
+        self.all.total(reason)
+    }
+}
+
+#[test]
+fn bare_when_nothing_is_to_be_said() {
+    let mut bench = Bench::new(None, FaceFlags::default());
+    for (bytes, kind) in [(interest(b"a"), Kind::Interest), (data(b"a", 8000), Kind::Data)] {
+        assert_eq!(bench.send(&bytes, kind, LinkFields::default(), 0), std::slice::from_ref(&bytes));
+        let (received, got, _) = bench.receive(&bytes).unwrap();
+        assert_eq!((received, got), (bytes, kind));
+    }
+    assert_eq!(
+        (bench.face.in_interests, bench.face.in_data, bench.face.out_interests, bench.face.out_data),
+        (1, 1, 1, 1)
+    );
+    assert_eq!(bench.face.in_bytes, bench.face.out_bytes);
+}
+
+#[test]
+fn fields_go_through() {
+    let mut bench = Bench::new(None, FaceFlags::LOCAL_FIELDS);
+    let link = LinkFields {
+        token: Token::new(&[9; 32]).unwrap(),
+        congestion_mark: 3,
+        next_hop_face: FaceId::from_number(777),
+        incoming_face: FaceId::from_slot(256, 0),
+        non_discovery: true,
+        ..LinkFields::default()
+    };
+    let sent = bench.send(&interest(b"a"), Kind::Interest, link, 0);
+    assert_eq!(LpPacket::check(&sent[0]).unwrap().incoming_face_id, Some(256));
+    let (bytes, kind, got) = bench.receive(&sent[0]).unwrap();
+    assert_eq!((bytes, kind), (interest(b"a"), Kind::Interest));
+    assert_eq!((got.token, got.congestion_mark, got.next_hop_face), (link.token, 3, link.next_hop_face));
+    assert_eq!((got.non_discovery, got.incoming_face), (true, FaceId::NONE));
+
+    let nack = LinkFields { nack: Some(NackReason::NoRoute), token: link.token, ..LinkFields::default() };
+    let sent = bench.send(&interest(b"a"), Kind::Nack, nack, 0);
+    let (_, kind, got) = bench.receive(&sent[0]).unwrap();
+    assert_eq!((kind, got.nack, got.token), (Kind::Nack, Some(NackReason::NoRoute), link.token));
+
+    let sent =
+        bench.send(&data(b"a", 5), Kind::Data, LinkFields { no_cache: true, ..LinkFields::default() }, 0);
+    assert!(bench.receive(&sent[0]).unwrap().2.no_cache);
+}
+
+#[test]
+fn local_fields_only_where_enabled() {
+    let mut bench = Bench::new(None, FaceFlags::default());
+    let asked = lp(LpHeader { next_hop_face_id: Some(300), ..LpHeader::default() }, &interest(b"a"));
+    assert!(bench.receive(&asked).is_none());
+    assert_eq!(bench.dropped(Cause::LinkFieldRefused), 1);
+    let told = lp(LpHeader { incoming_face_id: Some(300), ..LpHeader::default() }, &interest(b"a"));
+    assert_eq!(bench.receive(&told).unwrap().2.incoming_face, FaceId::NONE);
+    let link = LinkFields { incoming_face: FaceId::from_slot(256, 0), ..LinkFields::default() };
+    assert_eq!(bench.send(&interest(b"a"), Kind::Interest, link, 0), [interest(b"a")]);
+
+    let mut bench = Bench::new(None, FaceFlags::LOCAL_FIELDS);
+    assert!(bench.receive(&asked).is_some());
+    let nobody = lp(LpHeader { next_hop_face_id: Some(1 << 40), ..LpHeader::default() }, &interest(b"a"));
+    assert!(bench.receive(&nobody).is_none());
+    assert_eq!(bench.dropped(Cause::NextHopUnknown), 1);
+}
+
+#[test]
+fn fields_in_the_wrong_place_end_the_packet() {
+    let (interest, data) = (interest(b"a"), data(b"a", 5));
+    let nack = LpHeader { nack: Some(NackReason::Duplicate), ..LpHeader::default() };
+    let no_cache = LpHeader { no_cache: true, ..LpHeader::default() };
+    let announcement = LpHeader { prefix_announcement: Some(&data), ..LpHeader::default() };
+    let cases = [
+        lp(nack, &data),
+        lp(LpHeader { next_hop_face_id: Some(300), ..LpHeader::default() }, &data),
+        lp(LpHeader { non_discovery: true, ..LpHeader::default() }, &data),
+        lp(no_cache, &interest),
+        lp(LpHeader { no_cache: true, ..nack }, &interest),
+        lp(announcement, &interest),
+    ];
+    let mut bench = Bench::new(None, FaceFlags::LOCAL_FIELDS);
+    for (at, case) in cases.iter().enumerate() {
+        assert!(bench.receive(case).is_none(), "case {at}");
+        assert_eq!(bench.dropped(DropReason::Malformed(Fault::LinkField)), at as u64 + 1);
+    }
+    assert!(bench.receive(&lp(announcement, &data)).is_some());
+    assert!(bench.receive(&lp(no_cache, &data)).is_some());
+    assert_eq!(bench.pool.packets_in_use(), 0);
+}
+
+#[test]
+fn idle_packets_and_noise() {
+    let mut bench = Bench::new(Some(8800), FaceFlags::default());
+    let mut idle = Vec::new();
+    LpHeader { acks: &[1, 2], ..LpHeader::default() }.encode(0, &mut idle);
+    assert!(bench.receive(&idle).is_none());
+    assert_eq!(bench.all, DropCounters::default());
+    for noise in [&[][..], &[0], &[5], &[0x64, 0xff, 0xff], b"GET / HTTP/1.1\r\n\r\n"] {
+        assert!(bench.receive(noise).is_none());
+    }
+    assert_eq!(bench.all.iter().map(|(_, n)| n).sum::<u64>(), 5);
+    assert_eq!((bench.face.in_packets, bench.pool.packets_in_use()), (6, 0));
+}
+
+#[test]
+fn over_the_mtu_in_fragments_with_the_header_in_the_first() {
+    let mut bench = Bench::new(Some(1400), FaceFlags::default());
+    let link =
+        LinkFields { token: Token::new(&[7; 6]).unwrap(), congestion_mark: 1, ..LinkFields::default() };
+    let whole = data(b"a", 8000);
+    let sent = bench.send(&whole, Kind::Data, link, 0);
+    assert_eq!(sent.len(), 6);
+    assert!(sent.iter().all(|link_packet| link_packet.len() <= 1400));
+    let first = LpPacket::check(&sent[0]).unwrap();
+    // The first Sequence is 2^64 - 1 here, so the packet's name goes round.
+    assert_eq!((first.sequence, first.pit_token, first.frag_count), (Some(u64::MAX), link.token, 6));
+    let second = LpPacket::check(&sent[1]).unwrap();
+    assert_eq!((second.sequence, second.pit_token, second.frag_index), (Some(0), Token::NONE, 1));
+    assert_eq!((bench.face.out_data, bench.face.out_packets), (1, 6));
+    for part in &sent[1..] {
+        assert!(bench.receive(part).is_none());
+    }
+    let (bytes, kind, got) = bench.receive(&sent[0]).unwrap();
+    assert_eq!((bytes, kind, got.token, got.congestion_mark), (whole, Kind::Data, link.token, 1));
+    assert_eq!((bench.budget.bytes(), bench.link.deadline()), (0, None));
+}
+
+#[test]
+fn what_no_mtu_can_carry_is_dropped() {
+    // 64 octets leave 38 of payload a fragment; a token of 32 octets leaves none in the first.
+    let mut bench = Bench::new(Some(64), FaceFlags::default());
+    assert_eq!(bench.send(&data(b"a", 8000), Kind::Data, LinkFields::default(), 0).len(), 212);
+    let link = LinkFields { token: Token::new(&[7; 32]).unwrap(), ..LinkFields::default() };
+    assert!(bench.send(&data(b"a", 800), Kind::Data, link, 0).is_empty());
+    assert_eq!((bench.dropped(Cause::FaceMtu), bench.face.out_data_dropped, bench.face.out_data), (1, 1, 1));
+}
+
+#[test]
+fn a_long_queue_is_marked() {
+    let mut bench = Bench::new(None, FaceFlags::CONGESTION_MARKING);
+    let mut marked = |ms, queue| {
+        bench.now = Instant::from_millis(ms);
+        let sent = bench.send(&data(b"a", 5), Kind::Data, LinkFields::default(), queue);
+        LpPacket::check(&sent[0]).unwrap().congestion_mark
+    };
+    assert_eq!(
+        [marked(0, 65_537), marked(99, 65_537), marked(101, 65_537), marked(102, 65_537)],
+        [0, 0, 1, 0]
+    );
+    assert_eq!(marked(1000, 65_536), 0);
+    assert_eq!(bench.face.out_marks, 1);
+    let mut off = Bench::new(None, FaceFlags::default());
+    off.send(&data(b"a", 5), Kind::Data, LinkFields::default(), 1 << 20);
+    off.now = Instant::from_millis(5000);
+    assert_eq!(off.send(&data(b"a", 5), Kind::Data, LinkFields::default(), 1 << 20), [data(b"a", 5)]);
+}
+
+#[test]
+fn duplicates_and_contradictions() {
+    let whole = data(b"a", 300);
+    let (a, b) = whole.split_at(100);
+    let mut bench = Bench::new(Some(8800), FaceFlags::default());
+    assert!(bench.receive(&fragment(10, 0, 2, a)).is_none());
+    assert!(bench.receive(&fragment(10, 0, 2, b)).is_none());
+    assert_eq!(bench.dropped(Cause::DuplicateSequence), 1);
+    assert!(bench.receive(&fragment(11, 1, 3, b)).is_none());
+    assert_eq!(bench.dropped(Cause::ReassemblyConflict), 1);
+    assert_eq!(bench.receive(&fragment(11, 1, 2, b)).unwrap().0, whole);
+    // Too long together, though each piece is short.
+    for index in 0..3 {
+        assert!(bench.receive(&fragment(20 + index, index, 3, &vec![0; 4000])).is_none());
+    }
+    assert_eq!(bench.dropped(DropReason::Malformed(Fault::TooLong)), 3);
+    assert_eq!(bench.budget.bytes(), 0);
+}
+
+#[test]
+fn what_is_not_whole_in_time_is_given_up() {
+    let mut bench = Bench::new(Some(8800), FaceFlags::default());
+    assert!(bench.receive(&fragment(10, 0, 3, &[6; 50])).is_none());
+    bench.now = Instant::from_millis(1400);
+    assert!(bench.receive(&fragment(11, 1, 3, &[6; 50])).is_none());
+    assert!(bench.receive(&fragment(90, 0, 3, &[6; 50])).is_none());
+    assert_eq!(bench.link.deadline(), Some(Instant::from_millis(1900)));
+    let mut tally = Tally { face: &mut bench.face, all: &mut bench.all };
+    bench.link.expire(Instant::from_millis(1899), &mut bench.budget, &mut tally);
+    bench.link.expire(Instant::from_millis(1900), &mut bench.budget, &mut tally);
+    assert_eq!(
+        (bench.dropped(Cause::ReassemblyTimeout), bench.budget.bytes(), bench.link.deadline()),
+        (3, 0, None)
+    );
+}
+
+#[test]
+fn hostile_fragments_are_bounded() {
+    let mut bench = Bench::new(Some(8800), FaceFlags::default());
+    let limits = ReassemblyLimits::default();
+    for packet in 0..10_000 {
+        let count = if packet % 2 == 0 { FRAG_COUNT_MAX } else { 2 };
+        assert!(bench.receive(&fragment(packet * 1000, 0, count, &vec![1; 4000])).is_none());
+        assert!(bench.budget.bytes() <= limits.bytes_max);
+        assert!(bench.link.reassembler.as_ref().unwrap().len() <= limits.packets_max);
+    }
+    assert!(bench.dropped(Cause::ReassemblyFull) > 9_000);
+    for count in [FRAG_COUNT_MAX + 1, 1 << 60, u64::MAX] {
+        assert!(bench.receive(&fragment(1, 0, count, &[1])).is_none());
+    }
+    assert_eq!(bench.dropped(DropReason::Malformed(Fault::FragmentIndex)), 3);
+    let mut tally = Tally { face: &mut bench.face, all: &mut bench.all };
+    bench.link.end(&mut bench.budget, &mut tally);
+    assert_eq!((bench.budget.bytes(), bench.pool.packets_in_use()), (0, 0));
+}
+
+#[test]
+fn faces_share_one_bound() {
+    let limits = ReassemblyLimits { bytes_max_all: 10_000, ..ReassemblyLimits::default() };
+    let (mut a, mut b) =
+        (Bench::new(Some(8800), FaceFlags::default()), Bench::new(Some(8800), FaceFlags::default()));
+    a.budget = ReassemblyBudget::new(limits);
+    a.receive(&fragment(1, 0, 2, &[1; 8000]));
+    core::mem::swap(&mut a.budget, &mut b.budget);
+    assert!(b.receive(&fragment(1, 0, 2, &[1; 8000])).is_none());
+    // Another's pieces aren't pushed out.
+    assert_eq!((a.dropped(Cause::ReassemblyFull), b.dropped(Cause::ReassemblyFull)), (0, 1));
+}
+
+#[test]
+fn settings_that_cannot_be() {
+    let config = FacesConfig::default();
+    let (stream, datagram) = (LinkSettings::new(&config, None), LinkSettings::new(&config, Some(8800)));
+    let flags = |flags| FaceOptions { flags, flags_mask: flags, ..FaceOptions::default() };
+    let mtu = |mtu| FaceOptions { mtu: Some(mtu), ..FaceOptions::default() };
+    assert!(matches!(
+        stream.updated(&flags(FaceFlags::LOCAL_FIELDS), Scope::NonLocal),
+        Err(FaceError::LocalFieldsNonLocal)
+    ));
+    assert!(stream.updated(&flags(FaceFlags::LOCAL_FIELDS), Scope::Local).is_ok());
+    assert!(matches!(
+        datagram.updated(&flags(FaceFlags::RELIABILITY), Scope::NonLocal),
+        Err(FaceError::Reliability)
+    ));
+    assert!(matches!(stream.updated(&mtu(1400), Scope::Local), Err(FaceError::Mtu(1400))));
+    for refused in [0, 63, 8801, usize::MAX] {
+        assert!(matches!(datagram.updated(&mtu(refused), Scope::NonLocal), Err(FaceError::Mtu(_))));
+    }
+    assert_eq!(datagram.updated(&mtu(1400), Scope::NonLocal).unwrap().mtu, Some(1400));
+    let off = FaceOptions { flags_mask: FaceFlags::CONGESTION_MARKING, ..FaceOptions::default() };
+    assert_eq!(stream.updated(&off, Scope::Local).unwrap().flags, FaceFlags::default());
+}
+
+proptest! {
+    #[test]
+    fn fragments_in_any_order_with_copies(
+        mtu in 64usize..1500,
+        content_len in 0usize..8000,
+        sequence in any::<u64>(),
+        seed in any::<u64>(),
+    ) {
+        let mut bench = Bench::new(Some(mtu), FaceFlags::default());
+        bench.link.sequence = sequence;
+        let whole = data(b"some/name", content_len);
+        let mut parts = bench.send(&whole, Kind::Data, LinkFields::default(), 0);
+        let extra = parts.len() / 3;
+        parts.extend_from_within(..extra);
+        // A shuffle by a linear congruence.
+        let mut state = seed;
+        for at in (1..parts.len()).rev() {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            parts.swap(at, (state >> 33) as usize % (at + 1));
+        }
+        let mut wholes = Vec::new();
+        for part in &parts {
+            prop_assert!(part.len() <= mtu || parts.len() == 1);
+            wholes.extend(bench.receive(part).map(|(bytes, _, _)| bytes));
+        }
+        prop_assert_eq!(&wholes[0], &whole);
+        prop_assert_eq!(bench.pool.packets_in_use(), 0);
+    }
+
+    #[test]
+    fn any_bytes_are_taken(bytes in proptest::collection::vec(any::<u8>(), 0..200), as_fragment in any::<bool>()) {
+        let mut bench = Bench::new(Some(8800), FaceFlags::LOCAL_FIELDS);
+        let bytes = if as_fragment {
+            let mut body = Vec::new();
+            push_tlv(types::LP_SEQUENCE, &[0; 8], &mut body);
+            push_integer(types::LP_FRAG_INDEX, 0, &mut body);
+            body.extend_from_slice(&bytes);
+            wrap(types::LP_PACKET, &body)
+        } else {
+            bytes
+        };
+        bench.receive(&bytes);
+        prop_assert_eq!(bench.pool.packets_in_use(), 0);
+        prop_assert!(bench.face.in_packets == 1);
+    }
+}

@@ -1,0 +1,122 @@
+//! Link packets that wait for the end of the loop's turn, so that one system call sends many.
+//!
+//! Headers and short packets stand in a buffer here; longer payloads stay where they were received and are gathered by the kernel.
+
+use nw_element::{Kind, Packet, Pool};
+
+/// Payloads up to this are copied: that costs less than two more pieces for the kernel to gather.
+const COPY_MAX: usize = 512;
+
+/// Link packets that are gathered before they are sent in the middle of a turn.
+const ITEMS_MAX: usize = 512;
+
+/// Octets of headers and short packets likewise.
+const BYTES_MAX: usize = 64 << 10;
+
+/// One link packet: octets of the buffer, then the packet's.
+#[derive(Debug)]
+pub struct Outgoing {
+    start: u32,
+    len: u32,
+    /// The payload, unless it was copied.
+    pub packet: Option<Packet>,
+    /// What it carries, for the counters; `None` in all fragments but the first.
+    pub kind: Option<Kind>,
+}
+
+/// Link packets in order.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    bytes: Vec<u8>,
+    items: Vec<Outgoing>,
+}
+
+impl Outbox {
+    /// True when there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Where the next link packet starts in the buffer.
+    pub fn mark(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Octets of the buffer since a mark.
+    pub fn since(&self, mark: usize) -> usize {
+        self.bytes.len() - mark
+    }
+
+    /// Takes back what was written since a mark.
+    pub fn undo(&mut self, mark: usize) {
+        self.bytes.truncate(mark);
+    }
+
+    /// The buffer, to be appended to.
+    pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Ends a link packet: what was written since the mark, then the packet's octets.
+    #[inline]
+    pub fn finish(&mut self, mark: usize, packet: Packet, kind: Kind, pool: &mut Pool) {
+        let payload = pool.bytes(&packet);
+        if payload.len() <= COPY_MAX {
+            self.bytes.extend_from_slice(payload);
+            pool.release(packet);
+            self.finish_copied(mark, Some(kind));
+        } else {
+            let (start, len) = (mark as u32, self.since(mark) as u32);
+            self.items.push(Outgoing { start, len, packet: Some(packet), kind: Some(kind) });
+        }
+    }
+
+    /// Ends a link packet that was written whole since the mark.
+    pub fn finish_copied(&mut self, mark: usize, kind: Option<Kind>) {
+        self.items.push(Outgoing { start: mark as u32, len: self.since(mark) as u32, packet: None, kind });
+    }
+
+    /// True when it is time to send without waiting for the end of the turn.
+    pub fn is_full(&self) -> bool {
+        self.items.len() >= ITEMS_MAX || self.bytes.len() >= BYTES_MAX
+    }
+
+    /// The link packets.
+    pub fn items(&self) -> &[Outgoing] {
+        &self.items
+    }
+
+    /// What stands in the buffer of a link packet.
+    #[inline]
+    pub fn head(&self, item: &Outgoing) -> &[u8] {
+        &self.bytes[item.start as usize..(item.start + item.len) as usize]
+    }
+
+    /// What stands in the buffer of several consecutive ones, back to back.
+    #[inline]
+    pub fn heads(&self, first: &Outgoing, last: &Outgoing) -> &[u8] {
+        &self.bytes[first.start as usize..(last.start + last.len) as usize]
+    }
+
+    /// Octets of a link packet.
+    #[inline]
+    pub fn item_len(&self, item: &Outgoing, pool: &Pool) -> usize {
+        item.len as usize + item.packet.as_ref().map_or(0, |packet| pool.bytes(packet).len())
+    }
+
+    /// The two parts of a link packet.
+    #[inline]
+    pub fn parts<'a>(&'a self, item: &Outgoing, pool: &'a Pool) -> [&'a [u8]; 2] {
+        [self.head(item), item.packet.as_ref().map_or(&[][..], |packet| pool.bytes(packet))]
+    }
+
+    /// Ends all packets and empties the outbox; the room is kept.
+    pub fn clear(&mut self, pool: &mut Pool) {
+        for item in self.items.drain(..) {
+            if let Some(packet) = item.packet {
+                pool.release(packet);
+            }
+        }
+        self.bytes.clear();
+    }
+}

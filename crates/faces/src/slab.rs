@@ -1,0 +1,125 @@
+//! Faces by id: slots that are used again, each time with another generation, so that a stale id finds nothing.
+
+use nw_element::FaceId;
+use std::collections::VecDeque;
+
+/// Generations a slot goes through before the first comes back: 32 bits of a face id less the slot's 20.
+const GENERATIONS: u32 = 1 << 12;
+
+/// Things by face id. Reserved ids have their slots too.
+#[derive(Debug)]
+pub struct FaceSlab<T> {
+    slots: Vec<Slot<T>>,
+    /// Slots of ended faces, the one free for longest first.
+    free: VecDeque<u32>,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    generation: u32,
+    face: Option<Box<T>>,
+}
+
+impl<T> FaceSlab<T> {
+    /// Without faces.
+    pub fn new() -> Self {
+        let slots = (0..FaceId::FIRST).map(|_| Slot { generation: 0, face: None }).collect();
+        FaceSlab { slots, free: VecDeque::new(), len: 0 }
+    }
+
+    /// Faces there are, reserved ones aside.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds a face; `None` when there is no id left.
+    pub fn insert(&mut self, make: impl FnOnce(FaceId) -> T) -> Option<FaceId> {
+        let slot = match self.free.pop_front() {
+            Some(slot) => slot,
+            None if self.slots.len() < FaceId::SLOTS_MAX as usize => {
+                self.slots.push(Slot { generation: 0, face: None });
+                (self.slots.len() - 1) as u32
+            }
+            None => return None,
+        };
+        let entry = &mut self.slots[slot as usize];
+        let id = FaceId::from_slot(slot, entry.generation);
+        entry.face = Some(Box::new(make(id)));
+        self.len += 1;
+        Some(id)
+    }
+
+    /// Puts a face under a reserved id, in place of what was there.
+    pub fn set_reserved(&mut self, id: FaceId, face: T) {
+        assert!(id.number() < u64::from(FaceId::FIRST), "reserved ids only");
+        self.slots[id.slot()].face = Some(Box::new(face));
+    }
+
+    /// A face.
+    #[inline]
+    pub fn get(&self, id: FaceId) -> Option<&T> {
+        let slot = self.slots.get(id.slot())?;
+        if slot.generation == id.generation() { slot.face.as_deref() } else { None }
+    }
+
+    /// A face, to be changed.
+    #[inline]
+    pub fn get_mut(&mut self, id: FaceId) -> Option<&mut T> {
+        let slot = self.slots.get_mut(id.slot())?;
+        if slot.generation == id.generation() { slot.face.as_deref_mut() } else { None }
+    }
+
+    /// Takes a face out.
+    pub fn remove(&mut self, id: FaceId) -> Option<Box<T>> {
+        self.get(id)?;
+        let slot = &mut self.slots[id.slot()];
+        let face = slot.face.take();
+        if id.slot() >= FaceId::FIRST as usize {
+            slot.generation = (slot.generation + 1) % GENERATIONS;
+            self.free.push_back(id.slot() as u32);
+            self.len -= 1;
+        }
+        face
+    }
+
+    /// All faces by ascending slot.
+    pub fn iter(&self) -> impl Iterator<Item = (FaceId, &T)> {
+        self.slots.iter().enumerate().filter_map(|(slot, entry)| {
+            let face = entry.face.as_deref()?;
+            Some((FaceId::from_slot(slot as u32, entry.generation), face))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stale_ids_find_nothing() {
+        let mut slab = FaceSlab::new();
+        let first = slab.insert(|_| 'a').unwrap();
+        assert_eq!(first.number(), 256);
+        assert_eq!(slab.remove(first).as_deref(), Some(&'a'));
+        let second = slab.insert(|_| 'b').unwrap();
+        assert_eq!((second.slot(), second.generation()), (256, 1));
+        assert_eq!(slab.get(first), None);
+        assert_eq!(slab.remove(first), None);
+        assert_eq!(slab.get(second), Some(&'b'));
+        slab.set_reserved(FaceId::INTERNAL, 'i');
+        assert_eq!(slab.len(), 1);
+        assert_eq!(slab.iter().map(|(id, _)| id).collect::<Vec<_>>(), [FaceId::INTERNAL, second]);
+    }
+
+    #[test]
+    fn generations_come_round() {
+        let mut slab = FaceSlab::new();
+        for _ in 0..GENERATIONS + 1 {
+            let id = slab.insert(|id| id).unwrap();
+            assert_eq!(slab.get(id), Some(&id));
+            slab.remove(id);
+        }
+        assert_eq!(slab.insert(|id| id).unwrap(), FaceId::from_slot(256, 1));
+    }
+}

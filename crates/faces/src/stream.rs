@@ -1,0 +1,302 @@
+//! A stream face's socket: unix or TCP. Large reads into chunks that packets are cut from, gathered writes, and a bounded queue for what the
+//! socket refuses.
+
+use crate::config::LINK_PACKET_LEN_MAX;
+use crate::outbox::{Outbox, Outgoing};
+use crate::queue::ByteQueue;
+use crate::status::CloseReason;
+use arrayvec::ArrayVec;
+use nw_element::{Cause, Packet, Pool};
+use nw_name::tlv::{Framing, frame};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+
+/// Pieces the kernel gathers in one call (UIO_MAXIOV).
+const PIECES_MAX: usize = 1024;
+
+/// Buffers for the beginnings of packets that are kept when no face needs them.
+const SPARE_MAX: usize = 64;
+
+/// Buffers that faces take when a read ends within a packet, and give back when the rest has come.
+pub type Spare = Vec<Vec<u8>>;
+
+/// A connected, or connecting, stream socket.
+#[derive(Debug)]
+pub struct Stream {
+    /// The socket.
+    pub socket: OwnedFd,
+    /// False until a connection that was asked for is there.
+    pub connected: bool,
+    /// What the last read left of a packet: shorter than the longest link packet.
+    carry: Vec<u8>,
+    /// What the socket refused.
+    queue: ByteQueue,
+    /// The peer takes nothing any more. What it sent before is still read; the end of that ends the face.
+    deaf: bool,
+}
+
+impl Stream {
+    /// Over a non-blocking socket.
+    pub fn new(socket: OwnedFd, connected: bool) -> Self {
+        Stream { socket, connected, carry: Vec::new(), queue: ByteQueue::default(), deaf: false }
+    }
+
+    /// Octets that wait for the socket.
+    pub fn queue_bytes(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Reads at most `reads` times and shows each packet; `None` for one that there was no room for. Leaves the rest to the next turn.
+    ///
+    /// # Errors
+    /// Why the stream is at its end. Packets shown before are good.
+    pub fn read(
+        &mut self,
+        reads: usize,
+        pool: &mut Pool,
+        spare: &mut Spare,
+        mut each: impl FnMut(Option<Packet>, &mut Pool),
+    ) -> Result<(), CloseReason> {
+        for _ in 0..reads {
+            // Without a chunk nothing is read: the peer feels it, and nothing is lost.
+            let Some(chunk) = pool.take_chunk() else { return Ok(()) };
+            let carried = self.carry.len();
+            let buffer = pool.chunk_bytes_mut(&chunk);
+            buffer[..carried].copy_from_slice(&self.carry);
+            let room = buffer.len() - carried;
+            let read = match rustix::net::recv(&self.socket, &mut buffer[carried..], RecvFlags::DONTWAIT) {
+                Ok((0, _)) => Err(CloseReason::PeerClosed),
+                Ok((read, _)) => Ok(read),
+                Err(Errno::AGAIN | Errno::INTR) => {
+                    pool.release_chunk(chunk);
+                    return Ok(());
+                }
+                Err(Errno::CONNRESET | Errno::PIPE) => Err(CloseReason::PeerClosed),
+                Err(errno) => Err(CloseReason::Socket(errno)),
+            };
+            let filled = match read {
+                Ok(read) => carried + read,
+                Err(reason) => {
+                    pool.release_chunk(chunk);
+                    return Err(reason);
+                }
+            };
+            self.put_back(spare);
+            let mut at = 0;
+            let end = loop {
+                match frame(&pool.chunk_bytes(&chunk)[at..filled], LINK_PACKET_LEN_MAX) {
+                    Ok(Framing::Whole(len)) => {
+                        let packet = pool.packet_in(&chunk, at..at + len);
+                        each(packet, pool);
+                        at += len;
+                    }
+                    Ok(Framing::Partial) => break Ok(()),
+                    Err(error) => break Err(CloseReason::FramingLost(error)),
+                }
+            };
+            if at < filled && end.is_ok() {
+                self.carry = spare.pop().unwrap_or_default();
+                self.carry.extend_from_slice(&pool.chunk_bytes(&chunk)[at..filled]);
+            }
+            pool.release_chunk(chunk);
+            end?;
+            if filled < carried + room {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn put_back(&mut self, spare: &mut Spare) {
+        let mut carry = core::mem::take(&mut self.carry);
+        if carry.capacity() > 0 && spare.len() < SPARE_MAX {
+            carry.clear();
+            spare.push(carry);
+        }
+    }
+
+    /// Sends what is in the outbox as far as the socket takes it; the rest waits in the queue, up to `queue_max` octets. What goes nowhere is
+    /// shown to `dropped`, with its length and why. The outbox is left as it is, to be cleared by the caller.
+    ///
+    /// # Errors
+    /// Why the stream is at its end.
+    pub fn flush(
+        &mut self,
+        outbox: &Outbox,
+        pool: &Pool,
+        queue_max: usize,
+        mut dropped: impl FnMut(&Outgoing, usize, Cause),
+    ) -> Result<(), CloseReason> {
+        let mut items = outbox.items();
+        while self.connected && !self.deaf && self.queue.is_empty() && !items.is_empty() {
+            let mut pieces = ArrayVec::<_, PIECES_MAX>::new_const();
+            let (gathered, total) = gather(items, outbox, pool, &mut pieces);
+            let sent = match rustix::net::sendmsg(
+                &self.socket,
+                &pieces,
+                &mut SendAncillaryBuffer::default(),
+                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+            ) {
+                Ok(sent) => sent,
+                Err(Errno::AGAIN | Errno::NOBUFS) => 0,
+                Err(Errno::INTR) => continue,
+                Err(Errno::PIPE) => {
+                    self.deaf = true;
+                    break;
+                }
+                Err(errno) => return Err(closed(errno)),
+            };
+            if sent == total {
+                items = &items[gathered..];
+                continue;
+            }
+            self.wait_for_rest(items, outbox, pool, sent, queue_max, dropped);
+            return Ok(());
+        }
+        if self.deaf {
+            items.iter().for_each(|item| dropped(item, outbox.item_len(item, pool), Cause::FaceGone));
+        } else {
+            self.wait_for_rest(items, outbox, pool, 0, queue_max, dropped);
+        }
+        Ok(())
+    }
+
+    /// Copies link packets to the queue, but for the first `sent` octets.
+    fn wait_for_rest(
+        &mut self,
+        items: &[Outgoing],
+        outbox: &Outbox,
+        pool: &Pool,
+        mut sent: usize,
+        queue_max: usize,
+        mut dropped: impl FnMut(&Outgoing, usize, Cause),
+    ) {
+        for item in items {
+            let parts = outbox.parts(item, pool);
+            let len = parts[0].len() + parts[1].len();
+            if sent >= len {
+                sent -= len;
+                continue;
+            }
+            // A packet whose beginning is gone already must be ended, or framing is lost.
+            if sent == 0 && self.queue.len() + len > queue_max {
+                dropped(item, len, Cause::FaceQueueFull);
+                continue;
+            }
+            let (head, body) =
+                (&parts[0][sent.min(parts[0].len())..], &parts[1][sent.saturating_sub(parts[0].len())..]);
+            self.queue.push(head);
+            self.queue.push(body);
+            sent = 0;
+        }
+    }
+
+    /// Sends what waits, as far as the socket takes it.
+    ///
+    /// # Errors
+    /// Why the stream is at its end.
+    pub fn drain(&mut self) -> Result<(), CloseReason> {
+        while self.connected && !self.queue.is_empty() {
+            match rustix::net::send(
+                &self.socket,
+                self.queue.as_slice(),
+                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+            ) {
+                Ok(sent) => self.queue.consume(sent),
+                Err(Errno::AGAIN | Errno::NOBUFS) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::PIPE) => {
+                    self.deaf = true;
+                    self.queue.consume(self.queue.len());
+                }
+                Err(errno) => return Err(closed(errno)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn closed(errno: Errno) -> CloseReason {
+    match errno {
+        Errno::CONNRESET => CloseReason::PeerClosed,
+        _ => CloseReason::Socket(errno),
+    }
+}
+
+/// Gathers as many link packets as one call takes; how many, and how many octets.
+fn gather<'a>(
+    items: &'a [Outgoing],
+    outbox: &'a Outbox,
+    pool: &'a Pool,
+    // Lent, not returned: an array of this size is not to be moved.
+    pieces: &mut ArrayVec<IoSlice<'a>, PIECES_MAX>,
+) -> (usize, usize) {
+    let (mut at, mut total) = (0, 0);
+    while at < items.len() && pieces.remaining_capacity() >= 2 {
+        // Short packets and headers stand back to back in the outbox's buffer.
+        let first = at;
+        while at + 1 < items.len() && items[at].packet.is_none() {
+            at += 1;
+        }
+        let head = outbox.heads(&items[first], &items[at]);
+        if !head.is_empty() {
+            total += head.len();
+            pieces.push(IoSlice::new(head));
+        }
+        if let Some(packet) = &items[at].packet {
+            let body = pool.bytes(packet);
+            total += body.len();
+            pieces.push(IoSlice::new(body));
+        }
+        at += 1;
+    }
+    (at, total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nw_name::HashKey;
+    use nw_name::tlv::push_tlv;
+    use proptest::prelude::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn packets_are_the_same_however_they_are_cut(
+            lens in proptest::collection::vec(prop_oneof![0usize..300, 8000usize..8780], 1..60),
+            cuts in proptest::collection::vec(1usize..40_000, 1..20),
+        ) {
+            let mut pool = Pool::new(HashKey::new([1, 2, 3, 4]), 4, 256);
+            let mut spare = Spare::new();
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            let mut stream = Stream::new(ours.into(), true);
+            let packets: Vec<Vec<u8>> = lens.iter().map(|len| {
+                let mut packet = Vec::new();
+                push_tlv(6, &vec![*len as u8; *len], &mut packet);
+                packet
+            }).collect();
+            let bytes = packets.concat();
+            let (mut rest, mut got) = (&bytes[..], Vec::new());
+            let mut cuts = cuts.iter().cycle();
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at(rest.len().min(*cuts.next().unwrap()));
+                theirs.write_all(now).unwrap();
+                rest = later;
+                let read = stream.read(2, &mut pool, &mut spare, |packet, pool| {
+                    let packet = packet.expect("there is room");
+                    got.push(pool.bytes(&packet).to_vec());
+                    pool.release(packet);
+                });
+                prop_assert!(read.is_ok());
+                prop_assert_eq!(pool.chunks_in_use(), 0);
+            }
+            prop_assert!(got == packets);
+            prop_assert!(stream.carry.capacity() == 0 && spare.len() <= 1);
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! UDP: one unconnected socket for many peers, each of which is a face.
+//!
+//! Runs of equal-sized datagrams to or from one peer travel as one (GSO, GRO), many messages a call. Fragmentation up to the face's MTU is
+//! left to IP, as NDN does: path MTU discovery is off. What the socket refuses waits in a bounded queue of its own.
+
+pub mod sys;
+
+use crate::config::FacesConfig;
+use crate::error::FaceError;
+use crate::outbox::{Outbox, Outgoing};
+use crate::queue::ByteQueue;
+use crate::status::UdpBuffer;
+use crate::uri::FaceUri;
+use arrayvec::ArrayVec;
+use nw_element::{FaceId, Pool};
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::collections::HashMap;
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use sys::Message;
+
+/// Datagrams in one run (UDP_MAX_SEGMENTS of the oldest kernels that have GSO).
+const RUN_MAX: usize = 64;
+
+/// Octets in one run: less than the longest UDP payload over IPv4.
+const RUN_BYTES_MAX: usize = 65_000;
+
+/// Pieces in one call.
+const PIECES_MAX: usize = 1024;
+
+/// Errors read from a socket in one turn.
+const ERRORS_PER_TURN: usize = 64;
+
+/// Before each datagram in the queue: the face's id and the datagram's length, 4 octets each.
+const RECORD_HEAD: usize = 8;
+
+/// A UDP socket and its peers.
+#[derive(Debug)]
+pub struct UdpSocket {
+    /// The socket.
+    pub socket: OwnedFd,
+    /// Where it is bound.
+    pub local: SocketAddr,
+    /// New peers get a face.
+    pub listening: bool,
+    /// The faces, by peer. The keys come from outside, hence the keyed hash of the standard library.
+    pub peers: HashMap<SocketAddr, FaceId>,
+    /// Faces with something in their outbox.
+    pub dirty: Vec<FaceId>,
+    /// The receive buffer was over half full when last looked at.
+    pub congested: bool,
+    /// Peers that got a face because they spoke.
+    pub accepted: u64,
+    /// Peers that got none because there were too many.
+    pub refused: u64,
+    /// Datagrams that led to no face.
+    pub unheard: u64,
+    gso: bool,
+    queue: ByteQueue,
+    asked: usize,
+    granted: usize,
+    overflows: u64,
+    drops_seen: u32,
+}
+
+/// One face's part of what a socket is to send.
+#[derive(Clone, Copy, Debug)]
+pub struct Sender<'a> {
+    /// The face.
+    pub face: FaceId,
+    /// Its peer.
+    pub peer: SocketAddr,
+    /// Longest datagram that the kernel took as part of a run; 0 for none.
+    pub run_datagram_max: usize,
+    /// What is to be sent.
+    pub outbox: &'a Outbox,
+}
+
+/// What became of link packets in [`UdpSocket::flush`].
+#[derive(Clone, Copy, Debug)]
+pub enum Refusal {
+    /// The queue of the socket is full.
+    QueueFull,
+    /// The system refused it.
+    Failed(Errno),
+    /// Not refused, but runs of datagrams this long are, on the way to this peer.
+    NoRuns(usize),
+}
+
+impl UdpSocket {
+    /// Binds a socket; port 0 asks for a free one.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn bind(address: SocketAddr, listening: bool, config: &FacesConfig) -> Result<Self, FaceError> {
+        let target = FaceUri::Udp(address);
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let make = || -> Result<Self, Errno> {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let socket = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
+            // "NDN leaves fragmentation to IP": no DF, so a packet of 8800 octets gets through an MTU of 1500.
+            if address.is_ipv6() {
+                sockopt::set_ipv6_v6only(&socket, true)?;
+                sockopt::set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::DONT)?;
+            } else {
+                sockopt::set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::DONT)?;
+            }
+            sys::enable_errors(socket.as_fd(), address.is_ipv6())?;
+            sys::enable_gro(socket.as_fd());
+            rustix::net::bind(&socket, &address)?;
+            let local = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
+            let asked = config.udp_receive_buffer;
+            if sockopt::set_socket_recv_buffer_size_force(&socket, asked).is_err() {
+                sockopt::set_socket_recv_buffer_size(&socket, asked)?;
+            }
+            if sockopt::set_socket_send_buffer_size_force(&socket, config.udp_send_buffer).is_err() {
+                sockopt::set_socket_send_buffer_size(&socket, config.udp_send_buffer)?;
+            }
+            Ok(UdpSocket {
+                local,
+                listening,
+                peers: HashMap::new(),
+                dirty: Vec::new(),
+                congested: false,
+                accepted: 0,
+                refused: 0,
+                unheard: 0,
+                gso: sys::has_gso(socket.as_fd()),
+                queue: ByteQueue::default(),
+                asked,
+                // The kernel doubles what is asked for, to account for its overhead.
+                granted: sockopt::socket_recv_buffer_size(&socket)? / 2,
+                overflows: 0,
+                drops_seen: 0,
+                socket,
+            })
+        };
+        make().map_err(FaceError::system("listen on", target))
+    }
+
+    /// Octets that wait for the socket.
+    pub fn queue_bytes(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Asks the kernel how full the receive buffer is, and counts what was lost.
+    pub fn look_at_buffer(&mut self) {
+        let memory = sys::memory(self.socket.as_fd());
+        self.congested = memory.used > memory.limit / 2;
+        self.overflows += u64::from(memory.drops.wrapping_sub(self.drops_seen));
+        self.drops_seen = memory.drops;
+    }
+
+    /// How the receive buffer is doing.
+    pub fn buffer(&self) -> UdpBuffer {
+        let new = sys::memory(self.socket.as_fd()).drops.wrapping_sub(self.drops_seen);
+        UdpBuffer {
+            asked: self.asked,
+            granted: self.granted,
+            overflows: self.overflows + u64::from(new),
+            unheard: self.unheard,
+        }
+    }
+
+    /// Shows the errors that routers on the way, or peers, reported: to which peer, and what.
+    pub fn errors(&self, mut each: impl FnMut(SocketAddr, Errno)) {
+        for _ in 0..ERRORS_PER_TURN {
+            match sys::next_error(self.socket.as_fd()) {
+                Some((Some(peer), errno)) => each(peer, errno),
+                Some((None, _)) => {}
+                None => return,
+            }
+        }
+    }
+
+    /// Sends all outboxes, many datagrams a call; what the socket refuses waits in the queue, up to `queue_max` octets. What went nowhere is
+    /// shown to `refused`, with its length. The outboxes are left as they are, to be cleared by the caller.
+    pub fn flush<'a>(
+        &mut self,
+        senders: &mut [Sender<'a>],
+        pool: &'a Pool,
+        queue_max: usize,
+        mut refused: impl FnMut(FaceId, Option<&Outgoing>, usize, Refusal),
+    ) {
+        let mut at = Place { sender: 0, item: 0 };
+        let mut soft_errors = 0;
+        // Made once and used in place: it is too large to be moved.
+        let mut batch = Batch {
+            messages: ArrayVec::new_const(),
+            starts: ArrayVec::new_const(),
+            ends: ArrayVec::new_const(),
+            pieces: ArrayVec::new_const(),
+        };
+        while self.queue.is_empty() {
+            batch.fill(senders, at, pool, self.gso);
+            let Some(first) = batch.messages.first() else { return };
+            match sys::send(self.socket.as_fd(), &batch.messages, &batch.pieces) {
+                Ok(sent) => {
+                    soft_errors = 0;
+                    at = batch.ends[sent.min(batch.ends.len()) - 1];
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN | Errno::NOBUFS) => break,
+                // An interface on the way has a smaller MTU than the run's datagrams, or can't compute checksums: one by one, then.
+                Err(Errno::INVAL | Errno::IO | Errno::MSGSIZE) if first.segment.is_some() => {
+                    let longest = usize::from(first.segment.unwrap_or(1)) - 1;
+                    let sender = &mut senders[batch.starts[0].sender];
+                    sender.run_datagram_max = longest;
+                    refused(sender.face, None, 0, Refusal::NoRuns(longest));
+                }
+                // An error that an earlier datagram met on its way, to whatever peer, is reported once, by the next call.
+                Err(
+                    Errno::CONNREFUSED
+                    | Errno::HOSTUNREACH
+                    | Errno::NETUNREACH
+                    | Errno::PROTO
+                    | Errno::NOPROTOOPT,
+                ) if soft_errors < 2 => {
+                    soft_errors += 1;
+                }
+                Err(errno) => {
+                    soft_errors = 0;
+                    let (start, end) = (batch.starts[0], batch.ends[0]);
+                    let sender = &senders[start.sender];
+                    let until =
+                        if end.sender == start.sender { end.item } else { sender.outbox.items().len() };
+                    for item in &sender.outbox.items()[start.item..until] {
+                        refused(
+                            sender.face,
+                            Some(item),
+                            sender.outbox.item_len(item, pool),
+                            Refusal::Failed(errno),
+                        );
+                    }
+                    at = end;
+                }
+            }
+        }
+        self.wait_for_rest(senders, at, pool, queue_max, refused);
+    }
+
+    fn wait_for_rest(
+        &mut self,
+        senders: &[Sender<'_>],
+        at: Place,
+        pool: &Pool,
+        queue_max: usize,
+        mut refused: impl FnMut(FaceId, Option<&Outgoing>, usize, Refusal),
+    ) {
+        for (index, sender) in senders.iter().enumerate().skip(at.sender) {
+            let start = if index == at.sender { at.item } else { 0 };
+            for item in &sender.outbox.items()[start..] {
+                let parts = sender.outbox.parts(item, pool);
+                let len = parts[0].len() + parts[1].len();
+                if self.queue.len() + RECORD_HEAD + len > queue_max {
+                    refused(sender.face, Some(item), len, Refusal::QueueFull);
+                    continue;
+                }
+                self.queue.push(&sender.face.bits().to_ne_bytes());
+                self.queue.push(&(len as u32).to_ne_bytes());
+                self.queue.push(parts[0]);
+                self.queue.push(parts[1]);
+            }
+        }
+    }
+
+    /// Sends what waits, as far as the socket takes it. `peer_of` knows where a face's peer is, if the face still is there.
+    pub fn drain(&mut self, peer_of: impl Fn(FaceId) -> Option<SocketAddr>, mut failed: impl FnMut(FaceId)) {
+        while !self.queue.is_empty() {
+            let record = self.queue.as_slice();
+            let word =
+                |at: usize| u32::from_ne_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
+            let (face, len) = (FaceId::from_bits(word(0)), word(4) as usize);
+            if let Some(peer) = peer_of(face) {
+                let pieces = [IoSlice::new(&record[RECORD_HEAD..RECORD_HEAD + len])];
+                let message = Message { peer, pieces: (0, 1), segment: None };
+                match sys::send(self.socket.as_fd(), &[message], &pieces) {
+                    Ok(_) => {}
+                    Err(Errno::AGAIN | Errno::NOBUFS) => return,
+                    Err(Errno::INTR) => continue,
+                    Err(_) => failed(face),
+                }
+            }
+            self.queue.consume(RECORD_HEAD + len);
+        }
+    }
+}
+
+/// A link packet among the senders'.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    sender: usize,
+    item: usize,
+}
+
+/// What one call sends.
+struct Batch<'a> {
+    messages: ArrayVec<Message, { sys::SENT_MAX }>,
+    /// The first link packet of each message.
+    starts: ArrayVec<Place, { sys::SENT_MAX }>,
+    /// The one behind each message.
+    ends: ArrayVec<Place, { sys::SENT_MAX }>,
+    pieces: ArrayVec<IoSlice<'a>, PIECES_MAX>,
+}
+
+impl<'a> Batch<'a> {
+    /// With as many link packets as one call takes, from a place on.
+    fn fill(&mut self, senders: &[Sender<'a>], mut at: Place, pool: &'a Pool, gso: bool) {
+        self.messages.clear();
+        self.starts.clear();
+        self.ends.clear();
+        self.pieces.clear();
+        while let Some(sender) = senders.get(at.sender) {
+            let items = sender.outbox.items();
+            if at.item == items.len() {
+                at = Place { sender: at.sender + 1, item: 0 };
+                continue;
+            }
+            let run_datagram_max = if gso { sender.run_datagram_max } else { 0 };
+            let run = run_len(sender.outbox, &items[at.item..], pool, run_datagram_max);
+            // Each datagram takes at most two pieces.
+            if self.messages.is_full() || self.pieces.remaining_capacity() < 2 * run {
+                return;
+            }
+            self.starts.push(at);
+            self.message(sender, &items[at.item..at.item + run], pool);
+            at.item += run;
+            self.ends.push(at);
+        }
+    }
+
+    fn message(&mut self, sender: &Sender<'a>, items: &'a [Outgoing], pool: &'a Pool) {
+        let start = self.pieces.len();
+        let mut at = 0;
+        while at < items.len() {
+            // Short datagrams stand back to back in the outbox's buffer.
+            let first = at;
+            while at + 1 < items.len() && items[at].packet.is_none() {
+                at += 1;
+            }
+            let head = sender.outbox.heads(&items[first], &items[at]);
+            if !head.is_empty() {
+                self.pieces.push(IoSlice::new(head));
+            }
+            if let Some(packet) = &items[at].packet {
+                self.pieces.push(IoSlice::new(pool.bytes(packet)));
+            }
+            at += 1;
+        }
+        let segment = (items.len() > 1).then(|| sender.outbox.item_len(&items[0], pool) as u16);
+        self.messages.push(Message { peer: sender.peer, pieces: (start, self.pieces.len()), segment });
+    }
+}
+
+/// How many of the first link packets go as one run: of equal length, but for a shorter last one.
+fn run_len(outbox: &Outbox, items: &[Outgoing], pool: &Pool, datagram_max: usize) -> usize {
+    let len = outbox.item_len(&items[0], pool);
+    if len > datagram_max {
+        return 1;
+    }
+    let (mut run, mut bytes) = (1, len);
+    while run < items.len().min(RUN_MAX) {
+        let next = outbox.item_len(&items[run], pool);
+        if next > len || bytes + next > RUN_BYTES_MAX {
+            break;
+        }
+        run += 1;
+        bytes += next;
+        if next < len {
+            break;
+        }
+    }
+    run
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nw_element::Kind;
+    use nw_name::HashKey;
+
+    fn outbox(datagrams: &[Vec<u8>]) -> Outbox {
+        let mut outbox = Outbox::default();
+        for datagram in datagrams {
+            let mark = outbox.mark();
+            outbox.bytes_mut().extend_from_slice(datagram);
+            outbox.finish_copied(mark, Some(Kind::Data));
+        }
+        outbox
+    }
+
+    #[test]
+    fn what_a_full_socket_refuses_waits_in_order_and_within_bounds() {
+        let address = "127.0.0.1:0".parse().unwrap();
+        let mut socket = UdpSocket::bind(address, true, &FacesConfig::default()).unwrap();
+        let peer = std::net::UdpSocket::bind(address).unwrap();
+        peer.set_read_timeout(Some(core::time::Duration::from_secs(5))).unwrap();
+        let pool = Pool::new(HashKey::new([1, 2, 3, 4]), 1, 1);
+        let (there, gone) = (FaceId::from_slot(256, 0), FaceId::from_slot(257, 0));
+        let datagrams: Vec<Vec<u8>> = (0..20u8).map(|at| vec![at; 100]).collect();
+        let (first, second) = (outbox(&datagrams[..10]), outbox(&datagrams[10..]));
+        let sender = |face, outbox| Sender {
+            face,
+            peer: peer.local_addr().unwrap(),
+            run_datagram_max: usize::MAX,
+            outbox,
+        };
+        // As if the call had taken the first three.
+        let senders = [sender(there, &first), sender(gone, &second)];
+        socket.wait_for_rest(&senders, Place { sender: 0, item: 3 }, &pool, 10_000, |_, _, _, _| {
+            panic!("there is room")
+        });
+        assert_eq!(socket.queue_bytes(), 17 * 108);
+        // While some wait, others wait behind them, as long as there is room.
+        let mut refused = 0;
+        socket.flush(&mut [sender(there, &first)], &pool, 20 * 108, |id, item, len, refusal| {
+            assert!(id == there && item.is_some() && len == 100 && matches!(refusal, Refusal::QueueFull));
+            refused += 1;
+        });
+        assert_eq!((refused, socket.queue_bytes()), (7, 20 * 108));
+        // A face that is gone meanwhile gets nothing.
+        let to = peer.local_addr().unwrap();
+        socket.drain(|id| (id == there).then_some(to), |_| panic!("nothing fails"));
+        assert_eq!(socket.queue_bytes(), 0);
+        let mut buffer = [0; 200];
+        for at in (3..10).chain(0..3) {
+            let len = peer.recv(&mut buffer).unwrap();
+            assert_eq!(buffer[..len], [at; 100]);
+        }
+    }
+
+    #[test]
+    fn runs_are_of_equal_length_but_for_the_last() {
+        let pool = Pool::new(HashKey::new([1, 2, 3, 4]), 1, 1);
+        let run = |lens: &[usize], max| {
+            let outbox = outbox(&lens.iter().map(|len| vec![0; *len]).collect::<Vec<_>>());
+            run_len(&outbox, outbox.items(), &pool, max)
+        };
+        assert_eq!(run(&[100, 100, 100], usize::MAX), 3);
+        assert_eq!(run(&[100, 100, 40, 40], usize::MAX), 3);
+        assert_eq!(run(&[100, 101], usize::MAX), 1);
+        assert_eq!(run(&[100; 100], usize::MAX), RUN_MAX);
+        assert_eq!(run(&[8000; 100], usize::MAX), 8);
+        assert_eq!(run(&[100, 100], 99), 1);
+    }
+}

@@ -1,0 +1,334 @@
+//! Face URIs: how people and management name the two ends of a face.
+//!
+//! Forms as NFD has them: `unix:///path`, `tcp4://192.0.2.1:6363`, `tcp6://[2001:db8::1]:6363`, `udp4://…`, `udp6://…`, `fd://7`, `internal://`,
+//! `null://`, `contentstore://`; `tcp://host:port` and `udp://host:port` when a name is still to be resolved. The port is 6363 when not said.
+
+use core::fmt;
+use core::str::FromStr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// Port of NDN over UDP and TCP.
+pub const PORT_DEFAULT: u16 = 6363;
+
+/// Why some text is no face URI.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UriError {
+    /// No `://`.
+    #[error("`{0}` is no face URI: expected scheme://…, as in udp4://192.0.2.1:6363")]
+    NoScheme(String),
+    /// A scheme nobody knows here.
+    #[error(
+        "`{0}` is no known scheme: expected unix, tcp, tcp4, tcp6, udp, udp4, udp6, fd, internal or null"
+    )]
+    Scheme(String),
+    /// An address or host that can't be.
+    #[error("`{0}` is no address for this scheme")]
+    Address(String),
+    /// A port that can't be.
+    #[error("`{0}` is no port")]
+    Port(String),
+    /// Something after an URI that ends before.
+    #[error("`{0}` has a path, where none may be")]
+    Path(String),
+    /// A relative path, or none.
+    #[error("`{0}`: a unix socket needs an absolute path, as in unix:///run/nfd/nfd.sock")]
+    UnixPath(String),
+    /// A descriptor that is no number.
+    #[error("`{0}` is no file descriptor")]
+    Fd(String),
+    /// The name has no address (of this family).
+    #[error("`{0}` has no address: {1}")]
+    Unresolved(String, String),
+}
+
+/// TCP or UDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+/// Which addresses a host name may resolve to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// Any: `tcp`, `udp`.
+    Any,
+    /// IPv4 only: `tcp4`, `udp4`.
+    V4,
+    /// IPv6 only: `tcp6`, `udp6`.
+    V6,
+}
+
+/// One end of a face.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum FaceUri {
+    /// A unix stream socket's path.
+    Unix(PathBuf),
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// A UDP address.
+    Udp(SocketAddr),
+    /// A host name that is still to be resolved.
+    Host {
+        /// TCP or UDP.
+        transport: Transport,
+        /// Which addresses will do.
+        family: Family,
+        /// The name.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// A descriptor: the far end of an accepted unix connection.
+    Fd(u32),
+    /// The router itself, where management answers.
+    Internal,
+    /// Drops all that is sent to it.
+    Null,
+    /// The content store, seen as a face.
+    ContentStore,
+}
+
+impl FaceUri {
+    /// True when it names one peer, without anything to resolve.
+    pub const fn is_canonical(&self) -> bool {
+        !matches!(self, FaceUri::Host { .. })
+    }
+
+    /// The scheme, as management filters by it.
+    pub const fn scheme(&self) -> &'static str {
+        match self {
+            FaceUri::Unix(_) => "unix",
+            FaceUri::Tcp(SocketAddr::V4(_)) => "tcp4",
+            FaceUri::Tcp(SocketAddr::V6(_)) => "tcp6",
+            FaceUri::Udp(SocketAddr::V4(_)) => "udp4",
+            FaceUri::Udp(SocketAddr::V6(_)) => "udp6",
+            FaceUri::Host { transport: Transport::Tcp, family: Family::Any, .. } => "tcp",
+            FaceUri::Host { transport: Transport::Tcp, family: Family::V4, .. } => "tcp4",
+            FaceUri::Host { transport: Transport::Tcp, family: Family::V6, .. } => "tcp6",
+            FaceUri::Host { transport: Transport::Udp, family: Family::Any, .. } => "udp",
+            FaceUri::Host { transport: Transport::Udp, family: Family::V4, .. } => "udp4",
+            FaceUri::Host { transport: Transport::Udp, family: Family::V6, .. } => "udp6",
+            FaceUri::Fd(_) => "fd",
+            FaceUri::Internal => "internal",
+            FaceUri::Null => "null",
+            FaceUri::ContentStore => "contentstore",
+        }
+    }
+
+    /// The address of a TCP or UDP end.
+    pub const fn address(&self) -> Option<SocketAddr> {
+        match self {
+            FaceUri::Tcp(address) | FaceUri::Udp(address) => Some(*address),
+            _ => None,
+        }
+    }
+
+    /// The canonical URIs this one stands for: itself, or one per address of its host name, in the resolver's order.
+    ///
+    /// Asks the system's resolver and **waits for it**: never call this in a packet loop.
+    ///
+    /// # Errors
+    /// When the name has no address of the family asked for.
+    pub fn resolve(&self) -> Result<Vec<FaceUri>, UriError> {
+        let FaceUri::Host { transport, family, host, port } = self else {
+            return Ok(vec![self.clone()]);
+        };
+        let unresolved = |why: &dyn fmt::Display| UriError::Unresolved(host.clone(), why.to_string());
+        let addresses = (host.as_str(), *port).to_socket_addrs().map_err(|e| unresolved(&e))?;
+        let uris: Vec<_> = addresses
+            .filter(|a| {
+                matches!(
+                    (family, a),
+                    (Family::Any, _) | (Family::V4, SocketAddr::V4(_)) | (Family::V6, SocketAddr::V6(_))
+                )
+            })
+            .map(|a| at(*transport, a))
+            .collect();
+        if uris.is_empty() { Err(unresolved(&"none of this address family")) } else { Ok(uris) }
+    }
+}
+
+fn at(transport: Transport, address: SocketAddr) -> FaceUri {
+    let address = canonical(address);
+    match transport {
+        Transport::Tcp => FaceUri::Tcp(address),
+        Transport::Udp => FaceUri::Udp(address),
+    }
+}
+
+/// One form per peer: an IPv4 address in IPv6 clothes is an IPv4 address, and a flow label is no part of who the peer is.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(_) => address,
+        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
+            Some(v4) => SocketAddr::new(IpAddr::V4(v4), v6.port()),
+            None => SocketAddr::V6(SocketAddrV6::new(*v6.ip(), v6.port(), 0, v6.scope_id())),
+        },
+    }
+}
+
+impl FromStr for FaceUri {
+    type Err = UriError;
+
+    fn from_str(text: &str) -> Result<Self, UriError> {
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| UriError::NoScheme(text.into()))?;
+        let nothing = |uri| if rest.is_empty() { Ok(uri) } else { Err(UriError::Path(text.into())) };
+        match scheme {
+            "unix" if rest.starts_with('/') && !rest.contains('\0') => Ok(FaceUri::Unix(rest.into())),
+            "unix" => Err(UriError::UnixPath(text.into())),
+            "tcp" => authority(Transport::Tcp, Family::Any, rest),
+            "tcp4" => authority(Transport::Tcp, Family::V4, rest),
+            "tcp6" => authority(Transport::Tcp, Family::V6, rest),
+            "udp" => authority(Transport::Udp, Family::Any, rest),
+            "udp4" => authority(Transport::Udp, Family::V4, rest),
+            "udp6" => authority(Transport::Udp, Family::V6, rest),
+            "fd" => rest.parse().map(FaceUri::Fd).map_err(|_| UriError::Fd(text.into())),
+            "internal" => nothing(FaceUri::Internal),
+            "null" => nothing(FaceUri::Null),
+            "contentstore" => nothing(FaceUri::ContentStore),
+            _ => Err(UriError::Scheme(scheme.into())),
+        }
+    }
+}
+
+fn authority(transport: Transport, family: Family, text: &str) -> Result<FaceUri, UriError> {
+    let bad = || UriError::Address(text.into());
+    // A single slash behind the authority is an empty path.
+    let text = text.strip_suffix('/').unwrap_or(text);
+    if text.contains('/') {
+        return Err(UriError::Path(text.into()));
+    }
+    let (host, port) = match text.strip_prefix('[') {
+        Some(inner) => {
+            let (host, rest) = inner.split_once(']').ok_or_else(bad)?;
+            let port = if rest.is_empty() { None } else { Some(rest.strip_prefix(':').ok_or_else(bad)?) };
+            (host, port)
+        }
+        // More than one colon without brackets is a bare IPv6 address.
+        None if text.matches(':').count() > 1 => (text, None),
+        None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+    };
+    let port = match port {
+        None => PORT_DEFAULT,
+        Some(port) => port.parse().map_err(|_| UriError::Port(port.into()))?,
+    };
+    if let Ok(v4) = host.parse::<Ipv4Addr>() {
+        let fits = family != Family::V6;
+        return if fits { Ok(at(transport, SocketAddr::from((v4, port)))) } else { Err(bad()) };
+    }
+    if host.contains(':') {
+        let v6 = v6_address(host, port).ok_or_else(bad)?;
+        return if family == Family::V4 { Err(bad()) } else { Ok(at(transport, v6)) };
+    }
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'.' || b == b'-' || b == b'_';
+    if host.is_empty() || host.len() > 253 || !host.bytes().all(fits) {
+        return Err(bad());
+    }
+    Ok(FaceUri::Host { transport, family, host: host.into(), port })
+}
+
+/// An address, perhaps with the number of an interface behind `%` (`%25` as URIs escape it).
+fn v6_address(host: &str, port: u16) -> Option<SocketAddr> {
+    let (address, scope) = match host.split_once('%') {
+        Some((address, scope)) => {
+            (address, scope.strip_prefix("25").filter(|s| !s.is_empty()).unwrap_or(scope).parse().ok()?)
+        }
+        None => (host, 0),
+    };
+    Some(SocketAddrV6::new(address.parse::<Ipv6Addr>().ok()?, port, 0, scope).into())
+}
+
+impl fmt::Display for FaceUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://", self.scheme())?;
+        match self {
+            FaceUri::Unix(path) => f.write_str(&String::from_utf8_lossy(path.as_os_str().as_bytes())),
+            FaceUri::Tcp(address) | FaceUri::Udp(address) => address.fmt(f),
+            FaceUri::Host { host, port, .. } => write!(f, "{host}:{port}"),
+            FaceUri::Fd(fd) => fd.fmt(f),
+            FaceUri::Internal | FaceUri::Null | FaceUri::ContentStore => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parse(text: &str) -> FaceUri {
+        text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
+    }
+
+    #[test]
+    fn canonical_forms() {
+        for (text, shown) in [
+            ("unix:///run/nfd/nfd.sock", "unix:///run/nfd/nfd.sock"),
+            ("tcp4://192.0.2.1", "tcp4://192.0.2.1:6363"),
+            ("tcp://192.0.2.1:7000", "tcp4://192.0.2.1:7000"),
+            ("udp://192.0.2.1:7000/", "udp4://192.0.2.1:7000"),
+            ("udp6://[2001:db8::1]", "udp6://[2001:db8::1]:6363"),
+            ("udp6://[2001:0db8::0:1]:6364", "udp6://[2001:db8::1]:6364"),
+            ("tcp6://2001:db8::1", "tcp6://[2001:db8::1]:6363"),
+            ("udp://[::ffff:192.0.2.1]:1", "udp4://192.0.2.1:1"),
+            ("udp6://[fe80::1%253]:6363", "udp6://[fe80::1%3]:6363"),
+            ("udp6://[fe80::1%3]:6363", "udp6://[fe80::1%3]:6363"),
+            ("fd://17", "fd://17"),
+            ("internal://", "internal://"),
+            ("null://", "null://"),
+        ] {
+            assert_eq!(parse(text).to_string(), shown);
+            assert!(parse(text).is_canonical());
+            assert_eq!(parse(shown).to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn hosts_are_resolved_when_asked() {
+        let uri = parse("tcp4://localhost:6364");
+        assert!(!uri.is_canonical());
+        assert_eq!(uri.to_string(), "tcp4://localhost:6364");
+        assert_eq!(uri.resolve().unwrap()[0].to_string(), "tcp4://127.0.0.1:6364");
+        assert_eq!(parse("udp://router.example").to_string(), "udp://router.example:6363");
+    }
+
+    #[test]
+    fn refused() {
+        for text in [
+            "",
+            "192.0.2.1",
+            "http://x",
+            "tcp4://[::1]",
+            "udp6://192.0.2.1",
+            "udp4://",
+            "udp4://:6363",
+            "udp4://1.2.3.4:0x1",
+            "udp4://1.2.3.4:65536",
+            "udp4://1.2.3.4/x",
+            "unix://relative",
+            "unix://",
+            "fd://-1",
+            "fd://x",
+            "internal://x",
+            "udp6://[::1",
+            "udp6://[::1]x",
+            "udp4://a b",
+        ] {
+            assert!(text.parse::<FaceUri>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics_and_prints_what_it_reads(text in "(unix|tcp[46]?|udp[46]?|fd|x)://[\\[\\]a-f0-9:.%/-]{0,30}") {
+            if let Ok(uri) = text.parse::<FaceUri>() {
+                prop_assert_eq!(uri.to_string().parse::<FaceUri>().unwrap(), uri);
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Who may command this router: the configuration's rules over the trust layer.
+
+use crate::control::{Authorize, Ingress, Verdict};
+use crate::StartError;
+use nw_api::config;
+use nw_element::Instant;
+use nw_name::NameRef;
+use nw_trust::{CommandPolicy, CommandRules, Reach, VerifyKey, certificate};
+use nw_wire::certificate::Certificate;
+use nw_wire::{Data, Interest};
+use std::fs;
+use std::path::Path;
+
+/// The rules, and the wall clock that signatures are held to.
+#[derive(Debug)]
+pub struct Authority {
+    policy: CommandPolicy,
+    start_unix_ms: u64,
+}
+
+impl Authority {
+    /// As `[management]` says; `start_unix_ms` is milliseconds since 1970 at [`Instant::START`].
+    ///
+    /// # Errors
+    /// When a file of `trusted_keys` can't be read.
+    pub fn new(management: &config::Management, start_unix_ms: u64) -> Result<Self, StartError> {
+        let rules = CommandRules {
+            digest: reach(management.digest),
+            unknown_key: reach(management.unknown_key),
+            known_key: reach(management.known_key),
+            grace_ms: u64::from(management.grace_s) * 1000,
+        };
+        let mut policy = CommandPolicy::new(rules);
+        for path in &management.trusted_keys {
+            let (name, key) = read_key(path)?;
+            policy.add_key(name, key);
+        }
+        Ok(Authority { policy, start_unix_ms })
+    }
+
+    fn unix_ms(&self, now: Instant) -> u64 {
+        self.start_unix_ms + now.as_millis()
+    }
+}
+
+impl Authorize for Authority {
+    fn command(&mut self, now: Instant, interest: &Interest<'_>, ingress: Ingress, module: &str, verb: &str) -> Verdict {
+        let now_ms = self.unix_ms(now);
+        match self.policy.check(interest, ingress.local, now_ms) {
+            Ok(_) => Verdict::Accept,
+            // "Malformed signature or KeyLocator: silence."
+            Err(refusal) if refusal.is_silent() => Verdict::Silent,
+            Err(refusal) => {
+                tracing::info!(face = %ingress.face, module, verb, %refusal, "command refused");
+                Verdict::Deny(refusal.as_str())
+            }
+        }
+    }
+
+    fn announcement(&mut self, _: Instant, announcement: &Data<'_>, prefix: NameRef<'_>, ingress: Ingress) -> Verdict {
+        match self.policy.check_data(announcement, ingress.local) {
+            Ok(()) => Verdict::Accept,
+            Err(refusal) => {
+                tracing::info!(face = %ingress.face, %prefix, %refusal, "prefix announcement refused");
+                Verdict::Deny(refusal.as_str())
+            }
+        }
+    }
+}
+
+const fn reach(reach: config::Reach) -> Reach {
+    match reach {
+        config::Reach::Nowhere => Reach::Nowhere,
+        config::Reach::Local => Reach::Local,
+        config::Reach::Anywhere => Reach::Anywhere,
+    }
+}
+
+/// The key of a certificate file, by the key's name.
+fn read_key(path: &Path) -> Result<(nw_name::Name, VerifyKey), StartError> {
+    let error = |why: String| StartError::TrustedKey { path: path.to_owned(), why };
+    let bytes = fs::read(path).map_err(|e| error(e.to_string()))?;
+    let wire = certificate::read_file(&bytes).map_err(|e| error(e.to_string()))?;
+    let certificate = Certificate::check(&wire).map_err(|e| error(e.to_string()))?;
+    let key = VerifyKey::from_spki(certificate.public_key()).map_err(|e| error(e.to_string()))?;
+    Ok((certificate.key_name().to_name(), key))
+}

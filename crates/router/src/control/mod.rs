@@ -1,0 +1,411 @@
+//! Management of a router: commands, datasets, notifications, RIB. No sockets, no threads, time passed in.
+//!
+//! ```text
+//!              on_interest           ┌── commands ──► rib ──► apply_fib ─┐
+//!   host ────────────────────────►   │   datasets ──► publisher          │   ► Environment (the host)
+//!        face_event, on_timeout      └── events, statics                 ┘
+//! ```
+//!
+//! * What is answered 200 is in effect when the answer leaves.
+//! * Every Interest is answered within the call, but for faces that take time to connect ([`Control::face_completed`]) and for notifications of
+//!   what has not happened yet.
+//! * State and bounds: the [`Rib`]'s, 64 MiB of published datasets, 4096 notifications, 1024 faces being connected.
+//! * Timers: call [`Control::on_timeout`] when [`Control::next_timeout`] has come.
+
+mod announcement;
+mod dataset;
+pub mod environment;
+mod events;
+mod face_commands;
+mod publisher;
+pub mod rib;
+mod statics;
+mod table_commands;
+#[cfg(test)]
+mod tests;
+
+pub use environment::{
+    Authorize, Created, Environment, FaceChange, FaceRequest, FibChange, FibRefusal, Ingress, Refusal, Ticket, UpdateRefusal, Verdict,
+};
+
+use events::Events;
+use nw_api::config::{Config, Reach};
+use nw_api::management::command::{self, Request};
+use nw_api::management::{ControlParameters, ControlResponse, FaceEventKind, FaceStatus, Root, Verb};
+use nw_name::{Name, NameRef};
+use nw_tables::{FaceId, Instant};
+use nw_wire::{DataBuilder, DigestSha256, Interest, PACKET_LEN_MAX};
+use publisher::Publisher;
+use rib::{ByHand, Rib, Route};
+use statics::Statics;
+use std::collections::BTreeMap;
+
+/// FreshnessPeriod of all that management says, milliseconds.
+const FRESHNESS_MS: u64 = 1000;
+/// Faces that may be connecting at one time on command.
+const CONNECTING_MAX: usize = 1024;
+/// Routes that end in one call of [`Control::on_timeout`].
+const EXPIRE_MAX: usize = 4096;
+/// Names have at most so many components in the FIB.
+const COMPONENTS_MAX: usize = 32;
+
+/// What management is told at its start.
+#[derive(Clone, Debug)]
+pub struct ControlConfig {
+    /// Software and version, as `status/general` says it.
+    pub version: String,
+    /// Milliseconds since 1970 at [`Instant::START`].
+    pub start_unix_ms: u64,
+    /// Next hops that a prefix may have in the FIB.
+    pub next_hops_max: usize,
+    /// Routes, all prefixes together.
+    pub routes_max: usize,
+}
+
+/// What came of an Interest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// A dataset or notification was sent.
+    Sent,
+    /// A command was answered with this code.
+    Answered(u64),
+    /// It will be answered when something has happened.
+    Later,
+    /// It will not be answered.
+    Silent,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Control {
+    config: ControlConfig,
+    localhop: Reach,
+    rib: Rib,
+    publisher: Publisher,
+    events: Events,
+    statics: Statics,
+    /// Commands whose face is being connected: the Interest's name.
+    connecting: BTreeMap<Ticket, Name>,
+    tickets: u64,
+}
+
+/// A command's circumstances.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    now: Instant,
+    ingress: Ingress,
+    root: Root,
+}
+
+/// What carrying out a command comes to.
+enum Outcome {
+    Done(ControlResponse),
+    /// A face is being connected.
+    Connecting(Ticket),
+}
+
+impl From<ControlResponse> for Outcome {
+    fn from(response: ControlResponse) -> Self {
+        Outcome::Done(response)
+    }
+}
+
+impl From<Refusal> for ControlResponse {
+    fn from(refusal: Refusal) -> Self {
+        ControlResponse::refuse(refusal.code, refusal.text)
+    }
+}
+
+impl Control {
+    /// Sets up what every router has: strategies, and the way to management itself.
+    ///
+    /// # Errors
+    /// When the environment knows no best-route or multicast strategy, or takes no prefixes.
+    pub fn new(config: ControlConfig, env: &mut dyn Environment) -> Result<Self, Refusal> {
+        let (strategy, listed) = env.resolve_strategy(named(statics::DEFAULT_STRATEGY).as_ref())?;
+        let mut control = Control {
+            rib: Rib::new(config.next_hops_max, config.routes_max, strategy, listed),
+            config,
+            localhop: Reach::Nowhere,
+            publisher: Publisher::new(),
+            events: Events::new(),
+            statics: Statics::default(),
+            connecting: BTreeMap::new(),
+            tickets: 0,
+        };
+        for (prefix, strategy) in statics::BUILT_IN {
+            control.choose(named(prefix).as_ref(), named(strategy).as_ref(), env)?;
+        }
+        control.set_by_hand(named(LOCALHOST_NFD).as_ref(), FaceId::INTERNAL, Some(ByHand::Cost(0)), env)?;
+        Ok(control)
+    }
+
+    /// Takes over what a configuration says about faces, routes, strategies and `/localhop/nfd`; at the start, and again when the file was
+    /// read again: then only differences are carried out. What can't be done is logged, and tried again where that may help.
+    pub fn apply_config(&mut self, now: Instant, config: &Config, env: &mut dyn Environment) {
+        let localhop = config.management.localhop;
+        if (localhop == Reach::Nowhere) != (self.localhop == Reach::Nowhere) {
+            let by_hand = (localhop != Reach::Nowhere).then_some(ByHand::Cost(0));
+            let done = self.set_by_hand(named(LOCALHOP_NFD).as_ref(), FaceId::INTERNAL, by_hand, env);
+            log_refusal("/localhop/nfd", done);
+        }
+        self.localhop = localhop;
+        self.apply_statics(now, config, env);
+    }
+
+    /// An Interest that came to the internal face; `ingress` is the face it came to the router by.
+    pub fn on_interest(
+        &mut self,
+        now: Instant,
+        ingress: Ingress,
+        wire: &[u8],
+        authority: &mut dyn Authorize,
+        env: &mut dyn Environment,
+    ) -> Reply {
+        let Ok(interest) = Interest::check(wire) else { return Reply::Silent };
+        let Some((root, request)) = command::parse(&interest) else { return Reply::Silent };
+        let served = match root {
+            Root::Localhost => ingress.local,
+            Root::Localhop => reaches(self.localhop, ingress.local),
+        };
+        if !served {
+            return Reply::Silent;
+        }
+        let asked = Asked { now, ingress, root };
+        match request {
+            Request::Command { verb, parameters, .. } => {
+                if root == Root::Localhop && !verb.is_for_neighbours() {
+                    return Reply::Silent;
+                }
+                self.on_command(asked, &interest, verb, &parameters, authority, env)
+            }
+            Request::Announce { announcement } => self.on_announcement(asked, &interest, announcement, authority, env),
+            Request::Unknown if root == Root::Localhost => {
+                let refusal = ControlResponse::refuse(501, "there is no such command");
+                self.answer(interest.name(), &refusal, env)
+            }
+            Request::Dataset { dataset, filter, prefix, version, segment } if root == Root::Localhost => {
+                let asks = publisher::Asks { dataset, prefix, version, segment, can_be_prefix: interest.can_be_prefix() };
+                self.on_dataset(now, asks, &filter, env)
+            }
+            Request::Events { sequence } if root == Root::Localhost => {
+                match self.events.on_interest(now, sequence, &interest) {
+                    events::Answer::Kept(data) => {
+                        env.send(data, true);
+                        Reply::Sent
+                    }
+                    events::Answer::Later => Reply::Later,
+                    events::Answer::Gone => Reply::Silent,
+                }
+            }
+            Request::Unknown | Request::Dataset { .. } | Request::Events { .. } => Reply::Silent,
+        }
+    }
+
+    /// Something happened to a face. Tell every creation and end, and links that fail and work again.
+    pub fn face_event(&mut self, now: Instant, kind: FaceEventKind, face: &FaceStatus, env: &mut dyn Environment) {
+        if let Some(data) = self.events.notify(now, kind, face) {
+            env.send(data, true);
+        }
+        let Some(id) = FaceId::from_number(face.face_id) else { return };
+        if kind == FaceEventKind::Destroyed {
+            self.rib.remove_face(id);
+            log_refusal(&face.uri, self.commit(env));
+            self.statics.face_gone(now, id);
+        }
+    }
+
+    /// A face that took time to connect is there, or won't be. See [`Environment::create_face`].
+    pub fn face_completed(&mut self, now: Instant, ticket: Ticket, done: Result<FaceId, Refusal>, env: &mut dyn Environment) {
+        if let Some(name) = self.connecting.remove(&ticket) {
+            let created = match done {
+                Ok(face) => Created::Now(face),
+                Err(refusal) => Created::Refused(refusal),
+            };
+            let response = face_commands::created(&created, env);
+            self.answer(name.as_ref(), &response, env);
+        } else {
+            self.static_completed(now, ticket, done, env);
+        }
+    }
+
+    /// When [`on_timeout`](Self::on_timeout) is to be called; [`Instant::NEVER`] when nothing waits.
+    pub fn next_timeout(&self) -> Instant {
+        let timers = [self.rib.next_expiry(), self.publisher.next_expiry(), self.statics.next_retry()];
+        timers.into_iter().flatten().min().unwrap_or(Instant::NEVER)
+    }
+
+    /// Ends routes and datasets whose time has come, and tries static faces again. Work is bounded: when more is left,
+    /// [`next_timeout`](Self::next_timeout) is in the past.
+    pub fn on_timeout(&mut self, now: Instant, env: &mut dyn Environment) {
+        self.rib.expire(now, EXPIRE_MAX);
+        log_refusal("an expired route", self.commit(env));
+        self.publisher.expire(now);
+        self.retry_statics(now, env);
+    }
+
+    /// Routes, next hops and strategies.
+    pub const fn rib(&self) -> &Rib {
+        &self.rib
+    }
+
+    fn on_command(
+        &mut self,
+        asked: Asked,
+        interest: &Interest<'_>,
+        verb: Verb,
+        parameters: &ControlParameters,
+        authority: &mut dyn Authorize,
+        env: &mut dyn Environment,
+    ) -> Reply {
+        match authority.command(asked.now, interest, asked.ingress, verb.module(), verb.word()) {
+            Verdict::Silent => return Reply::Silent,
+            Verdict::Deny(why) => return self.answer(interest.name(), &ControlResponse::refuse(403, why), env),
+            Verdict::Accept => {}
+        }
+        let outcome = match verb.check(parameters) {
+            Err(why) => ControlResponse::refuse(400, why).into(),
+            Ok(()) => self.carry_out(asked, verb, parameters, env),
+        };
+        match outcome {
+            Outcome::Done(response) => {
+                tracing::debug!(%verb, face = %asked.ingress.face, code = response.code, text = %response.text, "command");
+                self.answer(interest.name(), &response, env)
+            }
+            Outcome::Connecting(ticket) => {
+                self.connecting.insert(ticket, interest.name().to_name());
+                Reply::Later
+            }
+        }
+    }
+
+    fn carry_out(&mut self, asked: Asked, verb: Verb, parameters: &ControlParameters, env: &mut dyn Environment) -> Outcome {
+        match verb {
+            Verb::FacesCreate => self.create_face(parameters, env),
+            Verb::FacesUpdate => face_commands::update(asked, parameters, env).into(),
+            Verb::FacesDestroy => self.destroy_face(parameters, env).into(),
+            Verb::FibAddNextHop => self.add_next_hop(asked, parameters, env).into(),
+            Verb::FibRemoveNextHop => self.remove_next_hop(asked, parameters, env).into(),
+            Verb::RibRegister => self.register(asked, parameters, env).into(),
+            Verb::RibUnregister => self.unregister(asked, parameters, env).into(),
+            Verb::RibAnnounce => ControlResponse::refuse(400, "a prefix announcement goes in ApplicationParameters").into(),
+            Verb::CsConfig => table_commands::cs_config(parameters, env).into(),
+            Verb::CsErase => table_commands::cs_erase(parameters, env).into(),
+            Verb::StrategyChoiceSet => self.set_strategy(parameters, env).into(),
+            Verb::StrategyChoiceUnset => self.unset_strategy(parameters, env).into(),
+        }
+    }
+
+    /// "Reply: Data with the Interest's name, Content = ControlResponse, FreshnessPeriod 1 s."
+    ///
+    /// Not to be cached: two commands of one name may be years apart when nothing in them differs.
+    fn answer(&self, name: NameRef<'_>, response: &ControlResponse, env: &mut dyn Environment) -> Reply {
+        let encode = |response: &ControlResponse| {
+            let content = response.encode();
+            let Ok(wire) = DataBuilder::new(name, &content).freshness_ms(FRESHNESS_MS).encode(&DigestSha256);
+            wire
+        };
+        let mut wire = encode(response);
+        if wire.len() > PACKET_LEN_MAX {
+            // A name said twice can be too long.
+            wire = encode(&ControlResponse { body: ControlParameters::default(), ..response.clone() });
+        }
+        if wire.len() > PACKET_LEN_MAX {
+            return Reply::Silent;
+        }
+        env.send(&wire, true);
+        Reply::Answered(response.code)
+    }
+
+    /// Tells the FIB what it has not been told.
+    fn commit(&mut self, env: &mut dyn Environment) -> Result<(), Refusal> {
+        let told = self.rib.flush(|changes| env.apply_fib(changes).map_err(|refusal| (refusal.index, refusal.text)));
+        told.map_err(|text| Refusal::new(507, text))
+    }
+
+    /// Adds or replaces a route; all or nothing.
+    fn put_route(
+        &mut self,
+        name: NameRef<'_>,
+        face: FaceId,
+        origin: u64,
+        route: Route,
+        env: &mut dyn Environment,
+    ) -> Result<(), Refusal> {
+        let before = self.rib.register(name, face, origin, route);
+        let before = before.map_err(|too_many| Refusal::new(507, format!("there are {} routes already, which is the limit", too_many.0)))?;
+        let Err(refusal) = self.commit(env) else { return Ok(()) };
+        match before {
+            // What was there fits the limit.
+            Some(before) => drop(self.rib.register(name, face, origin, before)),
+            None => drop(self.rib.unregister(name, face, origin)),
+        }
+        log_refusal("a change taken back", self.commit(env));
+        Err(refusal)
+    }
+
+    /// Sets or forgets a next hop that is no route; all or nothing.
+    fn set_by_hand(
+        &mut self,
+        name: NameRef<'_>,
+        face: FaceId,
+        by_hand: Option<ByHand>,
+        env: &mut dyn Environment,
+    ) -> Result<(), Refusal> {
+        let before = self.rib.set_by_hand(name, face, by_hand);
+        let before = before.map_err(|too_many| Refusal::new(507, format!("there are {} routes already, which is the limit", too_many.0)))?;
+        let Err(refusal) = self.commit(env) else { return Ok(()) };
+        // What was there fits the limit.
+        let _ = self.rib.set_by_hand(name, face, before);
+        log_refusal("a change taken back", self.commit(env));
+        Err(refusal)
+    }
+
+    /// Chooses a strategy; all or nothing. Gives the name it is listed by.
+    fn choose(&mut self, name: NameRef<'_>, strategy: NameRef<'_>, env: &mut dyn Environment) -> Result<Name, Refusal> {
+        let (id, listed) = env.resolve_strategy(strategy)?;
+        let before = self.rib.set_strategy(name, id, listed.clone());
+        let Err(refusal) = self.commit(env) else { return Ok(listed) };
+        match before {
+            Some((id, listed)) => drop(self.rib.set_strategy(name, id, listed)),
+            None => drop(self.rib.unset_strategy(name)),
+        }
+        log_refusal("a change taken back", self.commit(env));
+        Err(refusal)
+    }
+
+    fn unix_ms(&self, now: Instant) -> u64 {
+        self.config.start_unix_ms.saturating_add(now.as_millis())
+    }
+
+    fn next_ticket(&mut self) -> Ticket {
+        self.tickets += 1;
+        Ticket(self.tickets)
+    }
+}
+
+const LOCALHOST_NFD: &str = "/localhost/nfd";
+const LOCALHOP_NFD: &str = "/localhop/nfd";
+
+fn named(uri: &str) -> Name {
+    uri.parse().expect("a constant name")
+}
+
+/// True for names that only the router itself answers: nobody may take management's place.
+fn is_reserved(name: NameRef<'_>) -> bool {
+    [LOCALHOST_NFD, LOCALHOP_NFD].iter().any(|own| named(own).as_ref().is_prefix_of(name))
+}
+
+const fn reaches(reach: Reach, local: bool) -> bool {
+    match reach {
+        Reach::Nowhere => false,
+        Reach::Local => local,
+        Reach::Anywhere => true,
+    }
+}
+
+fn log_refusal<T>(what: &str, done: Result<T, Refusal>) {
+    if let Err(refusal) = done {
+        tracing::warn!(what, code = refusal.code, "{}", refusal.text);
+    }
+}

@@ -1,0 +1,239 @@
+//! `fib/…`, `rib/…`, `cs/…`, `strategy-choice/…`.
+
+use super::announcement::Announcement;
+use super::{Asked, Authorize, COMPONENTS_MAX, Control, Environment, Reply, Verdict, is_reserved, statics};
+use super::rib::{ByHand, Route};
+use nw_api::management::{ControlParameters, ControlResponse, Root, Strategy, flags, origin};
+use nw_name::NameRef;
+use nw_tables::{FaceId, Instant};
+use nw_wire::Interest;
+
+/// Packets erased by one command at most.
+const ERASE_MAX: u64 = 256;
+/// Cost of a route that a prefix announcement made.
+const ANNOUNCED_COST: u64 = 2048;
+
+impl Control {
+    pub(super) fn register(&mut self, asked: Asked, parameters: &ControlParameters, env: &mut dyn Environment) -> ControlResponse {
+        let route = Route {
+            cost: parameters.cost.unwrap_or(0),
+            flags: parameters.flags.unwrap_or(flags::CHILD_INHERIT),
+            expires: parameters.expiration_period.map_or(Instant::NEVER, |period_ms| asked.now.plus_millis(period_ms)),
+        };
+        let prepared = prefix(parameters).and_then(|name| Ok((name, face(asked, parameters.face_id, env)?)));
+        let (name, face) = match prepared {
+            Ok(prepared) => prepared,
+            Err(refusal) => return refusal,
+        };
+        let origin = parameters.origin.unwrap_or(origin::APP);
+        match self.put_route(name, face, origin, route, env) {
+            Err(refusal) => refusal.into(),
+            Ok(()) => ControlResponse::ok(ControlParameters {
+                face_id: Some(face.number()),
+                origin: Some(origin),
+                cost: Some(route.cost),
+                flags: Some(route.flags),
+                expiration_period: parameters.expiration_period,
+                ..ControlParameters::of(name)
+            }),
+        }
+    }
+
+    pub(super) fn unregister(&mut self, asked: Asked, parameters: &ControlParameters, env: &mut dyn Environment) -> ControlResponse {
+        let number = match named_face(asked, parameters.face_id) {
+            Ok(number) => number,
+            Err(refusal) => return refusal,
+        };
+        let name = parameters.name.as_ref().map_or(NameRef::ROOT, |name| name.as_ref());
+        let origin = parameters.origin.unwrap_or(origin::APP);
+        if let Some(face) = FaceId::from_number(number) {
+            self.rib.unregister(name, face, origin);
+            if let Err(refusal) = self.commit(env) {
+                return refusal.into();
+            }
+        }
+        let body = ControlParameters { face_id: Some(number), origin: Some(origin), ..ControlParameters::of(name) };
+        ControlResponse::ok(body)
+    }
+
+    /// `rib/announce`: a route to the asker, for a prefix that a signed announcement speaks for.
+    pub(super) fn on_announcement(
+        &mut self,
+        asked: Asked,
+        interest: &Interest<'_>,
+        wire: &[u8],
+        authority: &mut dyn Authorize,
+        env: &mut dyn Environment,
+    ) -> Reply {
+        let verdict = authority.command(asked.now, interest, asked.ingress, "rib", "announce");
+        let verdict = match (verdict, Announcement::check(wire)) {
+            (Verdict::Accept, Ok(announcement)) => {
+                let verdict =
+                    authority.announcement(asked.now, &announcement.data, announcement.prefix, asked.ingress);
+                if verdict == Verdict::Accept {
+                    let response = self.announce(asked, &announcement, env);
+                    return self.answer(interest.name(), &response, env);
+                }
+                verdict
+            }
+            (Verdict::Accept, Err(why)) => {
+                return self.answer(interest.name(), &ControlResponse::refuse(400, why), env);
+            }
+            (verdict, _) => verdict,
+        };
+        match verdict {
+            Verdict::Deny(why) => self.answer(interest.name(), &ControlResponse::refuse(403, why), env),
+            Verdict::Accept | Verdict::Silent => Reply::Silent,
+        }
+    }
+
+    fn announce(&mut self, asked: Asked, announcement: &Announcement<'_>, env: &mut dyn Environment) -> ControlResponse {
+        let Some(lifetime_ms) = announcement.lifetime_ms(self.unix_ms(asked.now)) else {
+            return ControlResponse::refuse(403, "the announcement is not valid at this time");
+        };
+        let parameters = ControlParameters {
+            origin: Some(origin::PREFIX_ANNOUNCEMENT),
+            cost: Some(ANNOUNCED_COST),
+            expiration_period: Some(lifetime_ms),
+            ..ControlParameters::of(announcement.prefix)
+        };
+        self.register(asked, &parameters, env)
+    }
+
+    pub(super) fn add_next_hop(
+        &mut self,
+        asked: Asked,
+        parameters: &ControlParameters,
+        env: &mut dyn Environment,
+    ) -> ControlResponse {
+        let prepared = prefix(parameters).and_then(|name| Ok((name, face(asked, parameters.face_id, env)?)));
+        let (name, face) = match prepared {
+            Ok(prepared) => prepared,
+            Err(refusal) => return refusal,
+        };
+        let cost = parameters.cost.unwrap_or(0);
+        let by_hand = ByHand::Cost(u32::try_from(cost).unwrap_or(u32::MAX));
+        match self.set_by_hand(name, face, Some(by_hand), env) {
+            Err(refusal) => refusal.into(),
+            Ok(()) => ControlResponse::ok(ControlParameters {
+                face_id: Some(face.number()),
+                cost: Some(cost),
+                ..ControlParameters::of(name)
+            }),
+        }
+    }
+
+    pub(super) fn remove_next_hop(
+        &mut self,
+        asked: Asked,
+        parameters: &ControlParameters,
+        env: &mut dyn Environment,
+    ) -> ControlResponse {
+        let number = match named_face(asked, parameters.face_id) {
+            Ok(number) => number,
+            Err(refusal) => return refusal,
+        };
+        let name = parameters.name.as_ref().map_or(NameRef::ROOT, |name| name.as_ref());
+        if is_reserved(name) {
+            return ControlResponse::refuse(403, "this name is the router's own");
+        }
+        if let Some(face) = FaceId::from_number(number) {
+            self.rib.remove_next_hop(name, face);
+            if let Err(refusal) = self.commit(env) {
+                return refusal.into();
+            }
+        }
+        ControlResponse::ok(ControlParameters { face_id: Some(number), ..ControlParameters::of(name) })
+    }
+
+    pub(super) fn set_strategy(&mut self, parameters: &ControlParameters, env: &mut dyn Environment) -> ControlResponse {
+        let name = parameters.name.as_ref().map_or(NameRef::ROOT, |name| name.as_ref());
+        if name.len() > COMPONENTS_MAX {
+            return too_long();
+        }
+        match self.choose(name, parameters.strategy_name().unwrap_or(NameRef::ROOT), env) {
+            Err(refusal) => refusal.into(),
+            Ok(listed) => {
+                ControlResponse::ok(ControlParameters { strategy: Some(Strategy(listed)), ..ControlParameters::of(name) })
+            }
+        }
+    }
+
+    pub(super) fn unset_strategy(&mut self, parameters: &ControlParameters, env: &mut dyn Environment) -> ControlResponse {
+        let name = parameters.name.as_ref().map_or(NameRef::ROOT, |name| name.as_ref());
+        self.rib.unset_strategy(name);
+        match self.commit(env) {
+            Err(refusal) => refusal.into(),
+            Ok(()) => ControlResponse::ok(ControlParameters::of(name)),
+        }
+    }
+
+    /// Leaves a prefix to what the router says of it by itself.
+    pub(super) fn choose_built_in(&mut self, name: NameRef<'_>, env: &mut dyn Environment) {
+        let done = match statics::built_in(name) {
+            Some(strategy) => self.choose(name, strategy.as_ref(), env).map(drop),
+            None => {
+                self.rib.unset_strategy(name);
+                self.commit(env)
+            }
+        };
+        super::log_refusal("a strategy no longer configured", done);
+    }
+}
+
+pub(super) fn cs_config(parameters: &ControlParameters, env: &mut dyn Environment) -> ControlResponse {
+    let (bits, mask) = (parameters.flags.unwrap_or(0), parameters.mask.unwrap_or(0));
+    let bit = |flag: u64| (mask & flag != 0).then_some(bits & flag != 0);
+    env.cs_config(parameters.capacity, bit(flags::CS_ADMIT), bit(flags::CS_SERVE));
+    let info = env.cs_info();
+    ControlResponse::ok(ControlParameters {
+        capacity: Some(info.capacity),
+        flags: Some(info.flags),
+        ..Default::default()
+    })
+}
+
+pub(super) fn cs_erase(parameters: &ControlParameters, env: &mut dyn Environment) -> ControlResponse {
+    let name = parameters.name.as_ref().map_or(NameRef::ROOT, |name| name.as_ref());
+    let wanted = parameters.count.unwrap_or(u64::MAX);
+    let (erased, more) = env.cs_erase(name, wanted.min(ERASE_MAX) as usize);
+    ControlResponse::ok(ControlParameters {
+        count: Some(erased as u64),
+        // "Capacity in the reply: there is more, and one command erases so many."
+        capacity: (more && wanted > ERASE_MAX).then_some(ERASE_MAX),
+        ..ControlParameters::of(name)
+    })
+}
+
+/// The prefix of a command that adds to the FIB.
+fn prefix(parameters: &ControlParameters) -> Result<NameRef<'_>, ControlResponse> {
+    let name = parameters.name.as_ref().map_or(NameRef::ROOT, |name| name.as_ref());
+    if name.len() > COMPONENTS_MAX {
+        return Err(too_long());
+    }
+    if is_reserved(name) {
+        return Err(ControlResponse::refuse(403, "this name is the router's own"));
+    }
+    Ok(name)
+}
+
+fn too_long() -> ControlResponse {
+    ControlResponse::refuse(414, "a prefix has at most 32 components")
+}
+
+/// The number of the face that a command is about. "FaceId 0: the face of the request."
+fn named_face(asked: Asked, face_id: Option<u64>) -> Result<u64, ControlResponse> {
+    let own = asked.ingress.face.number();
+    let number = face_id.filter(|number| *number != 0).unwrap_or(own);
+    if asked.root == Root::Localhop && !asked.ingress.local && number != own {
+        return Err(ControlResponse::refuse(403, "a neighbour speaks only for its own face"));
+    }
+    Ok(number)
+}
+
+/// The face that a command adds.
+fn face(asked: Asked, face_id: Option<u64>, env: &dyn Environment) -> Result<FaceId, ControlResponse> {
+    let number = named_face(asked, face_id)?;
+    let face = FaceId::from_number(number).filter(|face| env.has_face(*face));
+    face.ok_or_else(|| ControlResponse::refuse(410, format!("there is no face {number}")))
+}

@@ -1,0 +1,198 @@
+//! A router made of maps, and an authority that says what it is told to.
+
+use crate::control::*;
+use nw_api::management::{ChannelStatus, CsInfo, DropCount, FacePersistency, FaceScope, ForwarderStatus, flags};
+use nw_tables::fib::{NextHop, StrategyId};
+use nw_wire::Data;
+
+pub(in crate::control) const STRATEGIES: [&str; 3] = [
+    "/localhost/nfd/strategy/best-route/v=5",
+    "/localhost/nfd/strategy/multicast/v=5",
+    "/localhost/nfd/strategy/multicast/v=5/retx-suppression-max~50",
+];
+
+pub(in crate::control) struct Fake {
+    pub(in crate::control) faces: BTreeMap<FaceId, FaceStatus>,
+    pub(in crate::control) fib: BTreeMap<Name, (Vec<NextHop>, StrategyId)>,
+    pub(in crate::control) fib_max: usize,
+    pub(in crate::control) fib_changes: usize,
+    pub(in crate::control) sent: Vec<(Vec<u8>, bool)>,
+    pub(in crate::control) cs: CsInfo,
+    /// What creating a face comes to, by URI; a face is made at once when it is not here.
+    pub(in crate::control) outcomes: BTreeMap<String, Created>,
+    pub(in crate::control) tickets: Vec<(Ticket, String)>,
+    pub(in crate::control) destroyed: Vec<u64>,
+    next: u64,
+}
+
+impl Fake {
+    pub(in crate::control) fn new() -> Self {
+        let mut faces = BTreeMap::new();
+        for (number, uri, scope) in [
+            (1, "internal://", FaceScope::Local),
+            (300, "fd://20", FaceScope::Local),
+            (301, "udp4://192.0.2.1:6363", FaceScope::NonLocal),
+        ] {
+            faces.insert(FaceId::from_number(number).unwrap(), FaceStatus::new(number, uri, "internal://", scope));
+        }
+        let cs = CsInfo { capacity: 100, flags: flags::CS_ADMIT | flags::CS_SERVE, entries: 300, hits: 1, misses: 2 };
+        Fake {
+            faces,
+            fib: BTreeMap::new(),
+            fib_max: 50_000,
+            fib_changes: 0,
+            sent: Vec::new(),
+            cs,
+            outcomes: BTreeMap::new(),
+            tickets: Vec::new(),
+            destroyed: Vec::new(),
+            next: 400,
+        }
+    }
+
+    pub(in crate::control) fn add_face(&mut self, uri: &str) -> FaceId {
+        self.next += 1;
+        let id = FaceId::from_number(self.next).unwrap();
+        let mut status = FaceStatus::new(self.next, uri, "udp4://192.0.2.9:6363", FaceScope::NonLocal);
+        status.mtu = Some(8800);
+        status.base_congestion_marking_interval = Some(100_000_000);
+        status.default_congestion_threshold = Some(65_536);
+        self.faces.insert(id, status);
+        id
+    }
+}
+
+impl Environment for Fake {
+    fn create_face(&mut self, ticket: Ticket, request: &FaceRequest<'_>) -> Created {
+        self.tickets.push((ticket, request.uri.to_owned()));
+        if let Some(created) = self.outcomes.get(request.uri) {
+            return created.clone();
+        }
+        if let Some(known) = self.faces.values().find(|face| face.uri == request.uri) {
+            return Created::Exists(FaceId::from_number(known.face_id).unwrap());
+        }
+        let id = self.add_face(request.uri);
+        let status = self.faces.get_mut(&id).unwrap();
+        status.persistency = request.persistency;
+        status.flags = request.options.flags & request.options.mask;
+        status.mtu = request.options.mtu.or(status.mtu);
+        Created::Now(id)
+    }
+
+    fn update_face(&mut self, face: FaceId, change: &FaceChange) -> Result<(), UpdateRefusal> {
+        let status = self.faces.get_mut(&face).expect("asked only for faces that are there");
+        if change.mask & change.flags & flags::LOCAL_FIELDS != 0 && status.scope == FaceScope::NonLocal {
+            let text = "local fields are for faces of this machine".to_owned();
+            return Err(UpdateRefusal { flags: flags::LOCAL_FIELDS, text, ..UpdateRefusal::default() });
+        }
+        status.flags = (status.flags & !change.mask) | (change.flags & change.mask);
+        status.persistency = change.persistency.unwrap_or(status.persistency);
+        status.mtu = change.mtu.or(status.mtu);
+        Ok(())
+    }
+
+    fn destroy_face(&mut self, face: FaceId) {
+        self.destroyed.push(face.number());
+    }
+
+    fn face_status(&self, face: FaceId) -> Option<FaceStatus> {
+        self.faces.get(&face).cloned()
+    }
+
+    fn has_face(&self, face: FaceId) -> bool {
+        self.faces.contains_key(&face)
+    }
+
+    fn faces(&self) -> Vec<FaceStatus> {
+        self.faces.values().cloned().collect()
+    }
+
+    fn channels(&self) -> Vec<ChannelStatus> {
+        vec![ChannelStatus { local_uri: "unix:///run/nfd/nfd.sock".to_owned() }]
+    }
+
+    fn apply_fib(&mut self, changes: &[FibChange<'_>]) -> Result<(), FibRefusal> {
+        for (index, change) in changes.iter().enumerate() {
+            match change {
+                FibChange::Set { name, next_hops, strategy } => {
+                    if !self.fib.contains_key(name.as_bytes()) && self.fib.len() >= self.fib_max {
+                        return Err(FibRefusal { index, text: "the FIB is full".to_owned() });
+                    }
+                    self.fib.insert(name.to_name(), (next_hops.to_vec(), *strategy));
+                }
+                FibChange::Remove { name } => drop(self.fib.remove(name.as_bytes())),
+            }
+            self.fib_changes += 1;
+        }
+        Ok(())
+    }
+
+    fn resolve_strategy(&mut self, name: NameRef<'_>) -> Result<(StrategyId, Name), Refusal> {
+        if name.to_string().contains('~') && !name.to_string().ends_with("max~50") {
+            return Err(Refusal::new(409, "bad parameter"));
+        }
+        let known = STRATEGIES.iter().position(|known| name.is_prefix_of(named(known).as_ref()) && name.len() > 3);
+        let at = known.ok_or_else(|| Refusal::new(404, "no such strategy"))?;
+        Ok((StrategyId(at as u8), named(STRATEGIES[at])))
+    }
+
+    fn cs_config(&mut self, capacity: Option<u64>, admit: Option<bool>, serve: Option<bool>) {
+        self.cs.capacity = capacity.unwrap_or(self.cs.capacity).min(1000);
+        for (flag, value) in [(flags::CS_ADMIT, admit), (flags::CS_SERVE, serve)] {
+            match value {
+                Some(true) => self.cs.flags |= flag,
+                Some(false) => self.cs.flags &= !flag,
+                None => {}
+            }
+        }
+    }
+
+    fn cs_erase(&mut self, _: NameRef<'_>, limit: usize) -> (usize, bool) {
+        let erased = limit.min(self.cs.entries as usize);
+        self.cs.entries -= erased as u64;
+        (erased, self.cs.entries > 0)
+    }
+
+    fn cs_info(&self) -> CsInfo {
+        self.cs.clone()
+    }
+
+    fn forwarder_status(&self) -> ForwarderStatus {
+        ForwarderStatus { in_interests: 5, pit_entries: 7, ..ForwarderStatus::default() }
+    }
+
+    fn drops(&self) -> Vec<DropCount> {
+        vec![DropCount { reason: "no_route".to_owned(), count: 9 }]
+    }
+
+    fn send(&mut self, data: &[u8], no_cache: bool) {
+        self.sent.push((data.to_vec(), no_cache));
+    }
+}
+
+/// Says to everything what it is set to.
+pub(in crate::control) struct Gate {
+    pub(in crate::control) commands: Verdict,
+    pub(in crate::control) announcements: Verdict,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Gate { commands: Verdict::Accept, announcements: Verdict::Accept }
+    }
+}
+
+impl Authorize for Gate {
+    fn command(&mut self, _: Instant, _: &Interest<'_>, _: Ingress, module: &str, verb: &str) -> Verdict {
+        assert!(!module.is_empty() && !verb.is_empty());
+        self.commands
+    }
+
+    fn announcement(&mut self, _: Instant, _: &Data<'_>, prefix: NameRef<'_>, _: Ingress) -> Verdict {
+        assert!(!prefix.to_string().contains("32=PA"));
+        self.announcements
+    }
+}
+
+/// A face as persistency is asked of it.
+pub(in crate::control) const PERMANENT: u64 = FacePersistency::Permanent.number();

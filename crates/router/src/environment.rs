@@ -1,0 +1,285 @@
+//! The router's hands, as management asks them to move: faces, FIB, content store. See [`crate::control::environment`] for what each must do.
+
+use crate::control::environment::{
+    Created, Environment, FaceChange, FaceRequest, FibChange, FibRefusal, Refusal, Ticket, UpdateRefusal,
+};
+use crate::plane::Plane;
+use core::time::Duration;
+use nw_api::management::{self as api, ChannelStatus, CsInfo, ForwarderStatus, flags};
+use nw_element::{FaceId, FaceTable, Instant, LinkType, Packet, Pool, Scope};
+use nw_elements::strategy::{StrategyError, StrategyId};
+use nw_faces::{FaceError, FaceEvent, FaceFlags, FaceOptions, FaceStatus, FaceUri, Faces, Persistency};
+use nw_name::{Name, NameRef};
+use nw_wire::LpHeader;
+
+/// Everything but control itself, lent for the time of one call.
+pub struct Hands<'a> {
+    pub now: Instant,
+    pub faces: &'a mut Faces,
+    pub known: &'a mut FaceTable,
+    pub plane: &'a mut Plane,
+    pub pool: &'a mut Pool,
+    /// Packets that come in by what control does: its own answers.
+    pub batch: &'a mut Vec<Packet>,
+    /// Packets that leave by what control does: pending Interests that got a new next hop.
+    pub out: &'a mut Vec<Packet>,
+    /// Face events to be told to control afterwards; forwarding knows of them already.
+    pub untold: &'a mut Vec<FaceEvent>,
+    /// Faces that are being connected for somebody.
+    pub connecting: &'a mut Vec<(FaceId, Ticket)>,
+}
+
+impl Hands<'_> {
+    /// Tells forwarding what happened to faces, at once; control is told later.
+    pub fn absorb_face_events(&mut self) {
+        for event in self.faces.events() {
+            match &event {
+                FaceEvent::Created(status) => {
+                    self.known.insert(status.id, status.info());
+                    let (id, info) = (status.id, status.info());
+                    self.plane.with_router(self.now, self.pool, self.out, |router, _| router.add_face(id, info));
+                }
+                FaceEvent::Destroyed(status, reason) => {
+                    tracing::debug!(face = status.id.number(), uri = %status.uri, %reason, "face ended");
+                    self.known.remove(status.id);
+                    self.plane.remove_face(self.now, status.id);
+                }
+                FaceEvent::Up(_) | FaceEvent::Down(_) => {}
+            }
+            self.untold.push(event);
+        }
+    }
+}
+
+impl Environment for Hands<'_> {
+    fn create_face(&mut self, ticket: Ticket, request: &FaceRequest<'_>) -> Created {
+        let parse = |text: &str| text.parse::<FaceUri>().map_err(|error| Refusal::new(400, error.to_string()));
+        let uri = match parse(request.uri) {
+            Ok(uri) => uri,
+            Err(refusal) => return Created::Refused(refusal),
+        };
+        let local = match request.local_uri.map(parse).transpose() {
+            Ok(local) => local,
+            Err(refusal) => return Created::Refused(refusal),
+        };
+        let options = FaceOptions { persistency: Some(persistency(request.persistency)), ..options(&request.options) };
+        match self.faces.connect(self.now, &uri, local.as_ref(), &options) {
+            Ok(id) => {
+                self.absorb_face_events();
+                if self.faces.status(id).is_some_and(|status| status.up) {
+                    Created::Now(id)
+                } else {
+                    self.connecting.push((id, ticket));
+                    Created::Later
+                }
+            }
+            Err(FaceError::Exists(id)) => Created::Exists(id),
+            Err(error) => Created::Refused(refusal(&error)),
+        }
+    }
+
+    fn update_face(&mut self, face: FaceId, change: &FaceChange) -> Result<(), UpdateRefusal> {
+        self.faces.update(self.now, face, &options(change)).map_err(|error| {
+            let text = error.to_string();
+            match error {
+                FaceError::Persistency(_) => UpdateRefusal { persistency: true, text, ..UpdateRefusal::default() },
+                FaceError::Mtu(_) => UpdateRefusal { mtu: true, text, ..UpdateRefusal::default() },
+                FaceError::LocalFieldsNonLocal => {
+                    UpdateRefusal { flags: flags::LOCAL_FIELDS, text, ..UpdateRefusal::default() }
+                }
+                FaceError::Reliability => UpdateRefusal { flags: flags::RELIABILITY, text, ..UpdateRefusal::default() },
+                _ => UpdateRefusal { text, ..UpdateRefusal::default() },
+            }
+        })
+    }
+
+    fn destroy_face(&mut self, face: FaceId) {
+        self.faces.close(face, self.pool);
+        self.absorb_face_events();
+    }
+
+    fn face_status(&self, face: FaceId) -> Option<api::FaceStatus> {
+        self.faces.status(face).map(|status| describe(&status, self.now))
+    }
+
+    fn has_face(&self, face: FaceId) -> bool {
+        self.known.contains(face)
+    }
+
+    fn faces(&self) -> Vec<api::FaceStatus> {
+        let mut ids: Vec<_> = self.faces.ids().collect();
+        ids.sort_unstable();
+        ids.into_iter().filter_map(|id| self.face_status(id)).collect()
+    }
+
+    fn channels(&self) -> Vec<ChannelStatus> {
+        self.faces.listeners().iter().map(|listener| ChannelStatus { local_uri: listener.uri.to_string() }).collect()
+    }
+
+    fn apply_fib(&mut self, changes: &[FibChange<'_>]) -> Result<(), FibRefusal> {
+        let now = self.now;
+        self.plane.with_router(now, self.pool, self.out, |router, context| {
+            for (index, change) in changes.iter().enumerate() {
+                match change {
+                    FibChange::Set { name, next_hops, strategy } => router
+                        .set_route(now, *name, next_hops, *strategy, context)
+                        .map_err(|error| FibRefusal { index, text: error.to_string() })?,
+                    FibChange::Remove { name } => {
+                        router.remove_route(*name);
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn resolve_strategy(&mut self, name: NameRef<'_>) -> Result<(StrategyId, Name), Refusal> {
+        self.plane.with_router(self.now, self.pool, self.out, |router, _| {
+            let id = router.resolve_strategy(name).map_err(|error| {
+                let code = match error {
+                    StrategyError::Unknown => 404,
+                    StrategyError::TooMany => 500,
+                    _ => 409,
+                };
+                Refusal::new(code, error.to_string())
+            })?;
+            let listed = router.strategy_name(id).map_or_else(|| name.to_name(), NameRef::to_name);
+            Ok((id, listed))
+        })
+    }
+
+    fn cs_config(&mut self, capacity: Option<u64>, admit: Option<bool>, serve: Option<bool>) {
+        let store = self.plane.content_store_mut().store_mut();
+        if let Some(capacity) = capacity {
+            let bytes_max = store.limits().bytes_max;
+            store.set_limits(usize::try_from(capacity).unwrap_or(usize::MAX), bytes_max);
+        }
+        if let Some(admit) = admit {
+            store.set_admit(admit);
+        }
+        if let Some(serve) = serve {
+            store.set_serve(serve);
+        }
+    }
+
+    fn cs_erase(&mut self, prefix: NameRef<'_>, limit: usize) -> (usize, bool) {
+        let store = self.plane.content_store_mut().store_mut();
+        let erased = store.erase(prefix, limit);
+        (erased, erased == limit && store.has_under(prefix))
+    }
+
+    fn cs_info(&self) -> CsInfo {
+        let store = self.plane.content_store().store();
+        let counters = store.counters();
+        let bits = [(store.admits(), flags::CS_ADMIT), (store.serves(), flags::CS_SERVE)];
+        CsInfo {
+            capacity: store.limits().packets_max as u64,
+            flags: bits.iter().filter(|(on, _)| *on).fold(0, |set, (_, bit)| set | bit),
+            entries: store.len() as u64,
+            hits: counters.hits,
+            misses: counters.misses,
+        }
+    }
+
+    fn forwarder_status(&self) -> ForwarderStatus {
+        let totals = self.faces.totals();
+        let router = self.plane.router();
+        let pending = router.counters();
+        ForwarderStatus {
+            fib_entries: router.fib().len() as u64,
+            pit_entries: router.pit().len() as u64,
+            cs_entries: self.plane.content_store().store().len() as u64,
+            in_interests: totals.in_interests,
+            in_data: totals.in_data,
+            in_nacks: totals.in_nacks,
+            out_interests: totals.out_interests,
+            out_data: totals.out_data,
+            out_nacks: totals.out_nacks,
+            satisfied_interests: pending.satisfied,
+            unsatisfied_interests: pending.unsatisfied,
+            ..ForwarderStatus::default()
+        }
+    }
+
+    fn send(&mut self, data: &[u8], no_cache: bool) {
+        if !no_cache {
+            return self.faces.inject(self.now, data, self.pool, self.batch);
+        }
+        let header = LpHeader { no_cache: true, ..LpHeader::default() };
+        let mut link_packet = Vec::with_capacity(data.len() + 16);
+        header.encode(data.len(), &mut link_packet);
+        link_packet.extend_from_slice(data);
+        self.faces.inject(self.now, &link_packet, self.pool, self.batch);
+    }
+}
+
+const fn persistency(persistency: api::FacePersistency) -> Persistency {
+    match persistency {
+        api::FacePersistency::Persistent => Persistency::Persistent,
+        api::FacePersistency::OnDemand => Persistency::OnDemand,
+        api::FacePersistency::Permanent => Persistency::Permanent,
+    }
+}
+
+fn options(change: &FaceChange) -> FaceOptions {
+    FaceOptions {
+        persistency: change.persistency.map(persistency),
+        flags: FaceFlags(change.flags),
+        flags_mask: FaceFlags(change.mask),
+        mtu: change.mtu.map(|mtu| usize::try_from(mtu).unwrap_or(usize::MAX)),
+        marking_interval: change.base_congestion_marking_interval_ns.map(Duration::from_nanos),
+        marking_threshold: change.default_congestion_threshold,
+    }
+}
+
+/// The code NFD answers with, and the sentence.
+fn refusal(error: &FaceError) -> Refusal {
+    let code = match error {
+        FaceError::Uri(_) | FaceError::NotCanonical(_) => 400,
+        FaceError::System { .. } if error.is_retryable() => 504,
+        FaceError::TooMany(_) | FaceError::System { .. } => 500,
+        _ => 406,
+    };
+    Refusal::new(code, error.to_string())
+}
+
+fn describe(status: &FaceStatus, now: Instant) -> api::FaceStatus {
+    let counters = &status.counters;
+    api::FaceStatus {
+        face_id: status.id.number(),
+        uri: status.uri.to_string(),
+        local_uri: status.local_uri.to_string(),
+        expiration_period: status.expiry.map(|expiry| expiry.since(now).as_millis() as u64),
+        scope: match status.scope {
+            Scope::Local => api::FaceScope::Local,
+            Scope::NonLocal => api::FaceScope::NonLocal,
+        },
+        persistency: match status.persistency {
+            Persistency::Persistent => api::FacePersistency::Persistent,
+            Persistency::OnDemand => api::FacePersistency::OnDemand,
+            Persistency::Permanent => api::FacePersistency::Permanent,
+        },
+        link_type: match status.link_type {
+            LinkType::PointToPoint => api::LinkType::PointToPoint,
+            LinkType::MultiAccess => api::LinkType::MultiAccess,
+            LinkType::AdHoc => api::LinkType::AdHoc,
+        },
+        base_congestion_marking_interval: Some(status.marking_interval.as_nanos() as u64),
+        default_congestion_threshold: Some(status.marking_threshold),
+        mtu: status.mtu.map(|mtu| mtu as u64),
+        in_interests: counters.in_interests,
+        in_data: counters.in_data,
+        in_nacks: counters.in_nacks,
+        out_interests: counters.out_interests,
+        out_data: counters.out_data,
+        out_nacks: counters.out_nacks,
+        in_bytes: counters.in_bytes,
+        out_bytes: counters.out_bytes,
+        flags: status.flags.0,
+    }
+}
+
+/// What a face event needs to say about a face that is gone.
+pub fn last_status(status: &FaceStatus, now: Instant) -> api::FaceStatus {
+    describe(status, now)
+}

@@ -1,0 +1,93 @@
+//! Which packet goes when there is no room: the one file that decides it.
+//!
+//! A policy is told what happens to entries and names the next victim. Its state is in the entries' links.
+
+use super::record::{Entry, NONE};
+
+/// The policies there are.
+#[derive(Debug)]
+pub(super) enum Policy {
+    /// Least recently used goes first.
+    Lru(Queue),
+}
+
+impl Policy {
+    pub const fn lru() -> Self {
+        Policy::Lru(Queue::new())
+    }
+
+    /// An entry came.
+    #[inline]
+    pub fn inserted(&mut self, entries: &mut [Entry], slot: u32) {
+        match self {
+            Policy::Lru(queue) => queue.push(entries, slot),
+        }
+    }
+
+    /// An entry answered, or the same packet came again.
+    #[inline]
+    pub fn used(&mut self, entries: &mut [Entry], slot: u32) {
+        match self {
+            Policy::Lru(queue) => {
+                if queue.newest != slot {
+                    queue.take_out(entries, slot);
+                    queue.push(entries, slot);
+                }
+            }
+        }
+    }
+
+    /// An entry goes.
+    #[inline]
+    pub fn removed(&mut self, entries: &mut [Entry], slot: u32) {
+        match self {
+            Policy::Lru(queue) => queue.take_out(entries, slot),
+        }
+    }
+
+    /// What is to go next.
+    #[inline]
+    pub const fn victim(&self) -> Option<u32> {
+        match self {
+            Policy::Lru(Queue { oldest: NONE, .. }) => None,
+            Policy::Lru(queue) => Some(queue.oldest),
+        }
+    }
+}
+
+/// Entries in an order, linked through themselves.
+#[derive(Debug)]
+pub(super) struct Queue {
+    newest: u32,
+    oldest: u32,
+}
+
+impl Queue {
+    const fn new() -> Self {
+        Queue { newest: NONE, oldest: NONE }
+    }
+
+    #[inline]
+    fn push(&mut self, entries: &mut [Entry], slot: u32) {
+        let entry = &mut entries[slot as usize];
+        (entry.newer, entry.older) = (NONE, self.newest);
+        match entries.get_mut(self.newest as usize) {
+            Some(second) => second.newer = slot,
+            None => self.oldest = slot,
+        }
+        self.newest = slot;
+    }
+
+    #[inline]
+    fn take_out(&mut self, entries: &mut [Entry], slot: u32) {
+        let Entry { newer, older, .. } = entries[slot as usize];
+        match entries.get_mut(newer as usize) {
+            Some(entry) => entry.older = older,
+            None => self.newest = older,
+        }
+        match entries.get_mut(older as usize) {
+            Some(entry) => entry.newer = newer,
+            None => self.oldest = newer,
+        }
+    }
+}

@@ -1,0 +1,337 @@
+use super::*;
+use nw_name::tlv::push_tlv;
+use nw_name::{Component, ComponentType, Name};
+
+pub(super) const KEY: HashKey =
+    HashKey::new([1, 0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f, 0x1656_67b1_9e37_79f9]);
+
+fn name(uri: &str) -> Name {
+    uri.parse().expect("a name")
+}
+
+/// A Data as far as the store looks at it.
+pub(super) fn data(name: &Name, content: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    name.as_ref().encode(&mut body);
+    push_tlv(21, content, &mut body);
+    let mut wire = Vec::new();
+    push_tlv(6, &body, &mut wire);
+    wire
+}
+
+pub(super) fn full_name(name: &Name, wire: &[u8]) -> Name {
+    name.clone().with(Component::new(ComponentType::IMPLICIT_DIGEST, &sha256(&[wire])).expect("32 octets"))
+}
+
+pub(super) fn store(packets_max: usize, bytes_max: usize) -> ContentStore {
+    ContentStore::new(KEY, CsConfig { packets_max, bytes_max })
+}
+
+pub(super) fn insert(
+    cs: &mut ContentStore,
+    now_ms: u64,
+    name: &Name,
+    wire: &[u8],
+    freshness_ms: u32,
+) -> Insertion {
+    let prefixes = Prefixes::of(&KEY, name.as_ref());
+    for stage in 0..ContentStore::PREFETCH_STAGES {
+        cs.prefetch(stage, &prefixes);
+        cs.prefetch_insert(stage, &prefixes);
+    }
+    cs.insert(Instant::from_millis(now_ms), name.as_ref(), &prefixes, wire, freshness_ms)
+}
+
+fn put(cs: &mut ContentStore, uri: &str) -> Vec<u8> {
+    let wire = data(&name(uri), uri.as_bytes());
+    assert_eq!(insert(cs, 0, &name(uri), &wire, 0), Insertion::New);
+    wire
+}
+
+pub(super) fn find(
+    cs: &mut ContentStore,
+    now_ms: u64,
+    name: &Name,
+    can_be_prefix: bool,
+    must_be_fresh: bool,
+) -> Option<Vec<u8>> {
+    let prefixes = Prefixes::of(&KEY, name.as_ref());
+    (0..ContentStore::PREFETCH_STAGES).for_each(|stage| cs.prefetch(stage, &prefixes));
+    let ask = Ask { name: name.as_ref(), prefixes: &prefixes, can_be_prefix, must_be_fresh };
+    let found = cs.find(Instant::from_millis(now_ms), &ask)?;
+    let mut wire = vec![0; cs.wire_len(found)];
+    assert_eq!(cs.copy_wire(found, &mut wire), wire.len());
+    Some(wire)
+}
+
+fn exact(cs: &mut ContentStore, uri: &str) -> Option<Vec<u8>> {
+    find(cs, 0, &name(uri), false, false)
+}
+
+fn prefix(cs: &mut ContentStore, uri: &str) -> Option<Vec<u8>> {
+    find(cs, 0, &name(uri), true, false)
+}
+
+#[test]
+fn a_prefix_finds_what_another_name_fetched() {
+    let mut cs = store(100, 100 << 10);
+    let wire = put(&mut cs, "/a/b/1");
+    for uri in ["/", "/a", "/a/b", "/a/b/1"] {
+        assert_eq!(prefix(&mut cs, uri).as_ref(), Some(&wire), "{uri}");
+        assert_eq!(exact(&mut cs, uri).is_some(), uri == "/a/b/1", "{uri}");
+    }
+    for uri in ["/b", "/a/c", "/a/b/1/2", "/a/b/2"] {
+        assert_eq!(prefix(&mut cs, uri), None, "{uri}");
+    }
+    assert_eq!(cs.counters(), CsCounters { hits: 5, misses: 7, insertions: 1, ..CsCounters::default() });
+}
+
+#[test]
+fn the_newest_segment_answers_its_prefix() {
+    let mut cs = store(100, 100 << 10);
+    let wires: Vec<_> = (0..50).map(|i| put(&mut cs, &format!("/file/v=1/seg={i}"))).collect();
+    assert_eq!(prefix(&mut cs, "/file").as_ref(), wires.last());
+    assert_eq!(cs.prefix_nodes(), 1, "siblings share one node");
+}
+
+#[test]
+fn freshness_counts_milliseconds() {
+    let mut cs = store(10, 10 << 10);
+    let wire = data(&name("/a/1"), b"x");
+    insert(&mut cs, 1000, &name("/a/1"), &wire, 3);
+    for (now, fresh) in [(1000, true), (1002, true), (1003, false), (9000, false)] {
+        for can_be_prefix in [false, true] {
+            assert_eq!(find(&mut cs, now, &name("/a/1"), can_be_prefix, true).is_some(), fresh, "{now}");
+            assert!(find(&mut cs, now, &name("/a/1"), can_be_prefix, false).is_some());
+        }
+        assert_eq!(find(&mut cs, now, &name("/a"), true, true).is_some(), fresh, "{now}");
+    }
+    // The same packet again is fresh again, also for those who ask by a prefix.
+    assert_eq!(insert(&mut cs, 5000, &name("/a/1"), &wire, 3), Insertion::Refreshed);
+    assert!(find(&mut cs, 5002, &name("/a"), true, true).is_some());
+    // Without FreshnessPeriod a packet is never fresh.
+    let other = data(&name("/b"), b"y");
+    insert(&mut cs, 5000, &name("/b"), &other, 0);
+    assert!(find(&mut cs, 5000, &name("/b"), false, true).is_none());
+}
+
+#[test]
+fn a_digest_chooses_among_packets_of_one_name() {
+    let mut cs = store(10, 100 << 10);
+    let n = name("/a/b");
+    let wires: Vec<_> = [1usize, 300, 2000].iter().map(|len| data(&n, &vec![7; *len])).collect();
+    for wire in &wires {
+        assert_eq!(insert(&mut cs, 0, &n, wire, 0), Insertion::New);
+    }
+    for wire in wires.iter().chain(&wires) {
+        for can_be_prefix in [false, true] {
+            assert_eq!(find(&mut cs, 0, &full_name(&n, wire), can_be_prefix, false).as_ref(), Some(wire));
+        }
+    }
+    assert_eq!(exact(&mut cs, "/a/b").as_ref(), wires.last(), "the newest answers the name");
+    assert_eq!(find(&mut cs, 0, &full_name(&n, b"other"), false, false), None);
+    let twice = full_name(&full_name(&n, &wires[0]), &wires[0]);
+    assert_eq!(find(&mut cs, 0, &twice, false, false), None);
+    assert_eq!(cs.erase(full_name(&n, &wires[1]).as_ref(), 9), 1);
+    assert_eq!(find(&mut cs, 0, &full_name(&n, &wires[1]), false, false), None);
+    assert_eq!(cs.len(), 2);
+}
+
+#[test]
+fn versions_of_one_name_are_bounded() {
+    let mut cs = store(1000, 1 << 20);
+    let n = name("/same");
+    for i in 0..500u32 {
+        insert(&mut cs, 0, &n, &data(&n, &i.to_be_bytes()), 0);
+        assert_eq!(cs.tree.assert_whole(), cs.len());
+    }
+    assert_eq!(cs.len(), VERSIONS_MAX);
+    assert_eq!(exact(&mut cs, "/same"), Some(data(&n, &499u32.to_be_bytes())));
+    assert_eq!(find(&mut cs, 0, &full_name(&n, &data(&n, &495u32.to_be_bytes())), false, false), None);
+}
+
+#[test]
+fn what_is_not_kept() {
+    let mut cs = store(10, 8 << 10);
+    let n = name("/big");
+    assert_eq!(
+        insert(&mut cs, 0, &n, &data(&n, &vec![0; 8200]), 0),
+        Insertion::NotKept,
+        "larger than the store"
+    );
+    assert_eq!(
+        insert(&mut cs, 0, &n, &data(&n, &vec![0; 9000]), 0),
+        Insertion::NotKept,
+        "larger than a packet"
+    );
+    assert_eq!(insert(&mut cs, 0, &n, b"\x06", 0), Insertion::NotKept, "no packet");
+    assert_eq!(insert(&mut cs, 0, &n, &data(&name("/other"), b""), 0), Insertion::NotKept, "of another name");
+    let odd = full_name(&n, b"");
+    assert_eq!(insert(&mut cs, 0, &odd, &data(&odd, b""), 0), Insertion::NotKept, "a digest in its own name");
+    assert_eq!((cs.len(), cs.bytes(), cs.counters().refusals), (0, 0, 5));
+    for (packets_max, bytes_max) in [(0, 1 << 20), (10, 0), (10, 255), (0, 0)] {
+        let mut none = store(packets_max, bytes_max);
+        assert_eq!(insert(&mut none, 0, &n, &data(&n, b""), 0), Insertion::NotKept);
+        assert_eq!(prefix(&mut none, "/"), None);
+        assert_eq!(none.erase(NameRef::ROOT, usize::MAX), 0);
+    }
+}
+
+#[test]
+fn switches_take_effect_at_once() {
+    let mut cs = store(10, 8 << 10);
+    let wire = put(&mut cs, "/a");
+    cs.set_admit(false);
+    assert_eq!(insert(&mut cs, 0, &name("/b"), &data(&name("/b"), b""), 0), Insertion::NotKept);
+    assert_eq!(exact(&mut cs, "/a"), Some(wire));
+    cs.set_serve(false);
+    assert_eq!(exact(&mut cs, "/a"), None);
+    assert!(!cs.admits() && !cs.serves());
+    assert_eq!(cs.counters(), CsCounters { hits: 1, insertions: 1, ..CsCounters::default() });
+}
+
+#[test]
+fn the_least_recently_used_goes_first() {
+    let mut cs = store(3, 8 << 10);
+    for uri in ["/a", "/b", "/c"] {
+        put(&mut cs, uri);
+    }
+    assert!(exact(&mut cs, "/a").is_some());
+    assert!(prefix(&mut cs, "/b").is_some());
+    put(&mut cs, "/d");
+    assert!(exact(&mut cs, "/c").is_none());
+    assert!(["/a", "/b", "/d"].iter().all(|uri| exact(&mut cs, uri).is_some()));
+}
+
+#[test]
+fn a_reference_outlives_its_packet_without_harm() {
+    let mut cs = store(1, 8 << 10);
+    put(&mut cs, "/a");
+    let n = name("/a");
+    let prefixes = Prefixes::of(&KEY, n.as_ref());
+    let ask = Ask { name: n.as_ref(), prefixes: &prefixes, can_be_prefix: false, must_be_fresh: false };
+    let found = cs.find(Instant::START, &ask).unwrap();
+    assert_eq!(cs.name_place(found), (4, 3));
+    assert_eq!(cs.copy_wire(found, &mut [0; 3]), 3);
+    put(&mut cs, "/b");
+    assert_eq!((cs.wire_len(found), cs.copy_wire(found, &mut [0; 9]), cs.name_place(found)), (0, 0, (0, 0)));
+}
+
+#[test]
+fn limits_change_live() {
+    let mut cs = store(100, 100 * BLOCK_LEN);
+    for i in 0..100 {
+        put(&mut cs, &format!("/{i}/x"));
+    }
+    assert_eq!(cs.set_limits(60, usize::MAX), CsConfig { packets_max: 60, bytes_max: 100 * BLOCK_LEN });
+    assert_eq!(cs.len(), 60);
+    cs.set_limits(usize::MAX, 10 * BLOCK_LEN + 1);
+    assert_eq!((cs.len(), cs.bytes(), cs.limits().packets_max), (10, 10 * BLOCK_LEN, 100));
+    assert!((90..100).all(|i| exact(&mut cs, &format!("/{i}/x")).is_some()), "the newest stay");
+    cs.set_limits(0, usize::MAX);
+    assert!(cs.is_empty());
+    assert_eq!(insert(&mut cs, 0, &name("/a"), &data(&name("/a"), b""), 0), Insertion::NotKept);
+    cs.set_limits(1, usize::MAX);
+    put(&mut cs, "/a");
+}
+
+#[test]
+fn erase_by_prefix_has_a_limit() {
+    let mut cs = store(100, 100 << 10);
+    for i in 0..20 {
+        put(&mut cs, &format!("/a/b/{i}"));
+        put(&mut cs, &format!("/c/{i}/d"));
+    }
+    assert_eq!(cs.erase(name("/a").as_ref(), 0), 0);
+    assert_eq!(cs.erase(name("/a").as_ref(), 7), 7);
+    assert_eq!(cs.erase(name("/a/b").as_ref(), 100), 13);
+    assert_eq!(cs.erase(name("/a").as_ref(), 100), 0);
+    assert_eq!(cs.erase(name("/c/3").as_ref(), 100), 1);
+    assert_eq!(cs.tree.assert_whole(), 19);
+    assert_eq!(cs.erase(NameRef::ROOT, usize::MAX), 19);
+    assert_eq!((cs.len(), cs.bytes(), cs.prefix_nodes(), cs.tree.index.len()), (0, 0, 0, 0));
+}
+
+#[test]
+fn names_deeper_than_kept_prefixes() {
+    let mut cs = store(1000, 1 << 20);
+    let base = (0..PREFIXES_MAX + 5).fold(Name::new(), |n, i| n.with_generic(format!("{i}")));
+    let names: Vec<_> = (0..100u64).map(|i| base.clone().with_number(ComponentType::SEGMENT, i)).collect();
+    for n in &names {
+        assert_eq!(insert(&mut cs, 0, n, &data(n, b""), 0), Insertion::New);
+    }
+    for n in &names {
+        assert!(find(&mut cs, 0, n, false, false).is_some());
+        assert!(find(&mut cs, 0, n, true, false).is_some());
+    }
+    for depth in 0..=base.as_ref().len() {
+        assert!(find(&mut cs, 0, &base.as_ref().prefix(depth).to_name(), true, false).is_some(), "{depth}");
+    }
+    assert!(find(&mut cs, 0, &base.clone().with_generic("other"), true, false).is_none());
+    assert_eq!(cs.tree.assert_whole(), 100);
+    assert_eq!(cs.erase(base.as_ref(), 1000), 100);
+}
+
+#[test]
+fn without_free_nodes_packets_are_kept_and_found_by_name() {
+    let mut cs = store(1000, 1 << 20);
+    cs.tree.leave_nodes(1);
+    let uris: Vec<_> = (0..400).map(|i| format!("/{}/{}/{}", i / 100, i / 10, i)).collect();
+    for uri in &uris {
+        put(&mut cs, uri);
+        assert_eq!(cs.tree.assert_whole(), cs.len());
+    }
+    assert_eq!(cs.prefix_nodes(), 1);
+    assert!(uris.iter().all(|uri| exact(&mut cs, uri).is_some()));
+    assert!(prefix(&mut cs, "/").is_some());
+    assert_eq!(cs.erase(NameRef::ROOT, usize::MAX), 400);
+    assert_eq!((cs.bytes(), cs.prefix_nodes(), cs.tree.index.len()), (0, 0, 0));
+    // The node that was given back is there again.
+    for uri in &uris[..20] {
+        put(&mut cs, uri);
+    }
+    assert!(prefix(&mut cs, "/0/1").is_some());
+}
+
+#[test]
+fn effort_of_a_search_is_bounded_and_stale_branches_are_passed_by() {
+    let mut cs = store(10_000, 10 << 20);
+    let fresh = name("/s/fresh/1");
+    insert(&mut cs, 0, &fresh, &data(&fresh, b""), 100_000);
+    for i in 0..1000 {
+        let stale = name(&format!("/s/stale/{i}"));
+        insert(&mut cs, 0, &stale, &data(&stale, b""), 1);
+    }
+    // A thousand stale packets that came later are one node, which is passed by as nothing in it is fresh.
+    assert!(find(&mut cs, 10_000, &name("/s"), true, true).is_some());
+    // Side by side they are too many to look at.
+    let fresh = name("/t/fresh");
+    insert(&mut cs, 0, &fresh, &data(&fresh, b""), 100_000);
+    for i in 0..1000 {
+        let stale = name(&format!("/t/{i}"));
+        insert(&mut cs, 0, &stale, &data(&stale, b""), 1);
+    }
+    assert_eq!(find(&mut cs, 10_000, &name("/t"), true, true), None);
+    assert_eq!(cs.counters().searches_given_up, 1);
+    assert!(find(&mut cs, 10_000, &fresh, false, true).is_some());
+}
+
+#[test]
+fn memory_returns_after_a_million_names() {
+    let mut cs = store(1000, 1 << 20);
+    let mut most = 0;
+    for i in 0..1_000_000u64 {
+        // Names that make and unmake nodes all the time.
+        let n = Name::new()
+            .with_generic((i / 100).to_be_bytes())
+            .with_generic([(i / 10) as u8])
+            .with_generic(i.to_be_bytes());
+        insert(&mut cs, 0, &n, &data(&n, b""), 0);
+        most = most.max(cs.prefix_nodes());
+    }
+    assert_eq!(cs.len(), 1000);
+    assert!(most > 0 && most < 500, "{most}");
+    assert_eq!(cs.tree.assert_whole(), 1000);
+    assert_eq!(cs.erase(NameRef::ROOT, usize::MAX), 1000);
+    assert_eq!((cs.bytes(), cs.prefix_nodes(), cs.tree.index.len()), (0, 0, 0));
+}

@@ -1,0 +1,325 @@
+//! The first stage of a longest-prefix match: what lengths are worth trying for a name, from the hash of its first `middle` components.
+//!
+//! ```text
+//! bucket = one cache line:  20 sets of lengths (u16) | 20 tags (u8, 0 = free) | passed (u16)
+//! bit i of a set: there is a prefix of middle + i components (bit 15: of middle + 15 or more) that starts so
+//! ```
+//!
+//! These are the virtual entries of the literature, without their names: a tag that matches by chance only adds lengths to try, in vain. So one line
+//! answers, and names are compared at the second stage only. Probing is that of [`crate::index`].
+
+use crate::index::{IndexFull, PROBES_MAX};
+use crate::memory::{Lines, equal_octets};
+use nw_name::Prefixes;
+use std::collections::BTreeMap;
+use zerocopy::FromZeros;
+
+const SLOTS: usize = 20;
+/// Chosen as in [`crate::index`].
+const LOAD: usize = 14;
+
+/// The last bit of a set stands for all longer prefixes too.
+const DEEPEST: usize = 15;
+
+/// A count that doesn't fit four bits: look in `many`.
+const MANY: u64 = 15;
+
+#[derive(Clone, Copy, FromZeros)]
+#[repr(C, align(64))]
+struct Bucket {
+    lengths: [u16; SLOTS],
+    tags: [u8; SLOTS],
+    passed: u16,
+    spare: u16,
+}
+
+impl Bucket {
+    /// One bit per position whose tag is `tag`.
+    #[inline(always)]
+    fn matching(&self, tag: u8) -> u32 {
+        equal_octets(&self.tags, tag)
+    }
+}
+
+/// What control needs besides, at the same place: which hash this is, and how many prefixes are behind each bit (four bits a count).
+#[derive(Clone, Copy, FromZeros)]
+#[repr(C)]
+struct Node {
+    hash: u64,
+    counts: u64,
+}
+
+/// Sets of lengths by the hash of a prefix of `middle` components.
+pub(super) struct Hints {
+    middle: usize,
+    buckets: Lines<Bucket>,
+    nodes: Lines<[Node; SLOTS]>,
+    // Ordered, for it never stops to rehash; at most one element per 15 prefixes.
+    many: BTreeMap<(usize, usize), u32>,
+    probes: usize,
+}
+
+impl Hints {
+    pub(super) fn new(middle: usize, prefixes_max: usize) -> Self {
+        let buckets = prefixes_max.div_ceil(LOAD).max(1);
+        Hints {
+            middle,
+            buckets: Lines::new(buckets),
+            nodes: Lines::sparse(buckets),
+            many: BTreeMap::new(),
+            probes: PROBES_MAX.min(buckets),
+        }
+    }
+
+    pub(super) const fn middle(&self) -> usize {
+        self.middle
+    }
+
+    /// To be called while empty.
+    pub(super) fn set_middle(&mut self, middle: usize) {
+        self.middle = middle;
+    }
+
+    pub(super) fn buckets(&self) -> usize {
+        self.buckets.len()
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.buckets.memory_bytes() + self.nodes.memory_bytes()
+    }
+
+    #[inline(always)]
+    pub(super) fn prefetch(&self, hash: u64) {
+        self.buckets.prefetch(self.home(hash));
+    }
+
+    /// Lengths of `middle` and more that may have a prefix: one bit each. Those that have are always among them.
+    #[inline(always)]
+    pub(super) fn lengths(&self, hash: u64) -> u64 {
+        let tag = tag_of(hash);
+        let mut number = self.home(hash);
+        let mut set = 0;
+        for _ in 0..self.probes {
+            let bucket = &self.buckets[number];
+            let mut matching = bucket.matching(tag);
+            while matching != 0 {
+                set |= bucket.lengths[(matching.trailing_zeros() as usize).min(SLOTS - 1)];
+                matching &= matching - 1;
+            }
+            if bucket.passed == 0 {
+                break;
+            }
+            number = self.after(number);
+        }
+        let deeper = if set >> DEEPEST == 0 { 0 } else { u64::MAX << DEEPEST };
+        (u64::from(set) | deeper) << self.middle
+    }
+
+    /// [`add`](Self::add) for a prefix whose hashes are at hand; shorter ones than the middle have no hints.
+    pub(super) fn add_of(&mut self, prefixes: &Prefixes, length: usize) -> Result<(), IndexFull> {
+        if length < self.middle { Ok(()) } else { self.add(prefixes.hash(self.middle), length) }
+    }
+
+    /// Takes back one [`add_of`](Self::add_of).
+    pub(super) fn remove_of(&mut self, prefixes: &Prefixes, length: usize) {
+        if length >= self.middle {
+            self.remove(prefixes.hash(self.middle), length);
+        }
+    }
+
+    /// Counts one more prefix of `length` components whose first `middle` have this hash.
+    pub(super) fn add(&mut self, hash: u64, length: usize) -> Result<(), IndexFull> {
+        let (bucket, position) = match self.locate(hash) {
+            Some(place) => place,
+            None => self.create(hash)?,
+        };
+        let bit = (length - self.middle).min(DEEPEST);
+        let counts = &mut self.nodes[bucket][position].counts;
+        match *counts >> (4 * bit) & 15 {
+            MANY => *self.many.entry((bucket * SLOTS + position, bit)).or_default() += 1,
+            count => {
+                *counts += 1 << (4 * bit);
+                if count + 1 == MANY {
+                    self.many.insert((bucket * SLOTS + position, bit), MANY as u32);
+                }
+            }
+        }
+        self.buckets[bucket].lengths[position] |= 1 << bit;
+        Ok(())
+    }
+
+    /// Takes back one [`add`](Self::add).
+    pub(super) fn remove(&mut self, hash: u64, length: usize) {
+        let Some((bucket, position)) = self.locate(hash) else {
+            debug_assert!(false, "a hint was never added");
+            return;
+        };
+        let bit = (length - self.middle).min(DEEPEST);
+        let counts = &mut self.nodes[bucket][position].counts;
+        if *counts >> (4 * bit) & 15 == MANY {
+            let key = (bucket * SLOTS + position, bit);
+            let count = self.many.entry(key).or_default();
+            *count -= 1;
+            if u64::from(*count) < MANY {
+                self.many.remove(&key);
+                *counts -= 1 << (4 * bit);
+            }
+            return;
+        }
+        *counts -= 1 << (4 * bit);
+        if *counts >> (4 * bit) & 15 == 0 {
+            self.buckets[bucket].lengths[position] &= !(1 << bit);
+        }
+        if *counts == 0 {
+            self.buckets[bucket].tags[position] = 0;
+            self.each_passed(self.home(hash), bucket, |passed| *passed -= 1);
+        }
+    }
+
+    /// Forgets the hints in some buckets and some of the large counts; true when nothing is left from `bucket` on.
+    pub(super) fn clear_some(&mut self, bucket: usize, count: usize) -> bool {
+        let end = (bucket + count).min(self.buckets());
+        self.buckets.zero(bucket..end);
+        self.nodes.zero(bucket..end);
+        for _ in 0..count {
+            if self.many.pop_first().is_none() {
+                break;
+            }
+        }
+        end == self.buckets() && self.many.is_empty()
+    }
+
+    fn create(&mut self, hash: u64) -> Result<(usize, usize), IndexFull> {
+        let home = self.home(hash);
+        let mut bucket = home;
+        for _ in 0..self.probes {
+            let here = &mut self.buckets[bucket];
+            if let Some(position) = here.tags.iter().position(|tag| *tag == 0) {
+                here.tags[position] = tag_of(hash);
+                here.lengths[position] = 0;
+                self.nodes[bucket][position] = Node { hash, counts: 0 };
+                self.each_passed(home, bucket, |passed| *passed += 1);
+                return Ok((bucket, position));
+            }
+            bucket = self.after(bucket);
+        }
+        Err(IndexFull)
+    }
+
+    fn locate(&self, hash: u64) -> Option<(usize, usize)> {
+        let tag = tag_of(hash);
+        let mut bucket = self.home(hash);
+        for _ in 0..self.probes {
+            let here = &self.buckets[bucket];
+            let found = (0..SLOTS).find(|p| here.tags[*p] == tag && self.nodes[bucket][*p].hash == hash);
+            if let Some(position) = found {
+                return Some((bucket, position));
+            }
+            if here.passed == 0 {
+                break;
+            }
+            bucket = self.after(bucket);
+        }
+        None
+    }
+
+    fn each_passed(&mut self, home: usize, end: usize, mut change: impl FnMut(&mut u16)) {
+        let mut bucket = home;
+        while bucket != end {
+            change(&mut self.buckets[bucket].passed);
+            bucket = self.after(bucket);
+        }
+    }
+
+    #[inline(always)]
+    fn home(&self, hash: u64) -> usize {
+        ((u64::from((hash >> 16) as u32) * self.buckets.len() as u64) >> 32) as usize
+    }
+
+    #[inline(always)]
+    fn after(&self, bucket: usize) -> usize {
+        if bucket + 1 == self.buckets.len() { 0 } else { bucket + 1 }
+    }
+}
+
+#[inline(always)]
+fn tag_of(hash: u64) -> u8 {
+    ((hash >> 48) as u8).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn hash(number: u64) -> u64 {
+        let product = u128::from(number ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
+        product as u64 ^ (product >> 64) as u64
+    }
+
+    #[test]
+    fn a_bucket_is_a_cache_line() {
+        assert_eq!((size_of::<Bucket>(), align_of::<Bucket>()), (64, 64));
+    }
+
+    #[test]
+    fn all_that_were_added_are_found_and_nothing_is_left() {
+        let mut hints = Hints::new(3, 50_000);
+        for number in 0..50_000u64 {
+            hints.add(hash(number), 3 + number as usize % 29).unwrap();
+        }
+        for number in 0..50_000u64 {
+            assert!(hints.lengths(hash(number)) >> (3 + number % 29) & 1 == 1);
+        }
+        let strangers = (50_000..100_000).filter(|n| hints.lengths(hash(*n)) != 0).count();
+        assert!(strangers < 6_000, "{strangers} of 50000 match by chance");
+        for number in 0..50_000u64 {
+            hints.remove(hash(number), 3 + number as usize % 29);
+        }
+        assert!(hints.buckets.iter().all(|b| b.tags == [0; SLOTS] && b.passed == 0));
+    }
+
+    #[test]
+    fn clearing_in_portions_leaves_nothing() {
+        let mut hints = Hints::new(1, 10_000);
+        for number in 0..10_000u64 {
+            for _ in 0..20 {
+                hints.add(hash(number % 500), 2).unwrap();
+            }
+        }
+        let mut bucket = 0;
+        while !hints.clear_some(bucket, 100) {
+            bucket = (bucket + 100).min(hints.buckets());
+        }
+        assert!(hints.many.is_empty());
+        assert!((0..500).all(|number| hints.lengths(hash(number)) == 0));
+    }
+
+    proptest! {
+        /// Counts are exact: as long as one of many prefixes is there its length shows, afterwards it doesn't.
+        #[test]
+        fn counts_are_exact(steps in proptest::collection::vec((0u64..3, 0usize..33, 0usize..20, any::<bool>()), 0..80)) {
+            let mut hints = Hints::new(0, 30);
+            let mut model: BTreeMap<(u64, usize), usize> = BTreeMap::new();
+            for (number, length, times, add) in steps {
+                let count = model.entry((number, length)).or_default();
+                for _ in 0..times {
+                    if add {
+                        hints.add(hash(number), length).unwrap();
+                        *count += 1;
+                    } else if *count > 0 {
+                        hints.remove(hash(number), length);
+                        *count -= 1;
+                    }
+                }
+                for number in 0..3 {
+                    let mut wanted = 0u64;
+                    for length in (0..33).filter(|l| model.get(&(number, *l)).is_some_and(|c| *c > 0)) {
+                        wanted |= if length >= DEEPEST { u64::MAX << DEEPEST } else { 1 << length };
+                    }
+                    prop_assert_eq!(hints.lengths(hash(number)), wanted);
+                }
+            }
+        }
+    }
+}

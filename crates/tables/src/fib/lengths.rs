@@ -1,0 +1,190 @@
+//! Which lengths of prefixes exist, and where the middle is.
+//!
+//! The middle follows the routes: at most one prefix in eight is shorter than it. It moves by building a second set of hints in portions, a few entries
+//! per change of the FIB, while the first one answers; then they change places. So no change takes long.
+
+use super::hints::Hints;
+use super::{Blocks, Entry};
+use crate::index::{Index, IndexFull};
+use nw_name::{HashKey, NameRef, PREFIXES_MAX, Prefixes};
+
+/// Where the middle is until the routes say better.
+const MIDDLE_FIRST: usize = 4;
+
+/// Work per change of the FIB while the middle moves.
+const ENTRIES_PER_STEP: usize = 16;
+const BUCKETS_PER_STEP: usize = 256;
+const CLEARED_PER_STEP: usize = 1024;
+
+enum Move {
+    Rest,
+    /// Entries in buckets before this one have hints at the new middle too.
+    Building {
+        bucket: usize,
+    },
+    /// Hints in buckets before this one are forgotten.
+    Clearing {
+        bucket: usize,
+    },
+}
+
+pub(super) struct Lengths {
+    key: HashKey,
+    hints: Hints,
+    /// At the new middle while it moves; empty or being emptied otherwise.
+    next: Hints,
+    adaptive: bool,
+    movement: Move,
+    /// Tells apart which entries the present movement has seen.
+    epoch: u8,
+    changes: usize,
+    counts: [usize; PREFIXES_MAX + 1],
+    populated: u64,
+}
+
+impl Lengths {
+    /// The middle is `middle` for ever, or chosen by the lengths of prefixes.
+    pub(super) fn new(key: HashKey, prefixes_max: usize, middle: Option<usize>) -> Self {
+        let first = middle.unwrap_or(MIDDLE_FIRST).clamp(1, PREFIXES_MAX);
+        Lengths {
+            key,
+            hints: Hints::new(first, prefixes_max),
+            next: Hints::new(first, prefixes_max),
+            adaptive: middle.is_none(),
+            movement: Move::Rest,
+            epoch: 0,
+            changes: 0,
+            counts: [0; PREFIXES_MAX + 1],
+            populated: 0,
+        }
+    }
+
+    pub(super) fn middle(&self) -> usize {
+        self.hints.middle()
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.hints.memory_bytes() + self.next.memory_bytes()
+    }
+
+    #[inline(always)]
+    pub(super) fn prefetch(&self, prefixes: &Prefixes) {
+        let hints = &self.hints;
+        if prefixes.kept() >= hints.middle() {
+            hints.prefetch(prefixes.hash(hints.middle()));
+        }
+    }
+
+    /// Lengths at which a prefix of this name may be: one bit each, those of prefixes that are there always among them.
+    #[inline(always)]
+    pub(super) fn of(&self, prefixes: &Prefixes) -> u64 {
+        let kept = prefixes.kept();
+        let hints = &self.hints;
+        let mut lengths = self.populated & (u64::MAX >> (63 - kept));
+        if kept >= hints.middle() && lengths >> hints.middle() != 0 {
+            let shorter = (1 << hints.middle()) - 1;
+            lengths &= hints.lengths(prefixes.hash(hints.middle())) | shorter;
+        }
+        lengths
+    }
+
+    /// Takes in a prefix of `length` components; gives the epoch to be kept with its entry.
+    pub(super) fn add(&mut self, prefixes: &Prefixes, length: usize) -> Result<u8, IndexFull> {
+        self.hints.add_of(prefixes, length)?;
+        if matches!(self.movement, Move::Building { .. }) && self.next.add_of(prefixes, length).is_err() {
+            self.give_up();
+        }
+        self.counts[length] += 1;
+        self.populated |= 1 << length;
+        Ok(self.epoch)
+    }
+
+    /// Takes back one [`add`](Self::add), which gave `epoch`, or a movement changed it since.
+    pub(super) fn remove(&mut self, prefixes: &Prefixes, length: usize, epoch: u8) {
+        self.hints.remove_of(prefixes, length);
+        if matches!(self.movement, Move::Building { .. }) && epoch == self.epoch {
+            self.next.remove_of(prefixes, length);
+        }
+        self.counts[length] -= 1;
+        if self.counts[length] == 0 {
+            self.populated &= !(1 << length);
+        }
+    }
+
+    /// A bounded portion of moving the middle. To be called once per change.
+    pub(super) fn work(&mut self, index: &Index, blocks: &mut Blocks) {
+        self.changes += 1;
+        match self.movement {
+            Move::Rest => self.consider(index.len()),
+            Move::Building { bucket } => self.build(bucket, index, blocks),
+            Move::Clearing { bucket } => {
+                let done = self.next.clear_some(bucket, CLEARED_PER_STEP);
+                let next = (bucket + CLEARED_PER_STEP).min(self.next.buckets());
+                self.movement = if done { Move::Rest } else { Move::Clearing { bucket: next } };
+            }
+        }
+    }
+
+    /// Starts a movement when the middle has been wrong for a while; as seldom as half of all routes change, so it costs a few entries per change.
+    fn consider(&mut self, len: usize) {
+        if !self.adaptive || self.changes < 32.max(len / 2) {
+            return;
+        }
+        self.changes = 0;
+        let best = self.best_middle(len);
+        if best != self.middle() {
+            self.next.set_middle(best);
+            self.epoch = self.epoch.wrapping_add(1);
+            self.movement = Move::Building { bucket: 0 };
+        }
+    }
+
+    /// The longest length that at most one prefix in eight falls short of; `/` doesn't count, for it needs no search.
+    fn best_middle(&self, len: usize) -> usize {
+        let mut shorter = 0;
+        for (length, count) in self.counts.iter().enumerate().skip(1) {
+            shorter += count;
+            if shorter > len / 8 {
+                return length;
+            }
+        }
+        self.middle()
+    }
+
+    fn build(&mut self, start: usize, index: &Index, blocks: &mut Blocks) {
+        let end = (start + BUCKETS_PER_STEP).min(index.buckets());
+        let mut entries = 0;
+        let mut bucket = start;
+        while bucket < end && entries < ENTRIES_PER_STEP {
+            for block in index.in_bucket(bucket) {
+                entries += 1;
+                let entry = Entry::of(blocks.bytes(block));
+                // Added since the movement began.
+                if entry.epoch == self.epoch {
+                    continue;
+                }
+                let middle = self.next.middle();
+                let length = usize::from(entry.components);
+                if length >= middle {
+                    let hash = self.key.name(NameRef::from_checked(entry.name).prefix(middle));
+                    if self.next.add(hash, length).is_err() {
+                        return self.give_up();
+                    }
+                }
+                Entry::set_epoch(blocks.bytes_mut(block), self.epoch);
+            }
+            bucket += 1;
+        }
+        self.movement = Move::Building { bucket };
+        if bucket == index.buckets() {
+            core::mem::swap(&mut self.hints, &mut self.next);
+            self.movement = Move::Clearing { bucket: 0 };
+        }
+    }
+
+    /// There was no room at the new middle: stays at the present one for good.
+    fn give_up(&mut self) {
+        self.adaptive = false;
+        self.movement = Move::Clearing { bucket: 0 };
+    }
+}

@@ -1,0 +1,486 @@
+//! The pending Interest table: what was asked for, by whom, and who was asked.
+//!
+//! ```text
+//! index (hash of the name without implicit digest) -> entry (128 octets: line 0 identity and timer, line 1 one in- and one out-record)
+//!                                                      |-> copy of the Interest, in a slot of 128, 512, 2048 or 8832 octets
+//!                                                      |-> further records, 64 octets each, from one bounded store
+//!                                                      `-> timer wheel, linked through the entries
+//! ```
+//!
+//! Nothing allocates after [`Pit::new`] and all memory is taken lazily. Whoever runs out of any of it gets [`PitFull`], and nothing has changed then.
+//! An [`EntryRef`] is checked at each use: one whose entry has gone finds nothing, so it may be kept for as long as one likes, and may come back
+//! as a PIT token from anyone.
+
+mod entry;
+mod faces;
+mod matching;
+mod record_store;
+mod records;
+mod reference;
+mod slots;
+mod wheel;
+
+#[cfg(test)]
+mod matching_tests;
+#[cfg(test)]
+mod model_tests;
+#[cfg(test)]
+mod tests;
+
+pub use faces::FaceScan;
+pub use matching::{DEEP_LENGTHS_MAX, DIGESTS_PER_NAME_MAX, MATCHES_MAX};
+pub use records::{InRecord, InRecords, OutRecord, OutRecords, RECORDS_PER_ENTRY_MAX};
+pub use reference::{EntryRef, TOKEN_LEN};
+pub use slots::{INTEREST_CLASSES, INTEREST_LEN_MAX, INTEREST_SLOT_LENS};
+
+use crate::index::Index;
+use crate::memory::Lines;
+use crate::{Ask, Instant};
+use entry::Entry;
+use faces::FaceCounts;
+use matching::PrefixLengths;
+use nw_name::{HashKey, NameRef, Prefixes};
+use record_store::RecordStore;
+use reference::{GENERATION_MASK, INDEX_BITS};
+use slots::{FreeList, InterestStore};
+use wheel::Wheel;
+
+/// Entries one table can have: the token has 26 bits for them.
+pub const ENTRIES_MAX: usize = 1 << INDEX_BITS;
+
+/// How large a table may become. Memory is taken as it is first used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PitConfig {
+    /// Pending Interests; at least 1, at most [`ENTRIES_MAX`]. About 145 octets for each.
+    pub entries_max: usize,
+    /// In- and out-records beyond the one of each kind that an entry has room for, over all entries. 68 octets each.
+    pub records_max: usize,
+    /// Slots for copies of Interests of up to [`INTEREST_SLOT_LENS`] octets. An Interest whose class is used up takes a slot of a larger one.
+    pub interest_slots: [usize; INTEREST_CLASSES],
+}
+
+impl PitConfig {
+    /// Shares that suit usual traffic: every Interest of up to 128 octets finds a slot, every second of up to 512, every 16th of up to 2048, every
+    /// 64th of the largest; one record more for each second entry. At most 0.9 kB an entry when all is in use, 0.3 kB for short names.
+    pub const fn for_entries(entries_max: usize) -> Self {
+        PitConfig {
+            entries_max,
+            records_max: entries_max / 2 + 64,
+            interest_slots: [entries_max, entries_max / 2 + 16, entries_max / 16 + 16, entries_max / 64 + 16],
+        }
+    }
+}
+
+impl Default for PitConfig {
+    /// A quarter of a million pending Interests.
+    fn default() -> Self {
+        PitConfig::for_entries(1 << 18)
+    }
+}
+
+/// Why something did not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PitFull {
+    /// Entries, records, room for the Interest or a bound against hostile names is used up; or the entry has gone.
+    Table,
+    /// The face has as many in-records as it may have.
+    Face,
+}
+
+impl core::fmt::Display for PitFull {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            PitFull::Table => "pending Interest table full",
+            PitFull::Face => "pending Interest table full for this face",
+        })
+    }
+}
+
+impl core::error::Error for PitFull {}
+
+/// A pending Interest table. One per shard.
+pub struct Pit {
+    key: HashKey,
+    shard: u8,
+    entries: Lines<Entry>,
+    free: FreeList,
+    index: Index,
+    interests: InterestStore,
+    records: RecordStore,
+    wheel: Wheel,
+    lengths: PrefixLengths,
+    faces: FaceCounts,
+}
+
+impl Pit {
+    /// Stages of [`prefetch`](Self::prefetch) and [`prefetch_token`](Self::prefetch_token) that help.
+    pub const PREFETCH_STAGES: usize = 3;
+
+    /// An empty table. `key` is the one of the name hash, `shard` becomes part of every token. Sizes beyond what [`PitConfig`] allows are
+    /// brought back to that.
+    pub fn new(key: HashKey, shard: u8, config: PitConfig) -> Self {
+        let entries_max = config.entries_max.clamp(1, ENTRIES_MAX);
+        Pit {
+            key,
+            shard,
+            entries: Lines::new(entries_max),
+            free: FreeList::new(entries_max),
+            index: Index::with_capacity(entries_max),
+            interests: InterestStore::new(config.interest_slots),
+            records: RecordStore::new(config.records_max),
+            wheel: Wheel::new(),
+            lengths: PrefixLengths::new(),
+            faces: FaceCounts::new(),
+        }
+    }
+
+    /// The pending Interest that asks exactly this: same name, same CanBePrefix, same MustBeFresh.
+    #[inline]
+    pub fn find(&self, ask: &Ask<'_>) -> Option<EntryRef> {
+        let hash = ask.prefixes.key();
+        let found = self.index.find(hash, |slot| self.asks_same(&self.entries[slot as usize], hash, ask));
+        found.map(|slot| self.reference(slot))
+    }
+
+    /// The pending Interest that asks exactly this, or a new one without records and timer; true when it is new.
+    ///
+    /// A new one keeps a copy of the whole Interest `wire`, whose name stands at `name` (start and length, octets) and whose nonce's four octets
+    /// start at `nonce_start` (0 when there is none).
+    ///
+    /// # Errors
+    /// [`PitFull::Table`] when there is no room; an Interest longer than [`INTEREST_LEN_MAX`] never has any.
+    ///
+    /// # Panics
+    /// When `name` is outside `wire`.
+    pub fn find_or_insert(
+        &mut self,
+        ask: &Ask<'_>,
+        wire: &[u8],
+        name: (u16, u16),
+        nonce_start: u16,
+    ) -> Result<(EntryRef, bool), PitFull> {
+        let name_end = usize::from(name.0) + usize::from(name.1);
+        assert!(name_end <= wire.len(), "a name ends before its Interest does");
+        debug_assert_eq!(&wire[usize::from(name.0)..name_end], ask.name.as_bytes());
+        let hash = ask.prefixes.key();
+        let (mut shared, mut digests) = (false, 0);
+        for slot in self.index.candidates(hash) {
+            let entry = &self.entries[slot as usize];
+            if entry.hash != hash {
+                continue;
+            }
+            if self.asks_same(entry, hash, ask) {
+                return Ok((self.reference(slot), false));
+            }
+            shared = true;
+            digests += usize::from(entry.has_digest());
+        }
+        let key_components = matching::key_components(ask.name, ask.prefixes);
+        if ask.prefixes.has_digest() && digests >= DIGESTS_PER_NAME_MAX
+            || ask.can_be_prefix && !self.lengths.has_room(key_components)
+        {
+            return Err(PitFull::Table);
+        }
+        let interest = self.interests.insert(wire).ok_or(PitFull::Table)?;
+        let Some(slot) = self.free.take() else {
+            self.interests.remove(interest);
+            return Err(PitFull::Table);
+        };
+        if self.index.insert(hash, slot).is_err() {
+            self.interests.remove(interest);
+            self.free.give(slot);
+            return Err(PitFull::Table);
+        }
+        if shared {
+            self.mark_shared(hash);
+        }
+        if ask.can_be_prefix {
+            self.lengths.add(key_components);
+        }
+        let entry = &mut self.entries[slot as usize];
+        entry.hash = hash;
+        entry.interest = interest;
+        entry.interest_len = wire.len() as u16;
+        (entry.name_start, entry.name_len) = name;
+        entry.nonce_start = nonce_start;
+        entry.key_components = key_components as u16;
+        entry.start(ask.can_be_prefix, ask.must_be_fresh, ask.prefixes.has_digest(), shared);
+        Ok((self.reference(slot), true))
+    }
+
+    /// The entry that a PIT token names, if it is one of ours and the entry is still there.
+    #[inline]
+    pub fn by_token(&self, token: &[u8]) -> Option<EntryRef> {
+        EntryRef::from_token(token).filter(|reference| self.entry(*reference).is_some())
+    }
+
+    /// True while the entry is there.
+    #[inline]
+    pub fn contains(&self, entry: EntryRef) -> bool {
+        self.entry(entry).is_some()
+    }
+
+    /// The copy of the Interest that made the entry; empty when the entry has gone.
+    #[inline]
+    pub fn interest(&self, entry: EntryRef) -> &[u8] {
+        self.entry(entry).map_or(&[], |e| self.interests.bytes(e.interest, 0, e.interest_len))
+    }
+
+    /// The name asked for; `/`, which nobody can ask for, when the entry has gone.
+    #[inline]
+    pub fn name(&self, entry: EntryRef) -> NameRef<'_> {
+        self.entry(entry).map_or(NameRef::ROOT, |e| NameRef::from_checked(self.name_bytes(e)))
+    }
+
+    /// Where the name's TLV-VALUE stands in [`interest`](Self::interest): start and length, octets.
+    #[inline]
+    pub fn name_place(&self, entry: EntryRef) -> (u16, u16) {
+        self.entry(entry).map_or((0, 0), |e| (e.name_start, e.name_len))
+    }
+
+    /// Where the nonce starts in [`interest`](Self::interest); 0 when there is none.
+    #[inline]
+    pub fn nonce_start(&self, entry: EntryRef) -> u16 {
+        self.entry(entry).map_or(0, |e| e.nonce_start)
+    }
+
+    /// The hash the entry is found by: of its name without an implicit digest.
+    #[inline]
+    pub fn name_hash(&self, entry: EntryRef) -> u64 {
+        self.entry(entry).map_or(0, |e| e.hash)
+    }
+
+    /// A Data with a longer name may answer.
+    #[inline]
+    pub fn can_be_prefix(&self, entry: EntryRef) -> bool {
+        self.entry(entry).is_some_and(Entry::can_be_prefix)
+    }
+
+    /// A cached Data had to be within its FreshnessPeriod.
+    #[inline]
+    pub fn must_be_fresh(&self, entry: EntryRef) -> bool {
+        self.entry(entry).is_some_and(Entry::must_be_fresh)
+    }
+
+    /// Suppression state of strategies that keep it per entry, in milliseconds; 0 at first.
+    #[inline]
+    pub fn retx_interval_ms(&self, entry: EntryRef) -> u16 {
+        self.entry(entry).map_or(0, |e| e.retx_interval_ms)
+    }
+
+    /// Keeps the suppression state.
+    #[inline]
+    pub fn set_retx_interval_ms(&mut self, entry: EntryRef, interval_ms: u16) {
+        if let Some(e) = self.entry_mut(entry) {
+            e.retx_interval_ms = interval_ms;
+        }
+    }
+
+    /// FreshnessPeriod in milliseconds of the Data that satisfied the entry, if one did.
+    #[inline]
+    pub fn satisfied(&self, entry: EntryRef) -> Option<u32> {
+        self.entry(entry).and_then(Entry::satisfied)
+    }
+
+    /// Remembers whether a Data satisfied the entry, and its FreshnessPeriod in milliseconds.
+    #[inline]
+    pub fn set_satisfied(&mut self, entry: EntryRef, freshness_ms: Option<u32>) {
+        if let Some(e) = self.entry_mut(entry) {
+            e.set_satisfied(freshness_ms);
+        }
+    }
+
+    /// Sets or moves the moment at which [`pop_expired`](Self::pop_expired) gives the entry; a moment that has passed means at once.
+    #[inline]
+    pub fn set_expiry(&mut self, entry: EntryRef, at: Instant) {
+        if self.entry(entry).is_some() {
+            self.wheel.arm(&mut self.entries, entry.index, at);
+        }
+    }
+
+    /// Lets the next [`pop_expired`](Self::pop_expired) give the entry, whatever its moment was.
+    #[inline]
+    pub fn expire_now(&mut self, entry: EntryRef) {
+        self.set_expiry(entry, Instant::START);
+    }
+
+    /// The moment set last; `None` when none is, or when the entry has been popped.
+    #[inline]
+    pub fn expiry(&self, entry: EntryRef) -> Option<Instant> {
+        self.entry(entry).filter(|e| e.is_armed()).map(|e| Instant::from_nanos(e.expiry))
+    }
+
+    /// When to call [`pop_expired`](Self::pop_expired) next: within 4.2 ms after the first entry's moment; now and then (once in 17 s or more) earlier, for entries
+    /// that are far ahead. A moment that has passed: at once.
+    #[inline]
+    pub fn next_expiry(&self) -> Option<Instant> {
+        self.wheel.next_expiry()
+    }
+
+    /// Takes one entry whose moment has come off the timer, up to 4.2 ms late and never early. It stays readable until it is
+    /// [`remove`](Self::remove)d, and who does not remove it must set another moment.
+    ///
+    /// `None` means nothing more to do for now; bounded work may be left, as [`next_expiry`](Self::next_expiry) then says.
+    #[inline]
+    pub fn pop_expired(&mut self, now: Instant) -> Option<EntryRef> {
+        let (slot, next) = self.wheel.pop(&mut self.entries, now)?;
+        if let Some(next) = next {
+            // It is likely to be popped and removed next.
+            self.index.prefetch(self.entries[next as usize].hash);
+        }
+        Some(self.reference(slot))
+    }
+
+    /// Removes the entry with all its records; false when it has gone already.
+    pub fn remove(&mut self, entry: EntryRef) -> bool {
+        if self.entry(entry).is_none() {
+            return false;
+        }
+        self.wheel.disarm(&mut self.entries, entry.index);
+        self.drop_records(entry.index);
+        let e = &mut self.entries[entry.index as usize];
+        e.generation = (e.generation + 1) & GENERATION_MASK;
+        let (hash, interest, key_components, prefix) =
+            (e.hash, e.interest, usize::from(e.key_components), e.can_be_prefix());
+        e.end();
+        self.index.remove(hash, entry.index);
+        self.interests.remove(interest);
+        if prefix {
+            self.lengths.remove(key_components);
+        }
+        self.free.give(entry.index);
+        true
+    }
+
+    /// All entries, in the order of their slots. Control use: looks at every slot ever used.
+    pub fn entries(&self) -> impl Iterator<Item = EntryRef> + '_ {
+        (0..self.free.touched())
+            .filter(|slot| self.entries[*slot as usize].is_used())
+            .map(|slot| self.reference(slot))
+    }
+
+    /// Entries in it.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.free.in_use()
+    }
+
+    /// True without entries.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Entries there can be.
+    pub fn capacity(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Records beyond those that entries have room for: how many there are.
+    pub fn records_len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Slots in use for Interests of each of [`INTEREST_SLOT_LENS`].
+    pub fn interests_len(&self) -> [usize; INTEREST_CLASSES] {
+        self.interests.in_use()
+    }
+
+    /// Octets of address space: what resident memory can become.
+    pub fn memory_bytes(&self) -> usize {
+        self.entries.memory_bytes()
+            + self.free.memory_bytes()
+            + self.index.memory_bytes()
+            + self.interests.memory_bytes()
+            + self.records.memory_bytes()
+            + self.wheel.memory_bytes()
+            + self.lengths.memory_bytes()
+            + self.faces.memory_bytes()
+    }
+
+    /// Asks for memory that an Interest, or a Data without token, will need: 0 the index, 1 entries that may be it, 2 their names.
+    #[inline]
+    pub fn prefetch(&self, stage: usize, prefixes: &Prefixes) {
+        let hash = prefixes.key();
+        match stage {
+            0 => self.index.prefetch(hash),
+            1 => self.index.candidates(hash).for_each(|slot| self.entries.prefetch(slot as usize)),
+            2 => {
+                let entries = self.index.candidates(hash).map(|slot| &self.entries[slot as usize]);
+                entries.filter(|entry| entry.hash == hash).for_each(|entry| self.prefetch_name(entry));
+            }
+            _ => {}
+        }
+    }
+
+    /// Asks for memory that a Data or Nack with this token will need: 0 the entry, 1 its name, its bucket in the index, its neighbours in the
+    /// timer. May be called besides [`prefetch`](Self::prefetch).
+    #[inline]
+    pub fn prefetch_token(&self, stage: usize, token: &[u8]) {
+        let Some(reference) = EntryRef::from_token(token) else { return };
+        match stage {
+            0 => self.entries.prefetch(reference.index as usize),
+            1 => {
+                if let Some(entry) = self.entry(reference) {
+                    self.prefetch_name(entry);
+                    self.index.prefetch(entry.hash);
+                    self.wheel.prefetch(&self.entries, entry);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn prefetch_name(&self, entry: &Entry) {
+        self.interests.prefetch(entry.interest, entry.name_start, entry.name_len);
+    }
+
+    #[inline(always)]
+    fn entry(&self, reference: EntryRef) -> Option<&Entry> {
+        let entry = self.entries.get(reference.index as usize)?;
+        (entry.is_used() && entry.generation == reference.generation && reference.shard == self.shard)
+            .then_some(entry)
+    }
+
+    #[inline(always)]
+    fn entry_mut(&mut self, reference: EntryRef) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(reference.index as usize)?;
+        (entry.is_used() && entry.generation == reference.generation && reference.shard == self.shard)
+            .then_some(entry)
+    }
+
+    #[inline(always)]
+    fn reference(&self, slot: u32) -> EntryRef {
+        EntryRef { index: slot, generation: self.entries[slot as usize].generation, shard: self.shard }
+    }
+
+    #[inline(always)]
+    fn name_bytes(&self, entry: &Entry) -> &[u8] {
+        self.interests.bytes(entry.interest, entry.name_start, entry.name_len)
+    }
+
+    #[inline(always)]
+    fn asks_same(&self, entry: &Entry, hash: u64, ask: &Ask<'_>) -> bool {
+        entry.hash == hash
+            && entry.can_be_prefix() == ask.can_be_prefix
+            && entry.must_be_fresh() == ask.must_be_fresh
+            && self.name_bytes(entry) == ask.name.as_bytes()
+    }
+
+    #[cold]
+    fn mark_shared(&mut self, hash: u64) {
+        for slot in self.index.candidates(hash) {
+            let entry = &mut self.entries[slot as usize];
+            if entry.hash == hash {
+                entry.set_shared();
+            }
+        }
+    }
+}
+
+impl core::fmt::Debug for Pit {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Pit({} of {} entries)", self.len(), self.capacity())
+    }
+}

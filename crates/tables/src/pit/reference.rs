@@ -1,0 +1,47 @@
+//! What names an entry, here and as a PIT token on the wire.
+
+/// Octets of the tokens made here. NDNd interoperates with no other length.
+pub const TOKEN_LEN: usize = 6;
+
+pub(super) const INDEX_BITS: u32 = 26;
+pub(super) const GENERATION_MASK: u16 = (1 << GENERATION_BITS) - 1;
+const GENERATION_BITS: u32 = 14;
+
+/// Names an entry. One whose entry has gone finds nothing, until its slot was used another 16384 times; names are compared all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryRef {
+    pub(super) index: u32,
+    pub(super) generation: u16,
+    pub(super) shard: u8,
+}
+
+impl EntryRef {
+    /// The PIT token sent upstream: shard (8 bits), index (26), generation (14), most significant octet first.
+    #[inline]
+    pub const fn token(self) -> [u8; TOKEN_LEN] {
+        let bits = (self.shard as u64) << (INDEX_BITS + GENERATION_BITS)
+            | (self.index as u64) << GENERATION_BITS
+            | self.generation as u64;
+        let [_, _, a, b, c, d, e, f] = bits.to_be_bytes();
+        [a, b, c, d, e, f]
+    }
+
+    /// What a token says, be it ours or not. Its shard tells who must look it up.
+    #[inline]
+    pub fn from_token(token: &[u8]) -> Option<Self> {
+        let token: [u8; TOKEN_LEN] = token.try_into().ok()?;
+        let [a, b, c, d, e, f] = token;
+        let bits = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+        Some(EntryRef {
+            index: (bits >> GENERATION_BITS) as u32 & ((1 << INDEX_BITS) - 1),
+            generation: bits as u16 & GENERATION_MASK,
+            shard: a,
+        })
+    }
+
+    /// The shard whose table it is in.
+    #[inline]
+    pub const fn shard(self) -> u8 {
+        self.shard
+    }
+}

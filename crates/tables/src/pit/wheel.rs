@@ -1,0 +1,415 @@
+//! The timer: two wheels of lists linked through the entries. Setting, moving and cancelling cost a few links, whatever is pending.
+//!
+//! Ticks are 2^22 ns (4.2 ms). The first wheel has a list for each of the next 4096 ticks (17 s), the second one for each of the 4095 rounds of the first after this one (19 h);
+//! what is further ahead waits in the last of them and is looked at again there. An entry stands under the first tick that begins at or after its moment, so it
+//! is never given early, and at most a tick late.
+
+use super::entry::{Entry, NONE};
+use crate::Instant;
+use crate::memory::{Lines, prefetch_value};
+
+const TICK_SHIFT: u32 = 22;
+const LISTS_SHIFT: u32 = 12;
+const LISTS: u64 = 1 << LISTS_SHIFT;
+/// Entries whose moment had passed when it was set.
+const DUE: u32 = 2 * LISTS as u32;
+/// In `prev`: the entry is the first of the list that the lower bits name.
+const FIRST_OF: u32 = 1 << 31;
+/// Entries moved from the second wheel to the first in one call, at most.
+const MOVES_MAX: usize = 64;
+
+/// Which lists of a wheel have entries.
+struct Occupied {
+    words: [u64; (LISTS / 64) as usize],
+    /// Which words are not zero.
+    summary: u64,
+}
+
+impl Occupied {
+    const fn new() -> Self {
+        Occupied { words: [0; (LISTS / 64) as usize], summary: 0 }
+    }
+
+    #[inline]
+    fn set(&mut self, list: usize) {
+        self.words[list / 64] |= 1 << (list % 64);
+        self.summary |= 1 << (list / 64);
+    }
+
+    #[inline]
+    fn clear(&mut self, list: usize) {
+        let word = &mut self.words[list / 64];
+        *word &= !(1 << (list % 64));
+        if *word == 0 {
+            self.summary &= !(1 << (list / 64));
+        }
+    }
+
+    /// How many lists after `from`, in a circle, the first one with entries is.
+    #[inline]
+    fn distance(&self, from: u64) -> Option<u64> {
+        let from = from & (LISTS - 1);
+        let word = (from / 64) as usize;
+        let here = self.words[word] >> (from % 64);
+        if here != 0 {
+            return Some(u64::from(here.trailing_zeros()));
+        }
+        let behind = u64::MAX << word << 1;
+        let word = match (self.summary & behind, self.summary & !behind) {
+            (0, 0) => return None,
+            (0, before) => before.trailing_zeros(),
+            (after, _) => after.trailing_zeros(),
+        };
+        let list = u64::from(word) * 64 + u64::from(self.words[word as usize].trailing_zeros());
+        Some(list.wrapping_sub(from) & (LISTS - 1))
+    }
+}
+
+/// See the module.
+pub(super) struct Wheel {
+    /// First entry of each list, slot plus one: the first wheel's, the second's, [`DUE`].
+    firsts: Vec<u32>,
+    near: Occupied,
+    far: Occupied,
+    /// No entry stands under a tick before this one, but for those in [`DUE`].
+    current: u64,
+}
+
+impl Wheel {
+    pub fn new() -> Self {
+        Wheel {
+            firsts: vec![NONE; DUE as usize + 1],
+            near: Occupied::new(),
+            far: Occupied::new(),
+            current: 0,
+        }
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&self.firsts[..]) + size_of::<Self>()
+    }
+
+    /// Sets or moves the moment of an entry.
+    #[inline]
+    pub fn arm(&mut self, entries: &mut Lines<Entry>, slot: u32, at: Instant) {
+        let entry = &mut entries[slot as usize];
+        let tick = tick_at_or_after(at.as_nanos());
+        let armed = entry.is_armed();
+        let stays = armed && tick == tick_at_or_after(entry.expiry);
+        entry.expiry = at.as_nanos();
+        if stays {
+            return;
+        }
+        if armed {
+            self.unlink(entries, slot);
+        }
+        self.link(entries, slot, self.list_of(tick));
+    }
+
+    /// Cancels the moment of an entry, if it has one.
+    #[inline]
+    pub fn disarm(&mut self, entries: &mut Lines<Entry>, slot: u32) {
+        if entries[slot as usize].is_armed() {
+            self.unlink(entries, slot);
+        }
+    }
+
+    /// See `Pit::next_expiry`.
+    #[inline]
+    pub fn next_expiry(&self) -> Option<Instant> {
+        if self.firsts[DUE as usize] != NONE {
+            return Some(Instant::START);
+        }
+        let tick = match (self.first_near(), self.first_far()) {
+            (Some(near), Some(far)) => near.min(far),
+            (near, far) => near.or(far)?,
+        };
+        Some(Instant::from_nanos(tick.saturating_mul(1 << TICK_SHIFT)))
+    }
+
+    /// Takes an entry whose tick has begun, and tells the slot of the one likely to follow.
+    #[inline]
+    pub fn pop(&mut self, entries: &mut Lines<Entry>, now: Instant) -> Option<(u32, Option<u32>)> {
+        if self.firsts[DUE as usize] != NONE {
+            return Some(self.pop_first(entries, DUE));
+        }
+        let now_tick = now.as_nanos() >> TICK_SHIFT;
+        for _ in 0..=MOVES_MAX {
+            let near = self.first_near();
+            match self.first_far() {
+                Some(far) if far <= now_tick && near.is_none_or(|near| far <= near) => {
+                    self.current = self.current.max(far);
+                    let (slot, _) =
+                        self.pop_first(entries, (LISTS + ((far >> LISTS_SHIFT) & (LISTS - 1))) as u32);
+                    self.link(entries, slot, self.list_of(tick_at_or_after(entries[slot as usize].expiry)));
+                }
+                _ => match near {
+                    Some(tick) if tick <= now_tick => {
+                        self.current = tick;
+                        return Some(self.pop_first(entries, (tick & (LISTS - 1)) as u32));
+                    }
+                    _ => {
+                        self.current = self.current.max(now_tick + 1);
+                        return None;
+                    }
+                },
+            }
+        }
+        None
+    }
+
+    /// Asks for the entries that cancelling this one would change.
+    #[inline]
+    pub fn prefetch(&self, entries: &Lines<Entry>, entry: &Entry) {
+        if entry.prev != NONE && entry.prev & FIRST_OF == 0 {
+            prefetch_line_0(entries, entry.prev);
+        }
+        if entry.next != NONE {
+            prefetch_line_0(entries, entry.next);
+        }
+    }
+
+    #[inline]
+    fn first_near(&self) -> Option<u64> {
+        self.near.distance(self.current).map(|ticks| self.current + ticks)
+    }
+
+    /// When the first list of the second wheel with entries must be moved to the first wheel.
+    #[inline]
+    fn first_far(&self) -> Option<u64> {
+        let round = self.current >> LISTS_SHIFT;
+        self.far.distance(round).map(|rounds| (round + rounds) << LISTS_SHIFT)
+    }
+
+    #[inline]
+    fn list_of(&self, tick: u64) -> u32 {
+        if tick < self.current {
+            DUE
+        } else if tick - self.current < LISTS {
+            (tick & (LISTS - 1)) as u32
+        } else {
+            let round = (tick >> LISTS_SHIFT).min((self.current >> LISTS_SHIFT) + LISTS - 1);
+            (LISTS + (round & (LISTS - 1))) as u32
+        }
+    }
+
+    #[inline]
+    fn link(&mut self, entries: &mut Lines<Entry>, slot: u32, list: u32) {
+        let first = core::mem::replace(&mut self.firsts[list as usize], slot + 1);
+        let entry = &mut entries[slot as usize];
+        entry.prev = FIRST_OF | list;
+        entry.next = first;
+        if first != NONE {
+            entries[first as usize - 1].prev = slot + 1;
+        } else if u64::from(list) < LISTS {
+            self.near.set(list as usize);
+        } else if list != DUE {
+            self.far.set(list as usize - LISTS as usize);
+        }
+    }
+
+    #[inline]
+    fn unlink(&mut self, entries: &mut Lines<Entry>, slot: u32) {
+        let entry = &mut entries[slot as usize];
+        let (prev, next) = (core::mem::replace(&mut entry.prev, NONE), entry.next);
+        if next != NONE {
+            entries[next as usize - 1].prev = prev;
+        }
+        if prev & FIRST_OF == 0 {
+            entries[prev as usize - 1].next = next;
+            return;
+        }
+        let list = prev & !FIRST_OF;
+        self.firsts[list as usize] = next;
+        if next == NONE && list != DUE {
+            if u64::from(list) < LISTS {
+                self.near.clear(list as usize);
+            } else {
+                self.far.clear(list as usize - LISTS as usize);
+            }
+        }
+    }
+
+    /// Takes the first of a list that has entries.
+    #[inline]
+    fn pop_first(&mut self, entries: &mut Lines<Entry>, list: u32) -> (u32, Option<u32>) {
+        let slot = self.firsts[list as usize] - 1;
+        self.unlink(entries, slot);
+        let next = self.firsts[list as usize].checked_sub(1);
+        if let Some(next) = next {
+            // The one after the next: a whole tick's entries are often given in a row, and were last touched seconds ago.
+            let after = entries[next as usize].next;
+            if after != NONE {
+                entries.prefetch(after as usize - 1);
+            }
+        }
+        (slot, next)
+    }
+}
+
+#[inline]
+fn tick_at_or_after(nanos: u64) -> u64 {
+    nanos.div_ceil(1 << TICK_SHIFT)
+}
+
+#[inline]
+fn prefetch_line_0(entries: &Lines<Entry>, link: u32) {
+    if let Some(entry) = entries.get(link as usize - 1) {
+        prefetch_value(&entry.hash);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: u64 = 1 << TICK_SHIFT;
+
+    fn at(tick: u64) -> Instant {
+        Instant::from_nanos(tick * TICK)
+    }
+
+    fn drain(wheel: &mut Wheel, entries: &mut Lines<Entry>, now: Instant) -> Vec<u32> {
+        let mut slots = Vec::new();
+        loop {
+            match wheel.pop(entries, now) {
+                Some((slot, _)) => slots.push(slot),
+                // Moving far entries is bounded per call: go on until it is done.
+                None if wheel.next_expiry().is_some_and(|next| next <= now) => {}
+                None => break,
+            }
+        }
+        slots.sort_unstable();
+        slots
+    }
+
+    #[test]
+    fn never_early_and_at_most_a_tick_late() {
+        let (mut wheel, mut entries) = (Wheel::new(), Lines::new(8));
+        let moment = Instant::from_nanos(10 * TICK + 1);
+        wheel.arm(&mut entries, 0, moment);
+        assert_eq!(wheel.next_expiry(), Some(at(11)));
+        assert_eq!(wheel.pop(&mut entries, Instant::from_nanos(11 * TICK - 1)), None);
+        assert_eq!(wheel.next_expiry(), Some(at(11)));
+        assert_eq!(wheel.pop(&mut entries, at(11)), Some((0, None)));
+        assert_eq!(wheel.next_expiry(), None);
+        assert!(!entries[0].is_armed());
+        // On a tick's border it is exact.
+        wheel.arm(&mut entries, 0, at(20));
+        assert_eq!(wheel.pop(&mut entries, at(20)), Some((0, None)));
+    }
+
+    #[test]
+    fn a_moment_that_has_passed_is_due_at_once() {
+        let (mut wheel, mut entries) = (Wheel::new(), Lines::new(8));
+        assert_eq!(wheel.pop(&mut entries, at(1000)), None);
+        wheel.arm(&mut entries, 3, at(1000));
+        wheel.arm(&mut entries, 4, at(1));
+        assert_eq!(wheel.next_expiry(), Some(Instant::START));
+        // Even for a clock that stands still, or goes back.
+        assert_eq!(drain(&mut wheel, &mut entries, at(999)), [3, 4]);
+        assert_eq!(wheel.next_expiry(), None);
+    }
+
+    #[test]
+    fn moves_earlier_later_and_within_a_tick() {
+        let (mut wheel, mut entries) = (Wheel::new(), Lines::new(8));
+        wheel.arm(&mut entries, 0, at(50));
+        wheel.arm(&mut entries, 1, at(50));
+        wheel.arm(&mut entries, 2, at(50));
+        wheel.arm(&mut entries, 1, at(40));
+        wheel.arm(&mut entries, 0, at(60));
+        wheel.arm(&mut entries, 2, Instant::from_nanos(50 * TICK - 5));
+        assert_eq!(wheel.next_expiry(), Some(at(40)));
+        assert_eq!(drain(&mut wheel, &mut entries, at(45)), [1]);
+        assert_eq!(drain(&mut wheel, &mut entries, at(55)), [2]);
+        assert_eq!(drain(&mut wheel, &mut entries, at(59)), []);
+        assert_eq!(drain(&mut wheel, &mut entries, at(60)), [0]);
+    }
+
+    #[test]
+    fn cancelling_unlinks_first_middle_and_last() {
+        for gone in 0..3 {
+            let (mut wheel, mut entries) = (Wheel::new(), Lines::new(8));
+            (0..3).for_each(|slot| wheel.arm(&mut entries, slot, at(7)));
+            wheel.disarm(&mut entries, gone);
+            wheel.disarm(&mut entries, gone);
+            let left: Vec<u32> = (0..3).filter(|slot| *slot != gone).collect();
+            assert_eq!(drain(&mut wheel, &mut entries, at(7)), left);
+            assert_eq!(wheel.next_expiry(), None);
+        }
+        let (mut wheel, mut entries) = (Wheel::new(), Lines::new(1));
+        wheel.arm(&mut entries, 0, at(9));
+        wheel.disarm(&mut entries, 0);
+        assert_eq!(wheel.next_expiry(), None);
+    }
+
+    #[test]
+    fn hours_and_days_ahead() {
+        let (mut wheel, mut entries) = (Wheel::new(), Lines::new(8));
+        let hours = |hours: u64| Instant::from_millis(hours * 3_600_000);
+        let moments = [hours(1), hours(18), hours(20), hours(50), Instant::NEVER];
+        (0..5).for_each(|slot| wheel.arm(&mut entries, slot as u32, moments[slot]));
+        let (mut now, mut wakes, mut given) = (Instant::START, 0, Vec::new());
+        while let Some(next) = wheel.next_expiry().filter(|next| *next <= hours(51)) {
+            now = now.max(next);
+            wakes += 1;
+            while let Some((slot, _)) = wheel.pop(&mut entries, now) {
+                assert!(
+                    now >= moments[slot as usize]
+                        && now.since(moments[slot as usize]).as_nanos() < u128::from(TICK)
+                );
+                given.push(slot);
+            }
+        }
+        assert_eq!(given, [0, 1, 2, 3]);
+        assert!(wakes < 20, "an idle router slept through: {wakes} wakes");
+    }
+
+    #[test]
+    fn a_clock_that_jumps_gives_all_and_loses_none() {
+        let (mut wheel, mut entries) = (Wheel::new(), Lines::new(1000));
+        for slot in 0..1000_u64 {
+            wheel.arm(&mut entries, slot as u32, at(slot * 37));
+        }
+        assert_eq!(drain(&mut wheel, &mut entries, at(999 * 37 - 1)), (0..999).collect::<Vec<u32>>());
+        assert_eq!(drain(&mut wheel, &mut entries, at(1 << 30)), [999]);
+        wheel.arm(&mut entries, 5, at((1 << 30) + 2));
+        assert_eq!(wheel.next_expiry(), Some(at((1 << 30) + 2)));
+        assert_eq!(drain(&mut wheel, &mut entries, Instant::NEVER), [5]);
+    }
+
+    #[test]
+    fn work_per_call_is_bounded_when_many_are_far() {
+        let (mut wheel, mut entries) = (Wheel::new(), Lines::new(1000));
+        let moment = at(3 * LISTS + 100);
+        (0..1000).for_each(|slot| wheel.arm(&mut entries, slot, moment));
+        let now = at(3 * LISTS);
+        assert_eq!(wheel.pop(&mut entries, now), None);
+        let moved = (0..1000).filter(|slot| wheel.list_of(0) == DUE && entries[*slot].next == NONE).count();
+        assert!(moved <= 2, "lists have one end each");
+        let mut calls = 1;
+        while wheel.next_expiry().is_some_and(|next| next <= now) {
+            assert_eq!(wheel.pop(&mut entries, now), None);
+            calls += 1;
+        }
+        assert_eq!(calls, 1000_usize.div_ceil(MOVES_MAX + 1));
+        assert_eq!(wheel.next_expiry(), Some(moment));
+        assert_eq!(drain(&mut wheel, &mut entries, moment).len(), 1000);
+    }
+
+    #[test]
+    fn occupied_lists_are_found_around_the_circle() {
+        let mut occupied = Occupied::new();
+        assert_eq!(occupied.distance(5), None);
+        for list in [0, 63, 64, 4095] {
+            occupied.set(list);
+            for from in 0..LISTS {
+                assert_eq!(occupied.distance(from), Some((list as u64).wrapping_sub(from) & (LISTS - 1)));
+                assert_eq!(occupied.distance(from + 3 * LISTS), occupied.distance(from));
+            }
+            occupied.clear(list);
+        }
+        assert_eq!(occupied.summary, 0);
+    }
+}

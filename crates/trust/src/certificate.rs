@@ -1,0 +1,227 @@
+//! Certificates (format version 2): a Data of type KEY that binds a public key to a name for some time.
+
+use crate::key::Key;
+use crate::verify::{VerifyKey, verify_data};
+use crate::{Error, text};
+use nw_name::{Component, NameRef};
+use nw_wire::certificate::Certificate;
+use nw_wire::tlv::push_tlv;
+use nw_wire::{DataBuilder, types as t};
+
+/// FreshnessPeriod of certificates: one hour, as everybody has it.
+const FRESHNESS_MS: u64 = 3_600_000;
+
+/// The issuer of certificates that vouch for themselves.
+pub const ISSUER_SELF: Component<'static> = Component::generic(b"self");
+
+/// From when to when a certificate is valid. Seconds since 1970, both ends included, until 9999-12-31.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// First valid second.
+    pub not_before_s: u64,
+    /// Last valid second.
+    pub not_after_s: u64,
+}
+
+impl Validity {
+    /// True at that second.
+    pub const fn contains(self, now_s: u64) -> bool {
+        self.not_before_s <= now_s && now_s <= self.not_after_s
+    }
+
+    /// Of a checked certificate. `None` when a moment is on no calendar, such as month 13.
+    pub fn of(certificate: &Certificate<'_>) -> Option<Self> {
+        let (from, to) = certificate.validity();
+        Some(Validity { not_before_s: parse_moment(from)?, not_after_s: parse_moment(to)? })
+    }
+
+    /// The ValidityPeriod element.
+    fn encode(self) -> Vec<u8> {
+        let mut period = Vec::with_capacity(38);
+        push_tlv(t::NOT_BEFORE, &moment(self.not_before_s), &mut period);
+        push_tlv(t::NOT_AFTER, &moment(self.not_after_s), &mut period);
+        let mut element = Vec::with_capacity(42);
+        push_tlv(t::VALIDITY_PERIOD, &period, &mut element);
+        element
+    }
+}
+
+/// A certificate that a key signs for itself: `/<identity>/KEY/<key id>/self/v=<version>`. The usual version is milliseconds since 1970.
+///
+/// # Errors
+/// [`Error::NoPublicHalf`] for an HMAC key; or when the library can't.
+pub fn self_signed(key: &Key, version: u64, validity: Validity) -> Result<Vec<u8>, Error> {
+    issue(key.name(), &key.public_key()?, ISSUER_SELF, key, version, validity)
+}
+
+/// A certificate for somebody's public key (SubjectPublicKeyInfo, DER), vouched for by `issuer_key`.
+///
+/// # Errors
+/// [`Error::NotAKey`] when `public_key` is none; or when the library can't.
+pub fn issue(
+    key_name: NameRef<'_>,
+    public_key: &[u8],
+    issuer: Component<'_>,
+    issuer_key: &Key,
+    version: u64,
+    validity: Validity,
+) -> Result<Vec<u8>, Error> {
+    VerifyKey::from_spki(public_key)?;
+    let name = key_name.to_name().with(issuer).with_version(version);
+    DataBuilder::new(&name, public_key)
+        .content_type(t::content_type::KEY)
+        .freshness_ms(FRESHNESS_MS)
+        .encode_with(issuer_key, &validity.encode())
+}
+
+/// The key a certificate vouches for, once its time and its signature by `issuer` have been checked.
+///
+/// # Errors
+/// [`Error::OutOfTime`] when it is not valid at that second, [`Error::NotAKey`], or as [`verify_data`].
+pub fn verify(certificate: &Certificate<'_>, issuer: &VerifyKey, now_s: u64) -> Result<VerifyKey, Error> {
+    if !Validity::of(certificate).is_some_and(|validity| validity.contains(now_s)) {
+        return Err(Error::OutOfTime);
+    }
+    verify_data(&certificate.data(), issuer)?;
+    VerifyKey::from_spki(certificate.public_key())
+}
+
+/// The packet of a certificate given as bytes, as base64 (`ndnsec cert-dump`) or as PEM.
+///
+/// # Errors
+/// [`Error::Text`] when it is no base64, [`Error::Packet`] when it is no certificate.
+pub fn read_file(bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    let wire = match bytes.first() {
+        Some(&first) if u32::from(first) == t::DATA => bytes.to_vec(),
+        _ => text::unarmor(std::str::from_utf8(bytes).map_err(|_| Error::Text("a certificate"))?)?,
+    };
+    Certificate::check(&wire)?;
+    Ok(wire)
+}
+
+const DAY_S: u64 = 86_400;
+/// 9999-12-31T23:59:59, the last moment that four digits of a year can say.
+const LAST_S: u64 = 253_402_300_799;
+
+/// `YYYYMMDDThhmmss`, UTC.
+fn moment(seconds: u64) -> [u8; 15] {
+    let seconds = seconds.min(LAST_S);
+    let (year, month, day) = date(seconds / DAY_S);
+    let rest = seconds % DAY_S;
+    let written =
+        format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}", rest / 3600, rest / 60 % 60, rest % 60);
+    written.into_bytes().try_into().expect("fifteen characters")
+}
+
+fn parse_moment(text: &[u8]) -> Option<u64> {
+    let number = |from: usize, to: usize| std::str::from_utf8(text.get(from..to)?).ok()?.parse::<u64>().ok();
+    let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
+    let (hour, minute, second) = (number(9, 11)?, number(11, 13)?, number(13, 15)?);
+    if !(1..=12).contains(&month) || day == 0 || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    if year < 1970 {
+        return Some(0); // before our time, which is all that matters
+    }
+    let days = days_since_1970(year, month, day);
+    (date(days) == (year, month, day)).then_some(days * DAY_S + hour * 3600 + minute * 60 + second)
+}
+
+/// Days from 1970-01-01 to a date of the Gregorian calendar. Years begin in March here, so that the leap day is the last.
+const fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let leap_days = year / 4 - year / 100 + year / 400;
+    year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468
+}
+
+/// The inverse: year, month, day.
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468; // from 0000-03-01
+    let (era, day_of_era) = (days / 146_097, days % 146_097); // 400 years each
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (era * 400 + year_of_era + carry, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::KeyKind;
+    use nw_name::Name;
+    use proptest::prelude::*;
+
+    const VALIDITY: Validity = Validity { not_before_s: 1_700_000_000, not_after_s: 1_800_000_000 };
+
+    #[test]
+    fn self_signed_certificates_verify_by_themselves() {
+        let identity: Name = "/alice".parse().unwrap();
+        for kind in [KeyKind::EcdsaP256, KeyKind::Rsa2048, KeyKind::Ed25519] {
+            let key = Key::generate(kind, identity.as_ref()).unwrap();
+            let wire = self_signed(&key, 1_700_000_000_123, VALIDITY).unwrap();
+            let certificate = Certificate::check(&wire).unwrap();
+            assert_eq!(certificate.identity(), identity.as_ref());
+            assert_eq!(certificate.key_name(), key.name());
+            assert_eq!(certificate.issuer(), ISSUER_SELF);
+            assert_eq!(certificate.data().freshness_ms(), FRESHNESS_MS);
+            assert_eq!(Validity::of(&certificate), Some(VALIDITY));
+            let own = VerifyKey::from_spki(certificate.public_key()).unwrap();
+            verify(&certificate, &own, 1_700_000_000).unwrap();
+            for now_s in [1_699_999_999, 1_800_000_001] {
+                assert_eq!(verify(&certificate, &own, now_s).unwrap_err(), Error::OutOfTime);
+            }
+            assert_eq!(read_file(text::armor(&wire).as_bytes()).unwrap(), wire);
+            assert_eq!(read_file(&wire).unwrap(), wire);
+        }
+    }
+
+    #[test]
+    fn a_chain_of_two() {
+        let root = Key::generate(KeyKind::EcdsaP256, "/root".parse::<Name>().unwrap().as_ref()).unwrap();
+        let leaf = Key::generate(KeyKind::Ed25519, "/root/leaf".parse::<Name>().unwrap().as_ref()).unwrap();
+        let issuer = Component::generic(b"root");
+        let wire = issue(leaf.name(), &leaf.public_key().unwrap(), issuer, &root, 1, VALIDITY).unwrap();
+        let certificate = Certificate::check(&wire).unwrap();
+        assert!(verify(&certificate, &root.verify_key().unwrap(), 1_750_000_000).is_ok());
+        let wrong = verify(&certificate, &leaf.verify_key().unwrap(), 1_750_000_000);
+        assert_eq!(wrong.unwrap_err(), Error::WrongType);
+    }
+
+    #[test]
+    fn what_is_no_certificate() {
+        let key = Key::generate(KeyKind::Hmac, "/a".parse::<Name>().unwrap().as_ref()).unwrap();
+        assert_eq!(self_signed(&key, 1, VALIDITY), Err(Error::NoPublicHalf));
+        let name: Name = "/a/KEY/1/self/v=1".parse().unwrap();
+        let blob = DataBuilder::new(&name, b"").encode(&key).unwrap();
+        assert!(matches!(read_file(&blob), Err(Error::Packet(_))));
+        assert!(matches!(read_file(&[0xff; 9]), Err(Error::Text(_))));
+    }
+
+    #[test]
+    fn moments_known_by_heart() {
+        for (seconds, written) in [
+            (0, "19700101T000000"),
+            (951_782_399, "20000228T235959"),
+            (951_782_400, "20000229T000000"),
+            (1_700_000_000, "20231114T221320"),
+            (4_107_542_400, "21000301T000000"),
+            (LAST_S, "99991231T235959"),
+        ] {
+            assert_eq!(moment(seconds), written.as_bytes());
+            assert_eq!(parse_moment(written.as_bytes()), Some(seconds));
+        }
+        for nowhere in ["20231301T000000", "20230229T000000", "20230100T000000", "20230101T240000"] {
+            assert_eq!(parse_moment(nowhere.as_bytes()), None, "{nowhere}");
+        }
+        assert_eq!(moment(u64::MAX), moment(LAST_S));
+    }
+
+    proptest! {
+        #[test]
+        fn moments_come_back(seconds in 0..=LAST_S) {
+            prop_assert_eq!(parse_moment(&moment(seconds)), Some(seconds));
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Verifying signatures of Data and Interests.
+
+use crate::Error;
+use crate::key::sha256_context;
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::hmac;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA256_ASN1, ECDSA_P521_SHA256_ASN1, ED25519, ParsedPublicKey,
+    RSA_PKCS1_2048_8192_SHA256, VerificationAlgorithm,
+};
+use nw_wire::{Data, Interest, SignatureType, sha256};
+
+/// What verifies: a public key, or a shared secret.
+#[derive(Clone)]
+pub struct VerifyKey(Half);
+
+#[derive(Clone)]
+enum Half {
+    Public { key: Box<ParsedPublicKey>, makes: SignatureType },
+    Secret(Box<hmac::Key>),
+}
+
+/// Kinds of public keys by what they sign as; the first that can read a key has it.
+const PUBLIC_KINDS: [(SignatureType, &dyn VerificationAlgorithm); 5] = [
+    (SignatureType::Sha256WithEcdsa, &ECDSA_P256_SHA256_ASN1),
+    (SignatureType::Sha256WithRsa, &RSA_PKCS1_2048_8192_SHA256),
+    (SignatureType::Ed25519, &ED25519),
+    (SignatureType::Sha256WithEcdsa, &ECDSA_P384_SHA256_ASN1),
+    (SignatureType::Sha256WithEcdsa, &ECDSA_P521_SHA256_ASN1),
+];
+
+impl VerifyKey {
+    /// From a DER SubjectPublicKeyInfo: ECDSA (P-256, P-384, P-521), RSA (2048 to 8192 bits) or Ed25519.
+    ///
+    /// # Errors
+    /// [`Error::NotAKey`].
+    pub fn from_spki(der: &[u8]) -> Result<Self, Error> {
+        let read = |(makes, algorithm): (SignatureType, &'static dyn VerificationAlgorithm)| {
+            let key = Box::new(ParsedPublicKey::new(algorithm, der).ok()?);
+            Some(VerifyKey(Half::Public { key, makes }))
+        };
+        PUBLIC_KINDS
+            .into_iter()
+            .find_map(read)
+            .ok_or(Error::NotAKey("SubjectPublicKeyInfo of an ECDSA, RSA or Ed25519 key was expected"))
+    }
+
+    /// From a shared secret.
+    pub fn from_secret(secret: &[u8]) -> Self {
+        VerifyKey(Half::Secret(Box::new(hmac::Key::new(hmac::HMAC_SHA256, secret))))
+    }
+
+    /// SignatureType of the signatures it verifies.
+    pub fn signature_type(&self) -> SignatureType {
+        match &self.0 {
+            Half::Public { makes, .. } => *makes,
+            Half::Secret(_) => SignatureType::HmacWithSha256,
+        }
+    }
+
+    /// SHA-256 of the SubjectPublicKeyInfo, as KeyDigest holds it; `None` for a secret.
+    pub fn key_digest(&self) -> Option<[u8; 32]> {
+        match &self.0 {
+            Half::Public { key, .. } => Some(sha256(&[key.as_der().ok()?.as_ref()])),
+            Half::Secret(_) => None,
+        }
+    }
+
+    /// Verifies a signature over the parts, one after the other.
+    ///
+    /// # Errors
+    /// [`Error::WrongType`] when such a key makes no signatures of that type, [`Error::Mismatch`] when they don't fit.
+    pub fn verify(&self, typ: SignatureType, parts: &[&[u8]], signature: &[u8]) -> Result<(), Error> {
+        if typ != self.signature_type() {
+            return Err(Error::WrongType);
+        }
+        let fits = match &self.0 {
+            Half::Secret(key) => {
+                let mut context = hmac::Context::with_key(key);
+                parts.iter().for_each(|part| context.update(part));
+                verify_slices_are_equal(context.sign().as_ref(), signature)
+            }
+            // Ed25519 has no form over a digest.
+            Half::Public { key, makes: SignatureType::Ed25519 } => key.verify_sig(&parts.concat(), signature),
+            Half::Public { key, .. } => key.verify_digest_sig(&sha256_context(parts), signature),
+        };
+        fits.map_err(|_| Error::Mismatch)
+    }
+}
+
+impl std::fmt::Debug for VerifyKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "VerifyKey({:?})", self.signature_type())
+    }
+}
+
+/// Verifies a Data's signature by a key.
+///
+/// # Errors
+/// As [`VerifyKey::verify`].
+pub fn verify_data(data: &Data<'_>, key: &VerifyKey) -> Result<(), Error> {
+    key.verify(data.signature_info().typ(), &[data.signed_portion()], data.signature_value())
+}
+
+/// Verifies the signature of an Interest signed by format 0.3.
+///
+/// # Errors
+/// [`Error::Unsigned`], or as [`VerifyKey::verify`].
+pub fn verify_interest(interest: &Interest<'_>, key: &VerifyKey) -> Result<(), Error> {
+    match (interest.signature_info(), interest.signed_portion(), interest.signature_value()) {
+        (Some(info), Some(parts), Some(value)) => key.verify(info.typ(), &parts, value),
+        _ => Err(Error::Unsigned),
+    }
+}
+
+/// Checks a DigestSha256 signature: integrity, no authenticity.
+///
+/// # Errors
+/// [`Error::Mismatch`].
+pub fn verify_digest(parts: &[&[u8]], signature: &[u8]) -> Result<(), Error> {
+    if sha256_context(parts).as_ref() == signature { Ok(()) } else { Err(Error::Mismatch) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{Key, KeyKind, Signer, freshness_fields};
+    use nw_name::Name;
+    use nw_wire::{DataBuilder, InterestBuilder};
+
+    fn name() -> Name {
+        "/alice/file/seg=0".parse().unwrap()
+    }
+
+    #[test]
+    fn each_kind_signs_and_verifies_data_and_interests() {
+        for kind in KeyKind::ALL {
+            let key = Key::generate(kind, name().as_ref()).unwrap();
+            let verify = key.verify_key().unwrap();
+            let wire = DataBuilder::new(&name(), b"content").encode(&key).unwrap();
+            let data = Data::check(&wire).unwrap();
+            assert_eq!(data.signature_info().typ(), key.signature_type());
+            verify_data(&data, &verify).unwrap();
+
+            let fields = freshness_fields(1_700_000_000_000).unwrap();
+            let wire = InterestBuilder::new(name()).encode_signed(&key, &fields).unwrap();
+            let interest = Interest::check(&wire).unwrap();
+            verify_interest(&interest, &verify).unwrap();
+            assert_eq!(interest.signature_info().unwrap().time_ms(), Some(1_700_000_000_000));
+
+            let other = Key::generate(kind, name().as_ref()).unwrap().verify_key().unwrap();
+            assert_eq!(verify_data(&data, &other), Err(Error::Mismatch));
+            assert_eq!(verify_interest(&interest, &other), Err(Error::Mismatch));
+        }
+    }
+
+    #[test]
+    fn any_changed_octet_is_noticed() {
+        for kind in [KeyKind::EcdsaP256, KeyKind::Ed25519, KeyKind::Hmac] {
+            let key = Key::generate(kind, name().as_ref()).unwrap();
+            let verify = key.verify_key().unwrap();
+            let wire = DataBuilder::new(&name(), b"content").encode(&key).unwrap();
+            for at in 0..wire.len() {
+                let mut changed = wire.clone();
+                changed[at] ^= 1;
+                if let Ok(data) = Data::check(&changed) {
+                    assert!(verify_data(&data, &verify).is_err(), "{kind:?}: octet {at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_signature_of_another_type_is_refused() {
+        let key = Key::generate(KeyKind::Ed25519, name().as_ref()).unwrap();
+        let wire = DataBuilder::new(&name(), b"").encode(&Signer::Digest).unwrap();
+        let data = Data::check(&wire).unwrap();
+        assert_eq!(verify_data(&data, &key.verify_key().unwrap()), Err(Error::WrongType));
+        verify_digest(&[data.signed_portion()], data.signature_value()).unwrap();
+        assert_eq!(
+            verify_digest(&[b"x", data.signed_portion()], data.signature_value()),
+            Err(Error::Mismatch)
+        );
+        let wire = InterestBuilder::new(name()).encode();
+        let unsigned = Interest::check(&wire).unwrap();
+        assert_eq!(verify_interest(&unsigned, &key.verify_key().unwrap()), Err(Error::Unsigned));
+    }
+
+    #[test]
+    fn nonsense_is_no_public_key() {
+        for bytes in [&[][..], &[0; 31], &[0x30; 91]] {
+            assert!(matches!(VerifyKey::from_spki(bytes), Err(Error::NotAKey(_))));
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Who may command: rules, verification, freshness and replay.
+
+use nw_name::{Component, ComponentType, Name};
+use nw_trust::{
+    CommandFormat, CommandPolicy, CommandRules, Key, KeyKind, Reach, Refusal, Signer, key::freshness_fields,
+};
+use nw_wire::tlv::{push_integer, push_tlv};
+use nw_wire::{Data, DataBuilder, DigestSha256, Interest, InterestBuilder, Sign, types as t};
+use proptest::prelude::*;
+
+const NOW: u64 = 1_750_000_000_000;
+
+fn command_name() -> Name {
+    "/localhost/nfd/rib/register/parameters".parse().unwrap()
+}
+
+fn v03<S: Sign<Error: std::fmt::Debug>>(signer: &S, time_ms: u64) -> Vec<u8> {
+    let fields = freshness_fields(time_ms).unwrap();
+    InterestBuilder::new(command_name()).nonce(1).encode_signed(signer, &fields).unwrap()
+}
+
+fn v02<S: Sign<Error: std::fmt::Debug>>(signer: &S, time_ms: u64) -> Vec<u8> {
+    let element = |typ, value: &[u8]| {
+        let mut element = Vec::new();
+        push_tlv(typ, value, &mut element);
+        element
+    };
+    let name = command_name()
+        .with_generic(time_ms.to_be_bytes())
+        .with_generic(7u64.to_be_bytes())
+        .with_generic(element(t::SIGNATURE_INFO, &signer.info()));
+    let value = signer.sign(&[name.as_ref().as_bytes()]).unwrap();
+    InterestBuilder::new(name.with_generic(element(t::SIGNATURE_VALUE, &value))).nonce(1).encode()
+}
+
+fn check(
+    policy: &mut CommandPolicy,
+    wire: &[u8],
+    local: bool,
+    now_ms: u64,
+) -> Result<CommandFormat, Refusal> {
+    let interest = Interest::check(wire).expect("a valid Interest");
+    let command = policy.check(&interest, local, now_ms)?;
+    assert_eq!(command.name, command_name().as_ref());
+    Ok(command.format)
+}
+
+fn key(kind: KeyKind) -> Key {
+    Key::generate(kind, "/operator".parse::<Name>().unwrap().as_ref()).unwrap()
+}
+
+#[test]
+fn by_default_local_faces_may_command_with_anything_signed() {
+    let mut policy = CommandPolicy::default();
+    assert_eq!(check(&mut policy, &v03(&Signer::Digest, NOW), true, NOW), Ok(CommandFormat::V03));
+    assert_eq!(check(&mut policy, &v02(&DigestSha256, NOW), true, NOW), Ok(CommandFormat::V02));
+    for kind in KeyKind::ALL {
+        let key = key(kind);
+        assert_eq!(check(&mut policy, &v03(&key, NOW), true, NOW), Ok(CommandFormat::V03));
+        assert_eq!(check(&mut policy, &v02(&key, NOW + 1), true, NOW), Ok(CommandFormat::V02));
+    }
+}
+
+#[test]
+fn a_signature_value_component_may_exceed_252_octets() {
+    let wire = v02(&key(KeyKind::Rsa2048), NOW);
+    let interest = Interest::check(&wire).unwrap();
+    assert_eq!(interest.name().component(-1).unwrap().value().len(), 260);
+    assert!(CommandPolicy::default().check(&interest, true, NOW).is_ok());
+}
+
+#[test]
+fn from_elsewhere_only_known_keys() {
+    let mut policy = CommandPolicy::default();
+    let key = key(KeyKind::EcdsaP256);
+    assert_eq!(check(&mut policy, &v03(&Signer::Digest, NOW), false, NOW), Err(Refusal::DigestNotEnough));
+    assert_eq!(check(&mut policy, &v03(&key, NOW), false, NOW), Err(Refusal::UnknownKey));
+    policy.add_key(key.name().to_name(), key.verify_key().unwrap());
+    assert!(check(&mut policy, &v03(&key, NOW), false, NOW).is_ok());
+    // Named by its certificate, it is the same key.
+    let certificate = key.name().to_name().with_generic("self").with_version(1);
+    let key = key.located_at(certificate.as_ref());
+    assert!(check(&mut policy, &v03(&key, NOW), false, NOW).is_ok());
+}
+
+#[test]
+fn rules_can_be_tightened_and_loosened() {
+    let mut closed = CommandPolicy::new(CommandRules {
+        digest: Reach::Nowhere,
+        unknown_key: Reach::Nowhere,
+        known_key: Reach::Local,
+        ..CommandRules::default()
+    });
+    let key = key(KeyKind::Ed25519);
+    assert_eq!(check(&mut closed, &v03(&Signer::Digest, NOW), true, NOW), Err(Refusal::DigestNotEnough));
+    assert_eq!(check(&mut closed, &v03(&key, NOW), true, NOW), Err(Refusal::UnknownKey));
+    closed.add_key(key.name().to_name(), key.verify_key().unwrap());
+    assert_eq!(check(&mut closed, &v03(&key, NOW), false, NOW), Err(Refusal::KeyNotAllowed));
+    assert!(check(&mut closed, &v03(&key, NOW), true, NOW).is_ok());
+    let mut open = CommandPolicy::new(CommandRules { digest: Reach::Anywhere, ..CommandRules::default() });
+    assert!(check(&mut open, &v03(&Signer::Digest, NOW), false, NOW).is_ok());
+}
+
+#[test]
+fn what_can_be_verified_must_match() {
+    let mut policy = CommandPolicy::default();
+    let (known, forger) = (key(KeyKind::EcdsaP256), key(KeyKind::EcdsaP256));
+    policy.add_key(known.name().to_name(), known.verify_key().unwrap());
+    let forged = forger.located_at(known.name());
+    assert_eq!(check(&mut policy, &v03(&forged, NOW), true, NOW), Err(Refusal::BadSignature));
+    assert_eq!(check(&mut policy, &v02(&forged, NOW), true, NOW), Err(Refusal::BadSignature));
+    // What was refused leaves no trace: the true key's command of that time is accepted.
+    assert!(check(&mut policy, &v03(&known, NOW), true, NOW).is_ok());
+
+    let mut wire = v02(&DigestSha256, NOW);
+    let digest_at = wire.len() - 7; // before the Nonce element of six octets
+    wire[digest_at] ^= 1;
+    assert_eq!(check(&mut policy, &wire, true, NOW), Err(Refusal::BadSignature));
+}
+
+#[test]
+fn stale_and_replayed_commands_are_refused() {
+    let mut policy = CommandPolicy::default();
+    let key = key(KeyKind::Ed25519);
+    for form in [v02::<Key>, v03::<Key>] {
+        let wire = form(&key, NOW);
+        assert!(check(&mut policy, &wire, true, NOW).is_ok());
+        assert_eq!(check(&mut policy, &wire, true, NOW + 1), Err(Refusal::Replayed));
+        assert_eq!(check(&mut policy, &wire, true, NOW + 120_001), Err(Refusal::Stale));
+        assert_eq!(check(&mut policy, &wire, true, NOW - 120_001), Err(Refusal::Stale));
+    }
+    // A signature made anew over the same time is another command.
+    assert!(check(&mut policy, &v03(&key, NOW), true, NOW).is_ok());
+}
+
+#[test]
+fn reading_the_configuration_again_forgets_keys_but_not_replays() {
+    let mut policy = CommandPolicy::default();
+    let key = key(KeyKind::Ed25519);
+    policy.add_key(key.name().to_name(), key.verify_key().unwrap());
+    let wire = v03(&key, NOW);
+    assert!(check(&mut policy, &wire, false, NOW).is_ok());
+    policy.reconfigure(CommandRules { grace_ms: 1000, ..CommandRules::default() }, []);
+    assert_eq!(check(&mut policy, &wire, false, NOW), Err(Refusal::UnknownKey));
+    assert_eq!(check(&mut policy, &wire, true, NOW), Err(Refusal::Replayed));
+    assert_eq!(check(&mut policy, &v03(&key, NOW), true, NOW + 1001), Err(Refusal::Stale));
+}
+
+#[test]
+fn data_that_speaks_for_somebody_is_held_to_the_same_rules() {
+    let mut policy = CommandPolicy::default();
+    let (known, forger) = (key(KeyKind::EcdsaP256), key(KeyKind::EcdsaP256));
+    let announce = |signer: &dyn Sign<Error = nw_trust::Error>| {
+        let name: Name = "/prefix/32=PA/v=1/seg=0".parse().unwrap();
+        DataBuilder::new(&name, b"").encode(signer).unwrap()
+    };
+    let decide =
+        |policy: &CommandPolicy, wire: &[u8], local| policy.check_data(&Data::check(wire).unwrap(), local);
+    let (digest, unknown) = (announce(&Signer::Digest), announce(&known));
+    assert_eq!(decide(&policy, &digest, true), Ok(()));
+    assert_eq!(decide(&policy, &digest, false), Err(Refusal::DigestNotEnough));
+    assert_eq!(decide(&policy, &unknown, true), Ok(()));
+    assert_eq!(decide(&policy, &unknown, false), Err(Refusal::UnknownKey));
+    policy.add_key(known.name().to_name(), known.verify_key().unwrap());
+    assert_eq!(decide(&policy, &unknown, false), Ok(()));
+    assert_eq!(
+        decide(&policy, &announce(&forger.located_at(known.name())), true),
+        Err(Refusal::BadSignature)
+    );
+
+    struct Null(Key);
+    impl Sign for Null {
+        type Error = nw_trust::Error;
+        fn info(&self) -> Vec<u8> {
+            let mut info = vec![27, 1, 200];
+            info.extend_from_slice(&self.0.info()[3..]); // a KeyLocator makes it no signature
+            info
+        }
+        fn sign(&self, _: &[&[u8]]) -> Result<Vec<u8>, Self::Error> {
+            Ok(Vec::new())
+        }
+    }
+    assert_eq!(decide(&policy, &announce(&Null(key(KeyKind::Hmac))), true), Err(Refusal::Unsigned));
+}
+
+#[test]
+fn a_replay_may_not_hide_behind_another_nonce() {
+    let mut policy = CommandPolicy::default();
+    let mut wire = v02(&key(KeyKind::Ed25519), NOW);
+    assert!(check(&mut policy, &wire, true, NOW).is_ok());
+    let nonce_at = Interest::check(&wire).unwrap().nonce_start().unwrap();
+    wire[nonce_at] ^= 0xff;
+    assert_eq!(check(&mut policy, &wire, true, NOW), Err(Refusal::Replayed));
+}
+
+#[test]
+fn digests_share_no_clock_and_are_not_checked_for_replay() {
+    let mut policy = CommandPolicy::default();
+    let wire = v03(&Signer::Digest, NOW + 60_000);
+    assert!(check(&mut policy, &wire, true, NOW).is_ok());
+    assert!(check(&mut policy, &wire, true, NOW).is_ok());
+    assert!(check(&mut policy, &v02(&DigestSha256, NOW - 60_000), true, NOW).is_ok());
+    assert_eq!(check(&mut policy, &v03(&Signer::Digest, NOW - 120_001), true, NOW), Err(Refusal::Stale));
+    let timeless = InterestBuilder::new(command_name()).encode_signed(&DigestSha256, &[]).unwrap();
+    assert!(check(&mut policy, &timeless, true, NOW).is_ok());
+}
+
+#[test]
+fn unsigned_timeless_and_unreadable_commands() {
+    let mut policy = CommandPolicy::default();
+    let plain = InterestBuilder::new(command_name()).encode();
+    assert_eq!(check(&mut policy, &plain, true, NOW), Err(Refusal::Unsigned));
+    let parameters = InterestBuilder::new(command_name()).parameters(*b"x").encode();
+    assert_eq!(check(&mut policy, &parameters, true, NOW), Err(Refusal::Unsigned));
+    let short = InterestBuilder::new("/a".parse::<Name>().unwrap()).encode();
+    assert_eq!(check(&mut policy, &short, true, NOW), Err(Refusal::Unsigned));
+    let timeless = InterestBuilder::new(command_name()).encode_signed(&key(KeyKind::Hmac), &[]).unwrap();
+    assert_eq!(check(&mut policy, &timeless, true, NOW), Err(Refusal::NoTime));
+
+    struct Says(u64);
+    impl Sign for Says {
+        type Error = std::convert::Infallible;
+        fn info(&self) -> Vec<u8> {
+            let mut info = Vec::new();
+            push_integer(t::SIGNATURE_TYPE, self.0, &mut info);
+            info
+        }
+        fn sign(&self, _: &[&[u8]]) -> Result<Vec<u8>, Self::Error> {
+            Ok(vec![0; 32])
+        }
+    }
+    assert_eq!(check(&mut policy, &v03(&Says(200), NOW), true, NOW), Err(Refusal::Unsigned));
+    assert_eq!(check(&mut policy, &v03(&Says(77), NOW), true, NOW), Err(Refusal::UnknownType));
+    assert_eq!(check(&mut policy, &v03(&Says(3), NOW), true, NOW), Err(Refusal::Malformed));
+    assert!(Refusal::Malformed.is_silent() && !Refusal::Unsigned.is_silent());
+}
+
+#[test]
+fn a_parameters_digest_that_is_not_last_is_no_command() {
+    let wire = v03(&DigestSha256, NOW);
+    let interest = Interest::check(&wire).unwrap();
+    let name = interest.name().to_name().with_generic("more");
+    let mut body = Vec::new();
+    name.as_ref().encode(&mut body);
+    body.extend_from_slice(&wire[interest.name_start() + interest.name().as_bytes().len()..]);
+    let mut moved = Vec::new();
+    push_tlv(t::INTEREST, &body, &mut moved);
+    let interest = Interest::check(&moved).expect("a valid Interest all the same");
+    assert_eq!(CommandPolicy::default().check(&interest, true, NOW).unwrap_err(), Refusal::Malformed);
+}
+
+proptest! {
+    /// Names that look like commands of format 0.2 in any way never panic.
+    #[test]
+    fn no_name_panics(tail in proptest::collection::vec((1u16..60, proptest::collection::vec(prop_oneof![Just(22u8), Just(23), Just(27), 0u8..8], 0..12)), 0..6)) {
+        let name = tail.iter().fold(command_name(), |name, (typ, value)| {
+            match Component::new(ComponentType::new(*typ).unwrap(), value) {
+                Ok(component) => name.with(component),
+                Err(_) => name,
+            }
+        });
+        let wire = InterestBuilder::new(name).encode();
+        if let Ok(interest) = Interest::check(&wire) {
+            let _: Result<_, Refusal> = CommandPolicy::default().check(&interest, true, NOW);
+        }
+    }
+
+    #[test]
+    fn any_flipped_bit_of_a_known_keys_command_is_refused(bit in 0usize..1200) {
+        let key = Key::from_secret(command_name().as_ref(), b"secret");
+        let mut policy = CommandPolicy::default();
+        policy.add_key(key.name().to_name(), key.verify_key().unwrap());
+        let wire = v03(&key, NOW);
+        let interest = Interest::check(&wire).unwrap();
+        // What is behind the name and before ApplicationParameters is not signed: the Nonce.
+        let unsigned = interest.nonce_start().unwrap() - 2..interest.nonce_start().unwrap() + 4;
+        let mut changed = wire.clone();
+        let at = bit / 8 % wire.len();
+        changed[at] ^= 1 << (bit % 8);
+        if !unsigned.contains(&at) && let Ok(interest) = Interest::check(&changed) {
+            prop_assert!(policy.check(&interest, true, NOW).is_err());
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Replays the fuzzers' corpora (`fuzz/corpus/<target>/`).
+//!
+//! A file's name says what must come of it: `ok-…` is accepted, `bad-<fault>-…` is refused for that fault, `found-…` (an input that
+//! once broke something) must only break nothing.
+
+use std::fs;
+use std::path::Path;
+
+#[path = "../../../fuzz/src/targets.rs"]
+mod targets;
+
+/// Fewer would mean that seeds got lost.
+const SEEDS_MIN: usize = 20;
+
+#[test]
+fn corpora_replay() {
+    let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    let mut failures = Vec::new();
+    for (target, run) in targets::ALL {
+        let mut files: Vec<_> = fs::read_dir(corpora.join(target))
+            .unwrap_or_else(|e| panic!("the corpus of {target}: {e}"))
+            .map(|entry| entry.expect("a directory entry").path())
+            .collect();
+        files.sort();
+        assert!(files.len() >= SEEDS_MIN, "{target} has {} seeds", files.len());
+        for path in files {
+            let name = path.file_name().expect("a file").to_string_lossy().into_owned();
+            let outcome = run(&fs::read(&path).expect("a readable seed"));
+            let as_promised = match (outcome, name.split_once('-')) {
+                (Ok(()), Some(("ok", _))) | (_, Some(("found", _))) => true,
+                (Err(fault), Some(("bad", rest))) => rest.split('-').next() == Some(fault),
+                _ => false,
+            };
+            if !as_promised {
+                failures.push(format!("{target}/{name}: {outcome:?}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "not as their names promise:\n{}", failures.join("\n"));
+}

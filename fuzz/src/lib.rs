@@ -1,0 +1,4 @@
+//! What the fuzzers run. `fuzz/README.md` says how.
+
+pub mod command_target;
+pub mod targets;

@@ -1,0 +1,129 @@
+"""How packets follow one another on a stream, and what a datagram may not do to the next."""
+
+import asyncio
+
+from kit.case import PKT, STREAM, UDP, case, equal, expect
+from kit.packets import data, interest, lp, token
+from kit.tlv import INTEREST, num, tlv
+
+SPEC = PKT + "TLV: elements follow each other without separator"
+SIZE = PKT + "Packet size limit"
+
+
+@case("stream/one-octet-at-a-time", SPEC, "A packet that comes octet by octet is a packet.", on=STREAM)
+async def dribble(t):
+    producer, consumer = await t.producer(), await t.face()
+    packet = interest(t.name("/slow"))
+    for i in range(len(packet)):
+        consumer.send(packet[i:i + 1])
+        await asyncio.sleep(0.001)
+    equal((await producer.interest(t.name("/slow"))).net, packet, "Interest octets")
+
+
+@case("stream/many-in-one-write", SPEC, "Two hundred packets in one write are two hundred packets, in order.",
+      on=STREAM)
+async def burst(t):
+    producer, consumer = await t.producer(), await t.face()
+    names = [t.name(f"/{i}") for i in range(200)]
+    consumer.send(*(interest(n) for n in names))
+    got = [(await producer.interest()).name for _ in names]
+    equal(got, names, "names in order of arrival")
+
+
+@case("stream/every-split", SPEC, "Two packets arrive whole wherever the stream is cut in two.", on=STREAM)
+async def splits(t):
+    producer, consumer = await t.producer(), await t.face()
+
+    def pair(at):
+        return (interest(t.name(f"/a{at:04}"), lifetime=500) +
+                lp(interest(t.name(f"/b{at:04}"), lifetime=500), token(b"tok")))
+
+    splits_ = range(1, len(pair(0)))
+    for at in splits_:
+        stream = pair(at)
+        consumer.send(stream[:at])
+        await asyncio.sleep(0.0005)
+        consumer.send(stream[at:])
+    for at in splits_:
+        await producer.interest(t.name(f"/a{at:04}"), what=f"cut at octet {at}")
+        await producer.interest(t.name(f"/b{at:04}"), what=f"cut at octet {at}")
+    expect(not consumer.closed, "the face was closed")
+
+
+@case("stream/large-and-small-mixed", SPEC, "Data of 8 KB and of 50 octets, sent in one go, all arrive.", on=STREAM)
+async def mixed(t):
+    producer, consumer = await t.producer(transport=t.transport), await t.face()
+    sizes = [8000, 50, 8000, 0, 1, 8500, 100] * 10
+    for i, _ in enumerate(sizes):
+        consumer.send(interest(t.name(f"/{i}"), lifetime=4000))
+    for i, _ in enumerate(sizes):
+        await producer.interest(t.name(f"/{i}"))
+    packets = [data(t.name(f"/{i}"), bytes(n)) for i, n in enumerate(sizes)]
+    producer.send(*packets)
+    for i, p in enumerate(packets):
+        equal((await consumer.data(t.name(f"/{i}"))).net, p, "Data octets")
+
+
+def broken_framing(id_, says, junk):
+    @case(id_, SIZE, says, on=STREAM)
+    async def run(t):
+        producer, consumer = await t.producer(), await t.face()
+        consumer.send(junk)
+        await t.quiet(0.1)
+        # Closing is right; going on is right too, if the stream then still works.
+        if not consumer.closed:
+            consumer.send(interest(t.name("/after")))
+            try:
+                await producer.interest(t.name("/after"), within=0.5)
+            except Exception:
+                expect(consumer.closed, "neither closed nor working: a stuck face")
+        await t.still_works(await t.face(), producer, "a new connection")
+
+
+broken_framing("stream/length-2-to-64", "A TLV-LENGTH of 2^64-1 closes the stream.", num(INTEREST) + b"\xff" * 9)
+broken_framing("stream/length-2-to-32", "A TLV-LENGTH of 2^32-1 closes the stream.",
+               num(INTEREST) + b"\xfe" + b"\xff" * 4)
+broken_framing("stream/length-9000", "A TLV-LENGTH beyond the packet limit closes the stream.",
+               tlv(INTEREST, bytes(9000)))
+broken_framing("stream/type-zero", "A packet of TLV-TYPE 0 closes the stream or is skipped.", b"\x00\x04abcd")
+broken_framing("stream/text", "A peer that speaks another protocol is closed or skipped.",
+               b"GET / HTTP/1.1\r\nHost: example\r\n\r\n")
+broken_framing("stream/all-ones", "A thousand octets FF close the stream.", b"\xff" * 1000)
+
+
+@case("stream/half-packet-then-close", SPEC, "A peer that leaves in the middle of a packet harms nobody.", on=STREAM)
+async def half(t):
+    producer, consumer = await t.producer(), await t.face()
+    for _ in range(10):
+        leaver = await t.face()
+        leaver.send(interest(t.name("/half"))[:-3])
+        await leaver.drain()
+        leaver.close()
+    await producer.none("interest", quiet=0.1)
+    await t.still_works(consumer, producer)
+
+
+@case("datagram/truncated-then-good", SPEC, "A truncated datagram does not eat the next one.", on=(UDP,))
+async def truncated(t):
+    producer, consumer = await t.producer(), await t.face()
+    for cut in (1, 2, 3, 10, 20):
+        good = t.name(f"/good-{cut}")
+        consumer.send(interest(t.name("/bad"))[:-cut], interest(good))
+        await producer.interest(good)
+    await producer.none("interest", t.name("/bad"), quiet=0.05)
+
+
+@case("datagram/odd-ones", SPEC, "An empty datagram, one octet, and a length of 2^64-1 are dropped.", on=(UDP,))
+async def odd(t):
+    producer, consumer = await t.producer(), await t.face()
+    consumer.send(b"", b"\x05", b"\xfd", b"\x05\xff" + b"\xff" * 8, b"\x64\xff" + b"\xff" * 8,
+                  b"\x05\xfe\xff\xff\xff\xff")
+    await t.still_works(consumer, producer)
+
+
+@case("datagram/65000-octets", SIZE, "A datagram of 60000 octets is dropped.", on=(UDP,))
+async def huge(t):
+    producer, consumer = await t.producer(), await t.face()
+    consumer.send(tlv(INTEREST, bytes(60000)))
+    await producer.none("interest", quiet=0.1)
+    await t.still_works(consumer, producer)

@@ -1,0 +1,156 @@
+// What the NDNts tests make NDNts do. Usage: node ndnts.mjs <uplink URI> <verb> <arguments...>
+// Long-running verbs print "ready" once registered and end when standard input closes.
+import "./shims.mjs";
+
+import { createHash } from "node:crypto";
+import fs from "node:fs/promises";
+
+const { consume, produce } = await import("@ndn/endpoint");
+const { FwTracer } = await import("@ndn/fw");
+const { ECDSA, generateSigningKey } = await import("@ndn/keychain");
+const nfd = await import("@ndn/nfdmgmt");
+const { TcpTransport, UdpTransport, UnixTransport } = await import("@ndn/node-transport");
+const { Data, digestSigning, Interest, Name } = await import("@ndn/packet");
+const { retrieveMetadata, serveMetadata, Metadata } = await import("@ndn/rdr");
+const { fetch, FileChunkSource, serve } = await import("@ndn/segmented-object");
+const { Version: Version3 } = await import("@ndn/naming-convention2");
+
+const [, , uplink, verb, ...args] = process.argv;
+if (process.env.NDNTS_TRACE) {
+  FwTracer.enable();
+}
+
+function openFace() {
+  const [, scheme, address] = /^(\w+):\/\/(.*)$/.exec(uplink);
+  if (scheme === "unix") {
+    return UnixTransport.createFace({}, address);
+  }
+  const { hostname: host, port } = new URL(`http://${address}`);
+  return scheme === "udp4" ?
+    UdpTransport.createFace({}, { host, port: Number(port) }) :
+    TcpTransport.createFace({}, host, Number(port));
+}
+
+// NDNts itself speaks to /localhop/nfd over UDP.
+const face = await openFace();
+const commandPrefix = nfd.getPrefix(!uplink.startsWith("udp"));let registration;
+
+function enableRegistration() {
+  registration = nfd.enableNfdPrefixReg(face);
+}
+
+/** Wait until the prefix is registered (status 1 = advertised). */
+async function registered(prefix) {
+  for (let i = 0; i < 100; ++i) {
+    const record = registration.table.get(new Name(prefix));
+    if (record?.status === 1) {
+      return;
+    }
+    await new Promise((r) => setTimeout(r, 30));
+  }
+  throw new Error(`registration of ${prefix} was not confirmed`);
+}
+
+async function serveUntilTold() {
+  console.log("ready");
+  process.stdin.resume();
+  await new Promise((r) => process.stdin.on("end", r));
+}
+
+const sha256 = (b) => createHash("sha256").update(b).digest("hex");
+const retx = { limit: 2, interval: 1000 };
+
+const verbs = {
+  /** Fetch one packet, print its content. */
+  async consume(name) {
+    const data = await consume(new Interest(name, Interest.CanBePrefix, Interest.MustBeFresh), { retx });
+    process.stdout.write(`${new TextDecoder().decode(data.content)}\n`);
+  },
+
+  /** Answer each Interest under a prefix with the number of octets of its parameters. */
+  async produce(prefix) {
+    enableRegistration();
+    produce(prefix, async (interest) => {
+      const text = `ndnts says hello; ${interest.appParameters?.length ?? 0} octets of parameters`;
+      return new Data(interest.name, Data.FreshnessPeriod(1), new TextEncoder().encode(text));
+    }, { dataSigner: digestSigning });
+    await registered(prefix);
+    await serveUntilTold();
+  },
+
+  /** A signed Interest with parameters, the answer's name checked by the library. */
+  async signed(name) {
+    const [privateKey, publicKey] = await generateSigningKey("/nwi/ndnts", ECDSA);
+    const interest = new Interest(name, new TextEncoder().encode("parameters"));
+    await privateKey.sign(interest);
+    await publicKey.verify(interest);
+    const data = await consume(interest, { retx });
+    process.stdout.write(`${new TextDecoder().decode(data.content)}\n`);
+  },
+
+  /** Publish a file with version discovery by metadata. */
+  async put(prefix, file, chunkSize = "8000") {
+    enableRegistration();
+    const versioned = new Name(prefix).append(Version3, Date.now());
+    const source = new FileChunkSource(file, { chunkSize: Number(chunkSize) });
+    serve(versioned, source, { producerPrefix: new Name(prefix), pOpts: { dataSigner: digestSigning } });
+    serveMetadata(new Metadata(versioned), { prefix: new Name(prefix), pOpts: { dataSigner: digestSigning } });
+    await registered(prefix);
+    await serveUntilTold();
+  },
+
+  /** Fetch a file by metadata discovery; prints octets and digest. */
+  async get(prefix, file) {
+    const { name } = await retrieveMetadata(prefix, { retx });
+    const content = await fetch(name, { modifyInterest: { lifetime: 2000 }, retxLimit: 10 });
+    await fs.writeFile(file, content);
+    console.log(`${content.length} ${sha256(content)}`);
+  },
+
+  /** Every dataset that the library knows, decoded by it. */
+  async status() {
+    const o = { prefix: commandPrefix, cOpts: { retx } };
+    const out = {};
+    for (const [key, dataset] of Object.entries({
+      general: nfd.GeneralStatus, faces: nfd.FaceStatus, channels: nfd.ChannelStatus, rib: nfd.RibEntry,
+      strategies: nfd.StrategyChoice, cs: nfd.CsInfo })) {
+      out[key] = (await nfd.list(dataset, o)).length;
+    }
+    const [own] = await nfd.list(nfd.FaceQuery({ uriScheme: uplink.startsWith("unix") ? "unix" : "tcp4" }), o);
+    out.query = Boolean(own?.faceId);
+    console.log(JSON.stringify(out));
+  },
+
+  /** Commands of every module, the answers decoded by the library. */
+  async manage(prefix) {
+    const o = { prefix: commandPrefix, cOpts: { retx } };
+    const out = {};
+    const uri = "udp4://127.0.0.1:17001";
+    const created = await nfd.invoke("faces/create", { uri }, o);
+    out["faces/create"] = created.statusCode;
+    const { faceId } = nfd.ControlParameters.decodeFromResponseBody(created);
+    const again = await nfd.invoke("faces/create", { uri }, o);
+    out["faces/create again"] = again.statusCode;
+    out["same face"] = nfd.ControlParameters.decodeFromResponseBody(again).faceId === faceId;
+    out["faces/update"] = (await nfd.invoke("faces/update", { faceId, flagCongestionMarking: true, maskCongestionMarking: true }, o)).statusCode;
+    out["rib/register"] = (await nfd.invoke("rib/register", { name: new Name(prefix), faceId, cost: 5, flagCapture: true, expirationPeriod: 60000 }, o)).statusCode;
+    const entry = (await nfd.list(nfd.RibEntry, o)).find((e) => e.name.equals(prefix));
+    const route = entry?.route.find((r) => r.faceId === faceId);
+    out.route = route ? [route.cost, route.flagCapture, route.flagChildInherit] : null;
+    out["rib/unregister"] = (await nfd.invoke("rib/unregister", { name: new Name(prefix), faceId }, o)).statusCode;
+    out["strategy-choice/set"] = (await nfd.invoke("strategy-choice/set", { name: new Name(prefix), strategy: new Name("/localhost/nfd/strategy/multicast") }, o)).statusCode;
+    out["strategy-choice/unset"] = (await nfd.invoke("strategy-choice/unset", { name: new Name(prefix) }, o)).statusCode;
+    out["cs/config"] = (await nfd.invoke("cs/config", {}, o)).statusCode;
+    out["cs/erase"] = await nfd.invokeCsErase(new Name(prefix), o);
+    out["faces/destroy"] = (await nfd.invoke("faces/destroy", { faceId }, o)).statusCode;
+    console.log(JSON.stringify(out));
+  },
+};
+
+try {
+  await verbs[verb](...args);
+  process.exit(0);
+} catch (err) {
+  console.error(err);
+  process.exit(1);
+}

@@ -1,0 +1,67 @@
+//! A crate depends on lower layers only; within a layer only where an arrow is named. ARCHITECTURE.md draws the same.
+
+use cargo_metadata::{DependencyKind, MetadataCommand};
+use std::collections::BTreeMap;
+
+/// Lowest first.
+const LAYERS: &[(u32, &[&str])] = &[
+    (1, &["nw-name", "nw-wire"]),
+    (2, &["nw-tables", "nw-trust"]),
+    (3, &["nw-element", "nw-elements"]),
+    (4, &["nw-faces", "nw-api"]),
+    (5, &["nw-router"]),
+    (6, &["nw-app", "nw-bench"]),
+    (7, &["nw-cli"]),
+];
+
+/// Arrows within a layer: from, to.
+const WITHIN: &[(&str, &str)] = &[("nw-wire", "nw-name"), ("nw-elements", "nw-element"), ("nw-bench", "nw-app")];
+
+/// Crates without clock, socket, thread or async: what they may not depend on.
+const PURE: &[&str] = &["nw-name", "nw-wire", "nw-tables", "nw-trust", "nw-element", "nw-elements"];
+const IMPURE: &[&str] = &["tokio", "mio", "socket2", "rustix", "quinn-udp", "crossbeam-channel", "getrandom", "libc"];
+
+fn layer(name: &str) -> Option<u32> {
+    LAYERS.iter().find(|(_, crates)| crates.contains(&name)).map(|(layer, _)| *layer)
+}
+
+#[test]
+fn arrows_point_downwards() {
+    let metadata = MetadataCommand::new().no_deps().exec().expect("cargo metadata");
+    let mut faults = Vec::new();
+    for package in &metadata.packages {
+        let name = package.name.as_str();
+        if name == "xtask" {
+            continue;
+        }
+        let Some(own) = layer(name) else {
+            faults.push(format!("{name} has no layer: add it to LAYERS and to ARCHITECTURE.md"));
+            continue;
+        };
+        for dependency in package.dependencies.iter().filter(|d| d.kind == DependencyKind::Normal) {
+            if PURE.contains(&name) && IMPURE.contains(&dependency.name.as_str()) {
+                faults.push(format!("{name} is pure and may not depend on {}", dependency.name));
+            }
+            let Some(other) = layer(&dependency.name) else { continue };
+            if other > own || other == own && !WITHIN.contains(&(name, dependency.name.as_str())) {
+                faults.push(format!("{name} (layer {own}) may not depend on {} (layer {other})", dependency.name));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "arrows that point upwards:\n  {}", faults.join("\n  "));
+}
+
+#[test]
+fn pure_crates_say_so() {
+    let metadata = MetadataCommand::new().no_deps().exec().expect("cargo metadata");
+    let mut faults = BTreeMap::new();
+    for package in metadata.packages.iter().filter(|p| PURE.contains(&p.name.as_str())) {
+        let root = package.manifest_path.parent().expect("a crate has a folder").join("src/lib.rs");
+        let text = std::fs::read_to_string(&root).expect("a crate has a lib.rs");
+        // `tables` lifts the rule for one module (decision 0003), so it denies instead of forbidding.
+        if !text.contains("#![forbid(unsafe_code)]") && !text.contains("#![deny(unsafe_code)]") {
+            faults.insert(package.name.to_string(), "unsafe code is not forbidden");
+        }
+    }
+    assert!(faults.is_empty(), "{faults:?}");
+}

@@ -1,0 +1,77 @@
+//! House rules that a reader would otherwise have to watch: sizes of files, unfinished work, documents that exist.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Style, 9: any file well under this.
+const FILE_LINES_MAX: usize = 800;
+/// Style, 12.
+const README_LINES_MAX: usize = 60;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace").to_owned()
+}
+
+fn files_below(folder: &Path, endings: &[&str], into: &mut Vec<PathBuf>) {
+    let mut entries: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect();
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() && !["target", "node_modules", ".git", ".venv"].contains(&name.as_str()) {
+            files_below(&path, endings, into);
+        } else if endings.iter().any(|ending| name.ends_with(ending)) {
+            into.push(path);
+        }
+    }
+}
+
+fn sources() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    files_below(&root(), &[".rs", ".c", ".h", ".ts", ".py", ".mjs"], &mut files);
+    assert!(files.len() > 50, "the walk finds the sources");
+    files
+}
+
+#[test]
+fn files_fit_a_head() {
+    let long: Vec<_> = sources()
+        .into_iter()
+        .map(|path| (fs::read_to_string(&path).expect("text").lines().count(), path))
+        .filter(|(lines, _)| *lines > FILE_LINES_MAX)
+        .collect();
+    assert!(long.is_empty(), "split by meaning: {long:?}");
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    // Written apart, so that this file does not find itself.
+    let words = [["TO", "DO"].concat(), ["FIX", "ME"].concat(), ["todo", "!("].concat(), ["unimplemented", "!("].concat()];
+    let found: Vec<_> = sources()
+        .into_iter()
+        .filter(|path| {
+            let text = fs::read_to_string(path).expect("text");
+            words.iter().any(|word| text.contains(word.as_str()))
+        })
+        .collect();
+    assert!(found.is_empty(), "finish it, or say in the README's table that it is not there: {found:?}");
+}
+
+#[test]
+fn every_crate_has_a_short_readme() {
+    for entry in fs::read_dir(root().join("crates")).expect("crates").flatten() {
+        let readme = entry.path().join("README.md");
+        let lines = fs::read_to_string(&readme).unwrap_or_else(|_| panic!("{} is missing", readme.display())).lines().count();
+        assert!((5..=README_LINES_MAX).contains(&lines), "{} has {lines} lines", readme.display());
+    }
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
+    let reasons = fs::read_to_string(root().join("docs/decisions/0002-dependencies.md")).expect("decision 0002");
+    let section = manifest.split("[workspace.dependencies]").nth(1).expect("dependencies").split("\n[").next().expect("one");
+    for line in section.lines().filter(|line| line.contains('=') && !line.starts_with('#')) {
+        let name = line.split([' ', '=']).next().expect("a name");
+        assert!(name.starts_with("nw-") || reasons.contains(&format!("`{name}`")), "decision 0002 has no line for {name}");
+    }
+}

@@ -28,7 +28,7 @@ bench: ## every benchmark, or ROW=name; target/bench.json for programs
 	target/release/nw-bench run --row '$(ROW)' --json target/bench.json
 
 fuzz: ## a minute of fuzzing for each decoder (SECONDS_EACH=60)
-	@fuzz/run "$${SECONDS_EACH:-60}"
+	@fuzz/run.sh "$${SECONDS_EACH:-60}"
 
 install: build ## nw, its man pages and completions below PREFIX (default /usr/local)
 	@tools/install "$${PREFIX:-/usr/local}"

@@ -11,6 +11,7 @@ import asyncio
 import fnmatch
 import importlib
 import json
+import logging
 import pkgutil
 import re
 import sys
@@ -96,6 +97,8 @@ def main() -> int:
         elif args.verbose:
             print(f"{o.verdict:7} {o.id}{' (expected)' if o.expected else ''} {o.seconds:.2f} s {o.why}", flush=True)
 
+    # What asyncio says of writes to a connection that the router closed is no news here.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     began = time.monotonic()
     outcomes = asyncio.run(kit.run_all(router, picked, report, args.jobs))
     passed = sum(o.verdict == "passed" for o in outcomes)

@@ -132,8 +132,8 @@ const verbs = {
     const again = await nfd.invoke("faces/create", { uri }, o);
     out["faces/create again"] = again.statusCode;
     out["same face"] = nfd.ControlParameters.decodeFromResponseBody(again).faceId === faceId;
-    out["faces/update"] = (await nfd.invoke("faces/update", { faceId, flagCongestionMarking: true, maskCongestionMarking: true }, o)).statusCode;
-    out["rib/register"] = (await nfd.invoke("rib/register", { name: new Name(prefix), faceId, cost: 5, flagCapture: true, expirationPeriod: 60000 }, o)).statusCode;
+    out["faces/update"] = (await nfd.invoke("faces/update", { faceId, flags: 4, mask: 4 }, o)).statusCode;
+    out["rib/register"] = (await nfd.invoke("rib/register", { name: new Name(prefix), faceId, cost: 5, flags: 2, expirationPeriod: 60000 }, o)).statusCode;
     const entry = (await nfd.list(nfd.RibEntry, o)).find((e) => e.name.equals(prefix));
     const route = entry?.route.find((r) => r.faceId === faceId);
     out.route = route ? [route.cost, route.flagCapture, route.flagChildInherit] : null;

@@ -18,7 +18,10 @@ pub fn drop_reasons() -> Vec<DropReasonName> {
         name: format!("malformed_{}", fault.as_str()),
         explanation: "The packet's bytes are not what the specification says; the name says what is wrong.",
     };
-    let cause = |cause: &Cause| DropReasonName { name: cause.as_str().to_owned(), explanation: cause.explanation().trim() };
+    let cause = |cause: &Cause| DropReasonName {
+        name: cause.as_str().to_owned(),
+        explanation: cause.explanation().trim(),
+    };
     Fault::ALL.iter().map(malformed).chain(Cause::ALL.iter().map(cause)).collect()
 }
 
@@ -54,8 +57,16 @@ const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'stat
 
 /// Every metric of a router.
 pub const METRICS: &[Metric] = &[
-    counter("nw_face_packets_total", &["face", "direction", "kind"], "Interests, Data and Nacks that came and left by a face."),
-    counter("nw_face_bytes_total", &["face", "direction"], "Octets that came and left by a face, link headers included."),
+    counter(
+        "nw_face_packets_total",
+        &["face", "direction", "kind"],
+        "Interests, Data and Nacks that came and left by a face.",
+    ),
+    counter(
+        "nw_face_bytes_total",
+        &["face", "direction"],
+        "Octets that came and left by a face, link headers included.",
+    ),
     counter("nw_drops_total", &["reason"], "Packets dropped, by reason."),
     counter("nw_interests_satisfied_total", &[], "Pending Interests that were answered."),
     counter("nw_interests_unsatisfied_total", &[], "Pending Interests that ended without an answer."),
@@ -81,7 +92,11 @@ mod tests {
         let metrics: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
         assert_eq!(metrics.len(), METRICS.len());
         for name in names.iter().chain(&metrics) {
-            assert!(name.bytes().all(|octet| octet.is_ascii_lowercase() || octet == b'_' || octet.is_ascii_digit()), "{name}");
+            assert!(
+                name.bytes()
+                    .all(|octet| octet.is_ascii_lowercase() || octet == b'_' || octet.is_ascii_digit()),
+                "{name}"
+            );
         }
         for metric in METRICS {
             assert_eq!(metric.kind == MetricKind::Counter, metric.name.ends_with("_total"));

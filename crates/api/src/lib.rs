@@ -3,6 +3,7 @@
 //! Layer 4: knows what is said to and by a router, refuses to know how it is done. The only crate that derives serialization for the outside.
 
 #![forbid(unsafe_code)]
+#![doc = include_str!("../README.md")]
 
 pub mod config;
 pub mod counters;

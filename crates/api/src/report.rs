@@ -2,7 +2,9 @@
 //!
 //! The parts are the management messages themselves, whose field names and units are part of the interface: units stand last, names are URIs.
 
-use crate::management::{ChannelStatus, CsInfo, DropCount, FaceStatus, FibEntry, ForwarderStatus, RibEntry, StrategyChoice};
+use crate::management::{
+    ChannelStatus, CsInfo, DropCount, FaceStatus, FibEntry, ForwarderStatus, RibEntry, StrategyChoice,
+};
 use serde::Serialize;
 
 /// `nw status --json`.

@@ -3,9 +3,9 @@
 use nw_api::management::client::{decode_cs_info, decode_items, decode_status, encode_items};
 use nw_api::management::command::{Request, SignatureForm, parse};
 use nw_api::management::{
-    ControlParameters, ControlResponse, CsInfo, FaceEventKind, FaceEventNotification, FacePersistency, FaceQueryFilter,
-    FaceScope, FaceStatus, FibEntry, ForwarderStatus, LinkType, NextHopRecord, RibEntry, Root, Route, Strategy,
-    StrategyChoice, Verb,
+    ControlParameters, ControlResponse, CsInfo, FaceEventKind, FaceEventNotification, FacePersistency,
+    FaceQueryFilter, FaceScope, FaceStatus, FibEntry, ForwarderStatus, LinkType, NextHopRecord, RibEntry,
+    Root, Route, Strategy, StrategyChoice, Verb,
 };
 use nw_name::{Name, NameRef};
 use nw_wire::{Interest, InterestBuilder};

@@ -3,8 +3,8 @@
 use nw_api::management::client::{decode_items, decode_status, encode_items};
 use nw_api::management::command::parse;
 use nw_api::management::{
-    ControlParameters, ControlResponse, DropCount, FaceEventNotification, FaceQueryFilter, FaceStatus, FibEntry, NextHopRecord,
-    RibEntry, Route, Strategy as Chosen, StrategyChoice,
+    ControlParameters, ControlResponse, DropCount, FaceEventNotification, FaceQueryFilter, FaceStatus,
+    FibEntry, NextHopRecord, RibEntry, Route, Strategy as Chosen, StrategyChoice,
 };
 use nw_name::{Name, NameRef};
 use nw_wire::{Fault, Interest, InterestBuilder};

@@ -11,6 +11,8 @@ use nw_wire::{NackReason, Token};
 use rustix::event::epoll;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time;
 
 /// Why talking to the router failed.
@@ -33,6 +35,9 @@ pub enum ClientError {
     /// The router went away.
     #[error("the router closed the connection ({0})")]
     Closed(CloseReason),
+    /// The flag of [`Client::stop_when`] was set.
+    #[error("interrupted")]
+    Interrupted,
     /// The router did not answer the connection in time.
     #[error("no connection to {0} within {1:?}")]
     ConnectTimeout(FaceUri, Duration),
@@ -131,10 +136,14 @@ pub struct Client {
     batch: Vec<Packet>,
     outgoing: Outgoing,
     events: Vec<epoll::Event>,
+    stop: Option<Arc<AtomicBool>>,
 }
 
+/// How late a set flag may be seen.
+const STOP_LATENCY: Duration = Duration::from_millis(100);
+
 /// Chunks for what is read and what waits to be written.
-const CHUNKS_MAX: usize = 64;
+const CHUNKS_MAX: usize = 128;
 /// Packets under way inside the client.
 const PACKETS_MAX: usize = 16_384;
 
@@ -169,6 +178,7 @@ impl Client {
             batch: Vec::with_capacity(1024),
             outgoing: Outgoing::default(),
             events: Vec::with_capacity(64),
+            stop: None,
         };
         client.wait_until_up(uri)?;
         Ok(client)
@@ -183,6 +193,11 @@ impl Client {
             self.turn(Some(Duration::from_millis(50)), |_, _, _| {})?;
         }
         Ok(())
+    }
+
+    /// Makes every wait end with [`ClientError::Interrupted`], within 100 ms, once the flag is set: as by Ctrl-C.
+    pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
+        self.stop = Some(flag);
     }
 
     /// Time since this client was made.
@@ -235,15 +250,19 @@ impl Client {
     /// Writes what is queued, waits for packets at most `timeout` (for ever if `None`), and shows each to `handler`. Returns how many came.
     ///
     /// # Errors
-    /// When the router went away.
+    /// When the router went away, or [`stop_when`](Self::stop_when)'s flag is set.
     pub fn turn(
         &mut self,
         timeout: Option<Duration>,
         mut handler: impl FnMut(Instant, Received<'_>, &mut Outgoing),
     ) -> Result<usize, ClientError> {
+        if self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return Err(ClientError::Interrupted);
+        }
         self.flush();
         let wake = self.faces.deadline().map(|deadline| deadline.since(self.now()));
-        let timeout = [timeout, wake].into_iter().flatten().min();
+        let look = self.stop.as_ref().map(|_| STOP_LATENCY);
+        let timeout = [timeout, wake, look].into_iter().flatten().min();
         let timespec = timeout.map(|t| rustix::time::Timespec { tv_sec: t.as_secs() as i64, tv_nsec: i64::from(t.subsec_nanos()) });
         self.events.clear();
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timespec.as_ref()) {
@@ -294,6 +313,13 @@ impl Client {
         }
         self.flush();
         Ok(())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.batch.drain(..).for_each(|packet| self.pool.release(packet));
+        self.faces.close_all(&mut self.pool);
     }
 }
 

@@ -160,7 +160,7 @@ impl Bench {
         let router = RouterConfig {
             shard: 0,
             pit: PitConfig::for_entries(options.pending as usize + 4 * BATCH),
-            fib: FibConfig::with_prefixes(options.prefixes as usize + 16),
+            fib: FibConfig::new(options.prefixes as usize + 16),
             dead_nonces: 65_536,
             upstream_tokens: true,
             accept_data_from_any_face: false,

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// Segments of one measured transfer: 240 MB of 8000 octets.
 const SEGMENTS: u32 = 30_000;
+/// Segments that go before, unmeasured, so that the content store is full as that of any router in use: at first the kernel still zeroes its pages.
+const WARM_UP_SEGMENTS: u32 = 36_000;
 /// Repetitions, each way in turn with its reference.
 const RUNS: usize = 5;
 /// Interests on their way at most.
@@ -56,9 +58,17 @@ impl Place {
         Ok((router, socket))
     }
 
-    fn produce(&self, socket: &Path, prefix: &str, len: usize, register: bool) -> Result<Running> {
+    /// Fills the caches on the way. Gives what the consumer saw: a transfer into empty tables.
+    fn warm_up(&self, near: &Path, far: &Path, prefix: &str, len: usize) -> Result<Seen> {
+        let prefix = format!("{prefix}/warm-up");
+        let _producer = self.produce(far, &prefix, WARM_UP_SEGMENTS, len, true)?;
+        std::thread::sleep(SETTLE);
+        self.consume(near, &prefix)
+    }
+
+    fn produce(&self, socket: &Path, prefix: &str, segments: u32, len: usize, register: bool) -> Result<Running> {
         let mut command = Command::new(&self.me);
-        command.arg("produce").arg(socket).arg(prefix).arg(SEGMENTS.to_string()).arg(len.to_string());
+        command.arg("produce").arg(socket).arg(prefix).arg(segments.to_string()).arg(len.to_string());
         if !register {
             command.arg("--no-register");
         }
@@ -84,16 +94,22 @@ impl Place {
 struct Transfer {
     seen: Seen,
     cpu: Duration,
+    /// What the same was like through empty tables.
+    cold: Option<Seen>,
 }
 
 impl Transfer {
     fn gbit_per_s(&self) -> f64 {
-        self.seen.bytes as f64 * 8.0 / self.seen.seconds / 1e9
+        gbit_per_s(&self.seen)
     }
 
     fn cpu_us_per_exchange(&self) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / self.seen.segments as f64
     }
+}
+
+fn gbit_per_s(seen: &Seen) -> f64 {
+    seen.bytes as f64 * 8.0 / seen.seconds / 1e9
 }
 
 /// The producer's registration has taken effect once the router answers it; give a raw one time to connect.
@@ -104,23 +120,24 @@ fn through_relay(place: &Place, run: usize, len: usize) -> Result<Transfer> {
     let mut relay = Running::start("relay", Command::new(&place.me).arg("relay").arg(&socket))?;
     relay.wait_for(&socket)?;
     let prefix = format!("/relay/v={run}");
-    let _producer = place.produce(&socket, &prefix, len, false)?;
+    let _producer = place.produce(&socket, &prefix, SEGMENTS, len, false)?;
     std::thread::sleep(SETTLE);
     let before = relay.cpu();
     // The relay ends when the consumer hangs up, so its time is read just before: from the consumer's own end it is the same work.
     let seen = place.consume(&socket, &prefix)?;
     let cpu = relay.cpu().saturating_sub(before);
-    Ok(Transfer { seen, cpu })
+    Ok(Transfer { seen, cpu, cold: None })
 }
 
 fn through_unix(place: &Place, run: usize, len: usize) -> Result<Transfer> {
     let (router, socket) = place.router(&format!("unix{run}"), "[faces.udp]\nlisten = []\n[faces.tcp]\nlisten = []\n")?;
     let prefix = format!("/unix/v={run}");
-    let _producer = place.produce(&socket, &prefix, len, true)?;
+    let cold = place.warm_up(&socket, &socket, &prefix, len)?;
+    let _producer = place.produce(&socket, &prefix, SEGMENTS, len, true)?;
     std::thread::sleep(SETTLE);
     let before = router.cpu();
     let seen = place.consume(&socket, &prefix)?;
-    Ok(Transfer { seen, cpu: router.cpu().saturating_sub(before) })
+    Ok(Transfer { seen, cpu: router.cpu().saturating_sub(before), cold: Some(cold) })
 }
 
 fn through_udp_chain(place: &Place, run: usize, len: usize) -> Result<Transfer> {
@@ -133,11 +150,12 @@ fn through_udp_chain(place: &Place, run: usize, len: usize) -> Result<Transfer> 
     );
     let (near, near_socket) = place.router(&format!("near{run}"), &near_config)?;
     let prefix = format!("/udp/v={run}");
-    let _producer = place.produce(&far_socket, &prefix, len, true)?;
+    let cold = place.warm_up(&near_socket, &far_socket, &prefix, len)?;
+    let _producer = place.produce(&far_socket, &prefix, SEGMENTS, len, true)?;
     std::thread::sleep(SETTLE);
     let before = near.cpu() + far.cpu();
     let seen = place.consume(&near_socket, &prefix)?;
-    Ok(Transfer { seen, cpu: (near.cpu() + far.cpu()).saturating_sub(before) })
+    Ok(Transfer { seen, cpu: (near.cpu() + far.cpu()).saturating_sub(before), cold: Some(cold) })
 }
 
 fn free_udp_port() -> Result<u16> {
@@ -172,6 +190,7 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
     let about = |name: &str, transfers: &[Transfer]| {
         vec![
             Row::new(name, "retransmissions", &figures(transfers, |t| t.seen.retransmissions as f64)),
+            Row::new(name, "gbit_per_s_cold", &figures(transfers, |t| t.cold.as_ref().map_or(f64::NAN, gbit_per_s))),
             Row::new(name, "marks", &figures(transfers, |t| t.seen.marks as f64)),
             Row::new(name, "rtt_us_median", &figures(transfers, |t| t.seen.rtt_us.0 as f64)),
             Row::new(name, "rtt_us_p99", &figures(transfers, |t| t.seen.rtt_us.1 as f64)),

@@ -50,10 +50,10 @@ pub fn demo(args: &Demo) -> Result<ExitCode> {
         say(&format!("fetching it {title}"));
         let before = Usage::of(&routers)?;
         let fetched = path("fetched");
-        let report = fetch(near, &fetched, args.mib << 20, &ended)?;
-        if ended.is_ended() {
-            return Ok(ExitCode::from(130));
-        }
+        let report = match fetch(near, &fetched, args.mib << 20, &ended) {
+            Err(_) if ended.is_ended() => return Ok(ExitCode::from(130)),
+            report => report?,
+        };
         if digest(&fetched)? != original {
             bail!("what came {title} is not what was published");
         }
@@ -178,6 +178,7 @@ fn publish(router: &Router, file: &Path) -> Result<Process> {
 
 fn fetch(router: &Router, path: &Path, len: u64, ended: &signals::Ended) -> Result<ObjectReport> {
     let mut client = Client::connect(&router.uri()?)?;
+    client.stop_when(ended.flag());
     let name: Name = NAME.parse()?;
     let mut file = File::create(path)?;
     let bar = progress::bytes(Some(len), false);
@@ -195,10 +196,7 @@ fn fetch(router: &Router, path: &Path, len: u64, ended: &signals::Ended) -> Resu
                 say(&format!("  {} %", told * 25));
             }
         },
-        |content| match ended.is_ended() {
-            true => Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted")),
-            false => file.write_all(content),
-        },
+        |content| file.write_all(content),
     );
     bar.finish_and_clear();
     Ok(report?)

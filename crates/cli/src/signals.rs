@@ -21,6 +21,11 @@ impl Ended {
         Ok(Ended(flag))
     }
 
+    /// For those who look by themselves.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
     /// True once it happened.
     pub fn is_ended(&self) -> bool {
         self.0.load(Ordering::Relaxed)

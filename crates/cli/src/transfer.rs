@@ -93,6 +93,7 @@ pub fn cat(args: &Cat) -> Result<ExitCode> {
     let ended = signals::Ended::watch()?;
     let mut target = Target::new(args.output.as_deref())?;
     let mut client = connect(&args.router)?;
+    client.stop_when(ended.flag());
     let options = ObjectOptions {
         fetch: FetchOptions { window_max: usize::from(args.window), retries_max: args.retries, ..FetchOptions::default() },
         lifetime_ms: args.lifetime,
@@ -110,12 +111,7 @@ pub fn cat(args: &Cat) -> Result<ExitCode> {
                 bar.set_message(format!("{} of {total} segments", progress.segments));
             }
         },
-        |content| {
-            if ended.is_ended() {
-                return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
-            }
-            target.write_all(content)
-        },
+        |content| target.write_all(content),
     );
     bar.finish_and_clear();
     let report = match report {

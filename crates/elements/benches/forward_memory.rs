@@ -1,5 +1,5 @@
 //! Nanoseconds per packet of packet_dispatcher, content_store and router, without I/O: many FIB prefixes, many pending Interests, all names
-//! different. `cargo bench -p nw-elements -- [prefixes] [pending] [packets]`.
+//! different. `cargo bench -p nw-elements --bench forward_memory -- [prefixes] [pending] [packets] [packets cached]`.
 //!
 //! Interests and Data come in batches of 32, half and half; each Data answers the Interest that has waited longest.
 
@@ -47,6 +47,21 @@ fn name(at: u64, prefixes: u64) -> Name {
     name.with_segment(at)
 }
 
+/// What forwarding is made of; each counted over all packets of a batch, Interests and Data.
+const PARTS: [&str; 5] = [
+    "prefetch",
+    "dispatcher",
+    "content store, Interests; router, Data",
+    "router, Interests",
+    "content store, Data",
+];
+
+/// Time since the last call.
+fn lap(clock: &mut Clock) -> Duration {
+    let now = Clock::now();
+    now - core::mem::replace(clock, now)
+}
+
 struct Bench {
     pool: Pool,
     drops: DropCounters,
@@ -60,7 +75,8 @@ struct Bench {
     sent: Vec<(Kind, Token)>,
     /// Of each batch: what it took to copy in and decode, and to forward.
     took: Vec<(Duration, Duration)>,
-    phases: [Vec<Duration>; 6],
+    /// Parts of forwarding, in the order of [`PARTS`].
+    parts: [Vec<Duration>; PARTS.len()],
     packets: u64,
 }
 
@@ -68,7 +84,7 @@ const DOWN: FaceId = FaceId::from_slot(300, 0);
 const UP: FaceId = FaceId::from_slot(301, 0);
 
 impl Bench {
-    fn new(prefixes: u64, pending: usize) -> Self {
+    fn new(prefixes: u64, pending: usize, cached: usize) -> Self {
         let key = HashKey::new([11, 22, 33, 44]);
         let config = RouterConfig {
             pit: PitConfig::for_entries(pending + pending / 8 + 64),
@@ -79,7 +95,7 @@ impl Bench {
             pool: Pool::new(key, 64, 4096),
             drops: DropCounters::default(),
             dispatcher: PacketDispatcher::new(1),
-            store: ContentStore::new(key, CsConfig::default()),
+            store: ContentStore::new(key, CsConfig { packets_max: cached, ..CsConfig::default() }),
             router: Router::new(key, config),
             dispatched: Outbox::with_capacity(64),
             stored: Outbox::with_capacity(64),
@@ -87,7 +103,7 @@ impl Bench {
             asks: Vec::with_capacity(64),
             sent: Vec::with_capacity(64),
             took: Vec::new(),
-            phases: Default::default(),
+            parts: Default::default(),
             packets: 0,
         };
         let info = FaceInfo { scope: Scope::NonLocal, link_type: LinkType::PointToPoint };
@@ -134,8 +150,8 @@ impl Bench {
                 self.router.prefetch(stage, to_router, packet, &self.pool);
             }
         }
-        let mut clock = Clock::now();
-        self.phases[0].push(clock - decoded);
+        let mut clock = decoded;
+        self.parts[0].push(lap(&mut clock));
         for packet in packets {
             let (pool, drops) = (&mut self.pool, &mut self.drops);
             let out = &mut self.dispatched;
@@ -146,9 +162,7 @@ impl Bench {
                 &mut Context { pool, out, drops },
             );
         }
-        let t = Clock::now();
-        self.phases[1].push(t - clock);
-        clock = t;
+        self.parts[1].push(lap(&mut clock));
         let (pool, drops) = (&mut self.pool, &mut self.drops);
         self.asks.extend(self.dispatched.drain());
         for (port, packet) in self.asks.drain(..) {
@@ -176,17 +190,13 @@ impl Bench {
                 }
             }
         }
-        let t = Clock::now();
-        self.phases[2].push(t - clock);
-        clock = t;
+        self.parts[2].push(lap(&mut clock));
         for (port, packet) in self.stored.drain() {
             assert_eq!(port, content_store::Out::Miss);
             let context = &mut Context { pool, out: &mut self.routed, drops };
             self.router.process(now, router::In::Interest, packet, context);
         }
-        let t = Clock::now();
-        self.phases[3].push(t - clock);
-        clock = t;
+        self.parts[3].push(lap(&mut clock));
         for (port, packet) in self.routed.drain() {
             match port {
                 router::Out::Data => {
@@ -200,8 +210,7 @@ impl Bench {
                 }
             }
         }
-        let t = Clock::now();
-        self.phases[4].push(t - clock);
+        self.parts[4].push(lap(&mut clock));
         for (_, packet) in self.stored.drain() {
             self.sent.push((Kind::Data, Token::NONE));
             pool.release(packet);
@@ -244,7 +253,7 @@ fn main() {
         }
         interests.push(&InterestBuilder::new(name).nonce(mix(at) as u32).lifetime_ms(400_000).encode());
     }
-    let mut bench = Bench::new(prefixes as u64, pending);
+    let mut bench = Bench::new(prefixes as u64, pending, number(3, CsConfig::default().packets_max));
     let (mut now, mut next, mut waiting) = (Instant::START, 0, VecDeque::with_capacity(pending + BATCH));
     let mut batch = Vec::with_capacity(BATCH);
     let mut done = 0;
@@ -253,7 +262,7 @@ fn main() {
         if next == pending {
             // Filled: only what follows is measured.
             bench.took.clear();
-            bench.phases.iter_mut().for_each(Vec::clear);
+            bench.parts.iter_mut().for_each(Vec::clear);
             bench.packets = 0;
         }
         let (answers, asks) = if full { (BATCH / 2, BATCH / 2) } else { (0, BATCH) };
@@ -288,12 +297,9 @@ fn main() {
         let [median, low, high] = per_packet(took);
         println!("{what}: {median:.1} ns a packet (10 % of batches below {low:.1}, 10 % above {high:.1})");
     }
-    for (what, took) in ["prefetch", "dispatcher", "cs find + router data", "router interest", "cs insert"]
-        .iter()
-        .zip(bench.phases.clone())
-    {
-        let [m, l, h] = per_packet(took);
-        println!("  {what}: {m:.1} {l:.1} {h:.1}");
+    for (what, took) in PARTS.iter().zip(bench.parts) {
+        let [median, low, high] = per_packet(took);
+        println!("  {what}: {median:.1} ({low:.1}, {high:.1})");
     }
     for (reason, packets) in bench.drops.iter().filter(|(_, packets)| *packets > 0) {
         println!("dropped: {} {packets}", reason.as_str());

@@ -323,8 +323,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn with_room(steps in proptest::collection::vec(step(), 1..120), seed in 1u64..1000) {
-        run(GraphConfig { seed, ..GraphConfig::default() }, &steps);
+    fn with_room(steps in proptest::collection::vec(step(), 1..120), seed in 1u64..1000, weak_hash: bool) {
+        run(GraphConfig { seed, weak_hash, ..GraphConfig::default() }, &steps);
     }
 
     /// Every table and the pool are full most of the time.

@@ -115,6 +115,7 @@ impl Host {
     /// What can't be had, and what helps: a port that is taken, a path one may not write to.
     pub fn new(config: Config) -> Result<Self, StartError> {
         let system = |what| move |errno| StartError::System { what, errno };
+        raise_descriptor_limit();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("an epoll descriptor"))?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(system("an event descriptor"))?;
         epoll::add(&epoll, &wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN).map_err(system("to watch a descriptor"))?;
@@ -188,11 +189,18 @@ impl Host {
         Instant::START + self.started.elapsed()
     }
 
-    /// Runs until [`Handle::stop`].
+    /// Runs until [`Handle::stop`], then sends what can be sent at once and closes every face.
     ///
     /// # Errors
     /// When the system refuses to wait for packets.
     pub fn run(&mut self) -> Result<(), StartError> {
+        let result = self.turn_until_stopped();
+        self.out.drain(..).chain(self.batch.drain(..)).for_each(|packet| self.pool.release(packet));
+        self.faces.close_all(&mut self.pool);
+        result
+    }
+
+    fn turn_until_stopped(&mut self) -> Result<(), StartError> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         loop {
             let timeout = self.timeout();
@@ -348,6 +356,15 @@ impl Host {
             }
         }
         true
+    }
+}
+
+/// A face is a descriptor, and the usual soft limit of 1024 is for programs with few.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(errno) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+        tracing::warn!(%errno, "can't raise the limit of open files; faces may be refused");
     }
 }
 

@@ -1,8 +1,8 @@
 //! The dead nonce list: which Interests were here lately, though their pending entry has gone. What loops is known by it.
 //!
-//! Not the pairs of name and nonce are kept but 32-bit fingerprints of them, ten to a cache line, each with the tick (0.27 s) of its coming. Who finds no free or expired
-//! place goes one line further, at most [`LINES_MAX`], and leaves word on the way; where even that fails, the oldest of the home line is lost.
-//! Nothing is swept and memory is fixed.
+//! Not the pairs of name and nonce are kept but 32-bit fingerprints of them, ten to a cache line, each with the tick (0.27 s) of its
+//! coming. Who finds no free or expired place goes one line further, at most [`LINES_MAX`], and leaves word on the way; where even that
+//! fails, the oldest of the home line is lost. Nothing is swept and memory is fixed.
 //!
 //! A pair is found for 6.1 to 6.5 seconds; one that never was there with a probability of about 10 / 2^32.
 
@@ -18,8 +18,8 @@ pub const LINES_MAX: usize = 8;
 
 const TICK_SHIFT: u32 = 28;
 const PLACES: usize = 10;
-/// Places per line that are in use when the list holds what it was made for: 97 of 100 pairs stand in their home line, and fewer than one in a million is lost. (At 6,
-/// one in a hundred thousand.)
+/// Places per line that are in use when the list holds what it was made for: 97 of 100 pairs stand in their home line, and fewer than one
+/// in a million is lost. (At 6, one in a hundred thousand.)
 const LOAD: usize = 5;
 /// Ticks after which a pair is forgotten: the one of its coming counts as none.
 const LIFETIME_TICKS: u16 = (LIFETIME_MS * 1_000_000).div_ceil(1 << TICK_SHIFT) as u16;
@@ -148,8 +148,8 @@ impl DeadNonceList {
         let b = (name_hash.rotate_left(32) ^ u64::from(nonce)).wrapping_mul(0xd6e8_feb8_6659_fd93) | 1;
         let product = u128::from(a) * u128::from(b);
         let mixed = (product as u64 ^ (product >> 64) as u64).wrapping_mul(0xa076_1d64_78bd_642f);
-        let mixed = mixed ^ mixed >> 32;
-        (((mixed >> 32) * self.lines.len() as u64 >> 32) as usize, mixed as u32)
+        let mixed = mixed ^ (mixed >> 32);
+        ((((mixed >> 32) * self.lines.len() as u64) >> 32) as usize, mixed as u32)
     }
 
     #[inline]

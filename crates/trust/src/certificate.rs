@@ -179,12 +179,12 @@ mod tests {
 
     #[test]
     fn a_chain_of_two() {
-        let root = Key::generate(KeyKind::EcdsaP256, "/root".parse::<Name>().unwrap().as_ref()).unwrap();
-        let leaf = Key::generate(KeyKind::Ed25519, "/root/leaf".parse::<Name>().unwrap().as_ref()).unwrap();
-        let issuer = Component::generic(b"root");
-        let wire = issue(leaf.name(), &leaf.public_key().unwrap(), issuer, &root, 1, VALIDITY).unwrap();
+        let anchor = Key::generate(KeyKind::EcdsaP256, "/anchor".parse::<Name>().unwrap().as_ref()).unwrap();
+        let leaf = Key::generate(KeyKind::Ed25519, "/anchor/leaf".parse::<Name>().unwrap().as_ref()).unwrap();
+        let issuer = Component::generic(b"anchor");
+        let wire = issue(leaf.name(), &leaf.public_key().unwrap(), issuer, &anchor, 1, VALIDITY).unwrap();
         let certificate = Certificate::check(&wire).unwrap();
-        assert!(verify(&certificate, &root.verify_key().unwrap(), 1_750_000_000).is_ok());
+        assert!(verify(&certificate, &anchor.verify_key().unwrap(), 1_750_000_000).is_ok());
         let wrong = verify(&certificate, &leaf.verify_key().unwrap(), 1_750_000_000);
         assert_eq!(wrong.unwrap_err(), Error::WrongType);
     }

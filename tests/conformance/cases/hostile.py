@@ -157,7 +157,7 @@ async def connects(t):
 @case("hostile/pending-flood", SPEC, "Twenty thousand Interests that nobody answers do not keep others from being "
       "served, and their memory is given back.", on=STREAM, exclusive=True, limit=40)
 async def flood(t):
-    producer, victim, consumer = await t.producer(), await t.producer(t.name("/silent")), await t.face()
+    producer, victim, consumer = await t.producer(), await t.producer(t.name("/silent"), flags=2), await t.face()
     for start in range(0, 20000, 200):
         consumer.send(*(interest(t.name(f"/silent/{i}"), lifetime=1000) for i in range(start, start + 200)))
         await consumer.drain()

@@ -37,8 +37,8 @@ accepted([
     ("lp/format/fragment-only", "An LpPacket with nothing but a Fragment is the packet in it.", lp),
     ("lp/format/unknown-ignorable", "An unknown field of 800..959 whose two low bits are zero is ignored.",
      lambda i: lp(i, tlv(952, b"x"))),
-    ("lp/format/unknown-ignorable-twice", "An ignored field may be repeated.",
-     lambda i: lp(i, tlv(952, b"x"), tlv(952, b"y"))),
+    ("lp/format/unknown-ignorable-two", "Two such fields of different types are ignored, in front and behind others.",
+     lambda i: lp(i, token(b"t"), tlv(804, b"x"), MARK, tlv(956))),
     ("lp/format/sequence-alone", "A Sequence on an unfragmented packet changes nothing.",
      lambda i: lp(i, tlv(LP_SEQUENCE, SEQ))),
     ("lp/format/one-of-one", "FragIndex 0 of FragCount 1 is an unfragmented packet.",
@@ -237,6 +237,15 @@ async def token_upstream(t):
     consumer.send(interest(t.name("/t")))
     got = await producer.interest(t.name("/t"))
     expect(got.token is None or len(got.token) == 6, f"token {got.token!r}")
+
+
+@case("lp/token/none-to-plain-local-producer", TOKEN, "A local producer that never used a token itself is sent none: "
+      "ndn-js and jndn take the field for an error and drop the Interest.", on=STREAM, tags=("clients",))
+async def token_plain(t):
+    producer, consumer = await t.producer(transport=t.transport), await t.face(t.router.local)
+    consumer.send(lp(interest(t.name("/t")), token(b"mine")))
+    got = await producer.interest(t.name("/t"))
+    equal(got.token, None, "PIT token")
 
 
 @case("lp/token/upstream-echoed", TOKEN, "Data that brings the router's own token back is delivered.", on=ALL)

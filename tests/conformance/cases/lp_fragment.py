@@ -228,7 +228,8 @@ async def stream_whole(t):
 @case("lp/fragmentation/lp-nested-in-fragments", SPEC, "Fragments that add up to an LpPacket: drop.", on=(UDP,))
 async def nested(t):
     await interest_dropped(t, lambda n: b"".join(pieces(lp(interest(n)), 1)))
-    producer, consumer = await t.producer(t.name("/n")), await t.face()
+    # CAPTURE keeps the first producer's route out.
+    producer, consumer = await t.producer(t.name("/n"), flags=2), await t.face()
     consumer.send(*pieces(lp(big(t.name("/n"))), 2, 900))
     await producer.none(prefix=t.name("/n"))
     await arrives_again_at(t, consumer, producer)

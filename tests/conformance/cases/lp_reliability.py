@@ -58,8 +58,8 @@ async def acknowledges(t):
         expect(await ack_for(face, sequence(n)), f"no Ack for TxSequence {n}")
 
 
-@case("lp/reliability/retransmits", SPEC, "A packet that is not acknowledged is sent again, each time with a TxSequence "
-      "of its own, and given up after three times.", on=(UDP,))
+@case("lp/reliability/retransmits", SPEC, "A packet that is not acknowledged is sent again, each time with a "
+      "TxSequence of its own, and given up after three times.", on=(UDP,))
 async def retransmits(t):
     producer, face = await t.producer(), await reliable_face(t)
     target = t.name("/t")

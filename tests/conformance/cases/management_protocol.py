@@ -1,13 +1,15 @@
 """Commands and answers as such: formats, signatures, refusals, scope."""
 
 import os
+import time
 
 from kit import management as mgmt
 from kit.case import MGMT, STREAM, UDP, case, equal, expect
 from kit.face import Fail
 from kit.management import LOCAL, PARAMETER_ORDER, command, in_order, ok, parameters
 from kit.packets import interest, rsa_like_info, signed_v2, signed_v3
-from kit.tlv import FRESHNESS, META_INFO, SIG_INFO, comp, name, read_all, read_nni, tlv
+from kit.tlv import (FRESHNESS, META_INFO, SIG_INFO, SIG_NONCE, SIG_TIME, SIG_TYPE, comp, name, read_all, read_nni, tlv,
+                     tlv_nni)
 
 COMMAND = MGMT + "ControlCommand"
 ANSWER = MGMT + "ControlCommand: ControlResponse"
@@ -57,7 +59,8 @@ async def v2_rsa(t):
       "local face.", on=STREAM, tags=("clients",))
 async def v3_key(t):
     face = await t.face()
-    info = tlv(27, b"\x03") + rsa_like_info()[3:] + tlv(38, os.urandom(8))
+    now = time.time_ns() // 1_000_000
+    info = tlv(SIG_TYPE, b"\x03") + rsa_like_info()[3:] + tlv(SIG_NONCE, os.urandom(8)) + tlv_nni(SIG_TIME, now)
     base = LOCAL + name("/rib/register") + [comp(parameters(name=t.prefix))]
     packet, full = signed_v3(base, sig_info=info, sig_value=os.urandom(71))
     face.send(packet)

@@ -76,6 +76,8 @@ dropped_interests(PKT + "Interest: Nonce", [
      lambda n: elements(n, tlv(NONCE), LIFE)),
     ("packet/interest/nonce-twice", "A critical element repeated: drop.",
      lambda n: elements(n, tlv(NONCE, nonce()), tlv(NONCE, nonce()), LIFE)),
+    ("packet/interest/nonce-after-hop-limit", "A critical element behind one that comes later: drop.",
+     lambda n: elements(n, tlv(HOP_LIMIT, b"\x05"), tlv(NONCE, nonce()), LIFE)),
     ("packet/interest/nonce-after-lifetime", "Critical elements out of order: drop.",
      lambda n: elements(n, LIFE, tlv(NONCE, nonce()))),
 ], on=WIRE)
@@ -204,10 +206,9 @@ async def hop_one_network(t):
 
 
 @case("packet/interest/hop-limit-out-of-order", PKT + "TLV: Considerations for Evolvability of TLV-Based Encoding",
-      "A HopLimit out of order is non-critical: it is ignored, even if it says 0.")
+      "A HopLimit behind the ApplicationParameters is out of order and non-critical: it is ignored, even if it says 0.")
 async def hop_misplaced(t):
-    sent, got, _, _ = await interest_forwarded(
-        t, lambda n: elements(n, tlv(HOP_LIMIT, b"\x00"), tlv(NONCE, nonce()), LIFE))
+    sent, got, _, _ = await interest_forwarded(t, lambda n: with_params(n, b"p", rest=tlv(HOP_LIMIT, b"\x00")))
     equal(got.net, sent, "Interest octets")
 
 

@@ -13,10 +13,18 @@ pub(super) const COMPONENTS_MAX: usize = 32;
 pub(super) fn contradictions(config: &Config, places: &Places, source: &mut Source<'_>) {
     let mut check = Check { places, source };
     if !config.unix.enabled && config.unix.path.is_some() {
-        check.say("faces.unix.path", "a path, while faces.unix.enabled is false", "no path, or enabled = true");
+        check.say(
+            "faces.unix.path",
+            "a path, while faces.unix.enabled is false",
+            "no path, or enabled = true",
+        );
     }
     if !config.unix.enabled && config.tcp.listen.is_empty() && config.udp.listen.is_empty() {
-        check.say("faces.unix.enabled", "no listener at all", "at least one of faces.unix, faces.tcp and faces.udp to listen");
+        check.say(
+            "faces.unix.enabled",
+            "no listener at all",
+            "at least one of faces.unix, faces.tcp and faces.udp to listen",
+        );
     }
     check.listeners("faces.tcp.listen", &config.tcp.listen);
     check.listeners("faces.udp.listen", &config.udp.listen);
@@ -34,11 +42,19 @@ pub(super) fn contradictions(config: &Config, places: &Places, source: &mut Sour
     }
     let management = &config.management;
     if management.known_key < management.unknown_key {
-        check.say("management.known_key", "less trust in known keys than in unknown ones", "at least what unknown_key says");
+        check.say(
+            "management.known_key",
+            "less trust in known keys than in unknown ones",
+            "at least what unknown_key says",
+        );
     }
     let nobody = [management.digest, management.unknown_key].iter().all(|reach| *reach == Reach::Nowhere);
     if nobody && management.trusted_keys.is_empty() {
-        let option = if places.contains_key("management.digest") { "management.digest" } else { "management.unknown_key" };
+        let option = if places.contains_key("management.digest") {
+            "management.digest"
+        } else {
+            "management.unknown_key"
+        };
         check.say(option, "rules by which nobody may command the router", "trusted_keys, or a wider rule");
     }
     check.items(config);
@@ -67,7 +83,8 @@ impl Check<'_, '_> {
     }
 
     fn items(&mut self, config: &Config) {
-        let reserved: [Name; 2] = ["/localhost/nfd", "/localhop/nfd"].map(|uri| uri.parse().expect("a constant name"));
+        let reserved: [Name; 2] =
+            ["/localhost/nfd", "/localhop/nfd"].map(|uri| uri.parse().expect("a constant name"));
         let mut faces = BTreeMap::new();
         for (index, face) in config.face.iter().enumerate() {
             if let Some(first) = faces.insert(&face.uri, index) {
@@ -94,14 +111,22 @@ impl Check<'_, '_> {
             self.prefix(&option, choice.prefix.as_ref());
             if let Some(first) = strategies.insert(&choice.prefix, index) {
                 let first = self.line(&format!("strategy[{first}].prefix"));
-                self.say(&option, format!("the prefix of line {first} again"), "one strategy for each prefix");
+                self.say(
+                    &option,
+                    format!("the prefix of line {first} again"),
+                    "one strategy for each prefix",
+                );
             }
         }
     }
 
     fn prefix(&mut self, option: &str, prefix: NameRef<'_>) {
         if prefix.len() > COMPONENTS_MAX {
-            self.say(option, format!("{} components", prefix.len()), format!("at most {COMPONENTS_MAX} components"));
+            self.say(
+                option,
+                format!("{} components", prefix.len()),
+                format!("at most {COMPONENTS_MAX} components"),
+            );
         }
     }
 

@@ -1,6 +1,6 @@
 //! The one configuration file: TOML, a documented default for every option, all mistakes named at once.
 //!
-//! Each option is written down in one place, [`options`]: its name, type, default, limits and documentation. Reading, checking and the
+//! Each option is written down in one place, `config/options.rs`: its name, type, default, limits and documentation. Reading, checking and the
 //! reference text ([`Config::reference`]) come from there.
 
 mod check;
@@ -13,8 +13,8 @@ mod tests;
 mod value;
 
 pub use options::{
-    ContentStore, FaceItem, Faces, Forwarder, Log, LogLevel, Management, Persistency, Reach, RouteItem, StrategyItem, Tables, Tcp, Udp,
-    Unix,
+    ContentStore, FaceItem, Faces, Forwarder, Log, LogLevel, Management, Persistency, Reach, RouteItem,
+    StrategyItem, Tables, Tcp, Udp, Unix,
 };
 pub use problem::{Problem, Problems};
 pub use value::{Mode, Uri};

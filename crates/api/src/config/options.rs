@@ -138,7 +138,7 @@ section! {
         unknown_key: Reach = Reach::Local;
         /// From where commands are accepted that a key of `trusted_keys` signs.
         known_key: Reach = Reach::Anywhere;
-        /// Files with certificates or public keys whose owners are known.
+        /// Files with certificates of keys whose owners are known.
         trusted_keys: Vec<PathBuf> = vec![];
         /// How many seconds a command's time may differ from now.
         grace_s: u32 = 120, in 1..=86_400;
@@ -203,7 +203,7 @@ impl FaceItem {
 }
 
 item! {
-    /// A route. A face that is in no [[face]] is made with defaults.
+    /// A route. A face that is in no `[[face]]` is made with defaults.
     RouteItem = "route" {
         /// Interests for names under this.
         prefix: Name, as "\"/example\"";

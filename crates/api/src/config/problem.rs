@@ -20,7 +20,11 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}: saw {}; expected {}", self.file, self.line, self.option, self.seen, self.expected)
+        write!(
+            f,
+            "{}:{}: {}: saw {}; expected {}",
+            self.file, self.line, self.option, self.seen, self.expected
+        )
     }
 }
 
@@ -85,7 +89,7 @@ impl<'a> Source<'a> {
         if self.problems.is_empty() {
             return Ok(value);
         }
-        self.problems.sort_by(|a, b| a.line.cmp(&b.line));
+        self.problems.sort_by_key(|problem| problem.line);
         Err(Problems(self.problems))
     }
 }

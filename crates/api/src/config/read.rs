@@ -39,7 +39,12 @@ impl Table<'_, '_> {
     }
 
     /// The value of an option, its default, or `None` with a note that it must be there.
-    pub(super) fn take_or<T: Value>(&mut self, key: &'static str, limits: Limits, default: Option<T>) -> Option<T> {
+    pub(super) fn take_or<T: Value>(
+        &mut self,
+        key: &'static str,
+        limits: Limits,
+        default: Option<T>,
+    ) -> Option<T> {
         let there = self.entries.iter().any(|(entry, ..)| *entry == key);
         let taken = self.take(key, limits.clone());
         if there {
@@ -56,7 +61,12 @@ impl Table<'_, '_> {
     fn finish(self) {
         for (key, _, at) in self.entries {
             let known = self.known.join(", ");
-            self.source.problem(&at, &self.path, format!("the unknown option {key}"), format!("one of {known}"));
+            self.source.problem(
+                &at,
+                &self.path,
+                format!("the unknown option {key}"),
+                format!("one of {known}"),
+            );
         }
     }
 }
@@ -133,7 +143,12 @@ impl File<'_, '_, '_> {
         let Some((value, _)) = find(self.root, I::PATH) else { return Vec::new() };
         let Some(array) = value.get_ref().as_array() else {
             let seen = self.source.seen(&value.span());
-            self.source.problem(&value.span(), I::PATH, seen, format!("[[{}]], with double brackets", I::PATH));
+            self.source.problem(
+                &value.span(),
+                I::PATH,
+                seen,
+                format!("[[{}]], with double brackets", I::PATH),
+            );
             return Vec::new();
         };
         let mut items = Vec::new();
@@ -162,7 +177,12 @@ impl File<'_, '_, '_> {
             let known = self.known.iter().any(|path| path.split('.').next() == Some(key.get_ref()));
             if !known {
                 let expected = format!("one of {}", self.known.join(", "));
-                self.source.problem(&key.span(), "sections", format!("the unknown section {}", key.get_ref()), expected);
+                self.source.problem(
+                    &key.span(),
+                    "sections",
+                    format!("the unknown section {}", key.get_ref()),
+                    expected,
+                );
             }
         }
         self.places

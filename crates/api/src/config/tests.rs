@@ -14,8 +14,12 @@ fn the_reference_says_what_no_file_says() {
     assert_eq!(Config::parse("empty", ""), Ok(Config::default()));
     for name in Config::option_names() {
         let key = name.rsplit('.').next().unwrap();
-        let line = reference.lines().find(|line| line.trim_start_matches("# ").starts_with(&format!("{key} = ")));
-        assert!(line.is_some_and(|line| !line.ends_with("= ") && !line.ends_with('…')), "{name} has no value to show");
+        let line =
+            reference.lines().find(|line| line.trim_start_matches("# ").starts_with(&format!("{key} = ")));
+        assert!(
+            line.is_some_and(|line| !line.ends_with("= ") && !line.ends_with('…')),
+            "{name} has no value to show"
+        );
     }
 }
 
@@ -91,7 +95,11 @@ fn text_that_is_no_toml() {
 fn contradictions() {
     for (text, line, option) in [
         ("[faces.unix]\nenabled = false\npath = \"/x\"", 3, "faces.unix.path"),
-        ("[faces.unix]\nenabled = false\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = []", 2, "faces.unix.enabled"),
+        (
+            "[faces.unix]\nenabled = false\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = []",
+            2,
+            "faces.unix.enabled",
+        ),
         ("[faces.tcp]\nlisten = [\"0.0.0.0:1\", \"127.0.0.1:1\"]", 2, "faces.tcp.listen"),
         ("[faces.udp]\nlisten = [\"[::1]:1\", \"[::1]:1\"]", 2, "faces.udp.listen"),
         ("[content_store]\npackets = 0", 2, "content_store.packets"),
@@ -113,11 +121,18 @@ fn contradictions() {
         ),
     ] {
         let seen = problems(text);
-        assert!(seen.len() == 1 && seen[0].starts_with(&format!("nw.toml:{line}: {option}: ")), "{text}\n{seen:#?}");
+        assert!(
+            seen.len() == 1 && seen[0].starts_with(&format!("nw.toml:{line}: {option}: ")),
+            "{text}\n{seen:#?}"
+        );
     }
     let deep = format!("[[route]]\nprefix = \"{}\"\nface = \"unix:///x\"", "/a".repeat(33));
     assert!(problems(&deep)[0].contains("33 components"));
-    assert_eq!(problems("[faces.tcp]\nlisten = [\"127.0.0.1:0\", \"127.0.0.1:0\"]"), [""; 0], "any free port, twice");
+    assert_eq!(
+        problems("[faces.tcp]\nlisten = [\"127.0.0.1:0\", \"127.0.0.1:0\"]"),
+        [""; 0],
+        "any free port, twice"
+    );
 }
 
 #[test]
@@ -146,7 +161,10 @@ capture = true
     assert!(config.tcp.listen.is_empty());
     assert_eq!(config.forwarder.regions.len(), 2);
     assert_eq!((config.management.localhop, config.log.level), (Reach::Anywhere, LogLevel::Debug));
-    assert_eq!((config.route[0].cost, config.route[0].capture, config.route[0].child_inherit), (1000, true, true));
+    assert_eq!(
+        (config.route[0].cost, config.route[0].capture, config.route[0].child_inherit),
+        (1000, true, true)
+    );
     assert!(config.needs_restart(&Config::default()));
     let only_route = Config { route: config.route.clone(), ..Config::default() };
     assert!(!only_route.needs_restart(&Config::default()));

@@ -75,7 +75,12 @@ pub fn dataset(dataset: Dataset, filter: Option<&FaceQueryFilter>, nonce: u32) -
         Some(filter) => name.with_generic(filter.encode()),
         None => name,
     };
-    InterestBuilder::new(name).can_be_prefix(true).must_be_fresh(true).nonce(nonce).lifetime_ms(LIFETIME_MS).encode()
+    InterestBuilder::new(name)
+        .can_be_prefix(true)
+        .must_be_fresh(true)
+        .nonce(nonce)
+        .lifetime_ms(LIFETIME_MS)
+        .encode()
 }
 
 /// Puts the segments of a dataset together, in order.
@@ -237,7 +242,11 @@ mod tests {
             Ok(Progress::Ask(Dataset::FibList.name(Root::Localhost).with_version(9).with_segment(segment)))
         };
         let mut reassembly = Reassembly::new(100);
-        assert_eq!(take(&mut reassembly, &segment(9, 2, 2, b"c")), ask(0), "a cache's answer from the middle");
+        assert_eq!(
+            take(&mut reassembly, &segment(9, 2, 2, b"c")),
+            ask(0),
+            "a cache's answer from the middle"
+        );
         assert_eq!(take(&mut reassembly, &segment(9, 0, 2, b"a")), ask(1));
         assert_eq!(take(&mut reassembly, &segment(8, 1, 2, b"x")), Err(ReassemblyError::Version));
         assert_eq!(take(&mut reassembly, &segment(9, 1, 2, b"b")), ask(2));
@@ -255,7 +264,8 @@ mod tests {
     #[test]
     fn a_command_is_read_as_it_was_meant() {
         let unique = Uniqueness { nonce: 1, signature_nonce: [2; 8], time_ms: 3 };
-        let parameters = ControlParameters { cost: Some(7), ..ControlParameters::of("/a".parse::<Name>().unwrap()) };
+        let parameters =
+            ControlParameters { cost: Some(7), ..ControlParameters::of("/a".parse::<Name>().unwrap()) };
         let Ok(wire) = command(Root::Localhost, Verb::RibRegister, &parameters, unique, &DigestSha256);
         let interest = Interest::check(&wire).unwrap();
         let info = interest.signature_info().unwrap();

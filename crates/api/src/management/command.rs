@@ -194,9 +194,9 @@ pub fn parse<'a>(interest: &Interest<'a>) -> Option<(Root, Request<'a>)> {
     let name = interest.name();
     let mut components = name.components();
     let root = match (components.next()?, components.next()?) {
-        (scope, nfd) if nfd == Component::generic(b"nfd") => {
-            [Root::Localhost, Root::Localhop].into_iter().find(|root| scope == Component::generic(root.scope().as_bytes()))?
-        }
+        (scope, nfd) if nfd == Component::generic(b"nfd") => [Root::Localhost, Root::Localhop]
+            .into_iter()
+            .find(|root| scope == Component::generic(root.scope().as_bytes()))?,
         _ => return None,
     };
     let (module, word) = (generic(components.next()?)?, generic(components.next()?)?);
@@ -247,12 +247,16 @@ fn parse_dataset<'a>(dataset: Dataset, name: NameRef<'a>) -> Option<Request<'a>>
     rest.next().is_none().then_some(Request::Dataset { dataset, filter, prefix, version, segment })
 }
 
-fn signature_form<'a>(interest: &Interest<'_>, mut rest: impl Iterator<Item = Component<'a>>) -> Option<SignatureForm> {
+fn signature_form<'a>(
+    interest: &Interest<'_>,
+    mut rest: impl Iterator<Item = Component<'a>>,
+) -> Option<SignatureForm> {
     let Some(first) = rest.next() else {
         return Some(SignatureForm::Unsigned);
     };
     if first.typ() == ComponentType::PARAMETERS_DIGEST {
-        let form = if interest.signature_info().is_some() { SignatureForm::V03 } else { SignatureForm::Unsigned };
+        let form =
+            if interest.signature_info().is_some() { SignatureForm::V03 } else { SignatureForm::Unsigned };
         return rest.next().is_none().then_some(form);
     }
     // Timestamp (the one in hand), nonce, SignatureInfo, SignatureValue. What is in them is the trust layer's business.
@@ -314,8 +318,15 @@ mod tests {
         let digest = "params-sha256=00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff";
         let base = "/localhost/nfd/rib/list";
         assert!(parse_uri(&format!("{base}/v=5")).unwrap().1.contains("version: Some(5), segment: None"));
-        assert!(parse_uri(&format!("{base}/v=5/seg=2")).unwrap().1.contains("version: Some(5), segment: Some(2)"));
-        assert!(parse_uri(&format!("{base}/%FD%05/%00%02")).unwrap().1.contains("version: Some(5), segment: Some(2)"));
+        assert!(
+            parse_uri(&format!("{base}/v=5/seg=2")).unwrap().1.contains("version: Some(5), segment: Some(2)")
+        );
+        assert!(
+            parse_uri(&format!("{base}/%FD%05/%00%02"))
+                .unwrap()
+                .1
+                .contains("version: Some(5), segment: Some(2)")
+        );
         for odd in ["x", "seg=1", "v=5/x", "v=5/seg=1/x"] {
             assert_eq!(parse_uri(&format!("{base}/{odd}")), None, "{odd}");
         }

@@ -245,7 +245,8 @@ impl FaceEventNotification {
     /// # Errors
     /// What is wrong and where.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        let element = Reader::new(bytes, 0).next()?.filter(|element| element.typ == n::FACE_EVENT_NOTIFICATION);
+        let element =
+            Reader::new(bytes, 0).next()?.filter(|element| element.typ == n::FACE_EVENT_NOTIFICATION);
         element.ok_or(Error::new(Fault::MissingField, 0)).and_then(|element| Self::read(&element))
     }
 }

@@ -13,11 +13,14 @@ mod validate;
 
 pub use command::{Dataset, Request, Root, Verb};
 pub use face::{
-    ChannelStatus, FaceEventKind, FaceEventNotification, FacePersistency, FaceQueryFilter, FaceScope, FaceStatus, LinkType,
+    ChannelStatus, FaceEventKind, FaceEventNotification, FacePersistency, FaceQueryFilter, FaceScope,
+    FaceStatus, LinkType,
 };
 pub use parameters::{ControlParameters, ControlResponse, Strategy, flags, origin};
 pub use record::{Field, Scalar};
-pub use table::{CsInfo, DropCount, FibEntry, ForwarderStatus, NextHopRecord, RibEntry, Route, StrategyChoice};
+pub use table::{
+    CsInfo, DropCount, FibEntry, ForwarderStatus, NextHopRecord, RibEntry, Route, StrategyChoice,
+};
 
 use nw_name::Name;
 use serde::Serializer;

@@ -71,7 +71,9 @@ impl Scalar for Strategy {
     fn read(element: &nw_name::tlv::Tlv<'_>) -> Result<Self, Error> {
         let mut reader = Reader::new(element.value, element.value_start);
         let name = reader.next()?.filter(|part| part.typ == n::NAME);
-        name.ok_or(Error::new(Fault::MissingField, element.start)).and_then(|name| Name::read(&name)).map(Strategy)
+        name.ok_or(Error::new(Fault::MissingField, element.start))
+            .and_then(|name| Name::read(&name))
+            .map(Strategy)
     }
 
     fn push(&self, typ: u32, out: &mut Vec<u8>) {
@@ -222,7 +224,8 @@ impl ControlResponse {
             let field = reader.next()?.filter(|field| field.typ == typ);
             field.ok_or(Error::new(Fault::MissingField, element.end()))
         };
-        let (code, text) = (u64::read(&required(n::STATUS_CODE)?)?, String::read(&required(n::STATUS_TEXT)?)?);
+        let (code, text) =
+            (u64::read(&required(n::STATUS_CODE)?)?, String::read(&required(n::STATUS_TEXT)?)?);
         let body = match reader.next()? {
             Some(field) if field.typ == n::CONTROL_PARAMETERS => ControlParameters::read(&field)?,
             _ => ControlParameters::default(),

@@ -96,11 +96,15 @@ impl Verb {
         if let Some(number) = parameters.face_persistency
             && FacePersistency::from_number(number).is_none()
         {
-            return Err(format!("FacePersistency is 0 (persistent), 1 (on-demand) or 2 (permanent), not {number}"));
+            return Err(format!(
+                "FacePersistency is 0 (persistent), 1 (on-demand) or 2 (permanent), not {number}"
+            ));
         }
         match self {
             Verb::CsErase if parameters.count == Some(0) => Err("Count is at least 1".to_owned()),
-            Verb::StrategyChoiceUnset if parameters.name.as_ref().is_some_and(|name| name.as_ref().is_empty()) => {
+            Verb::StrategyChoiceUnset
+                if parameters.name.as_ref().is_some_and(|name| name.as_ref().is_empty()) =>
+            {
                 Err("the name / always has a strategy: set another one instead".to_owned())
             }
             _ => Ok(()),
@@ -147,7 +151,10 @@ mod tests {
         assert_eq!(Verb::RibRegister.check(&named), Ok(()));
         assert_eq!(Verb::RibRegister.check(&empty), Err("Name is required for rib/register".to_owned()));
         let wrong = ControlParameters { cost: Some(1), ..named.clone() };
-        assert_eq!(Verb::RibUnregister.check(&wrong), Err("Cost has no meaning for rib/unregister".to_owned()));
+        assert_eq!(
+            Verb::RibUnregister.check(&wrong),
+            Err("Cost has no meaning for rib/unregister".to_owned())
+        );
         let wrong = ControlParameters { mtu: Some(1), ..named.clone() };
         assert_eq!(Verb::RibRegister.check(&wrong), Err("Mtu has no meaning for rib/register".to_owned()));
         assert!(Verb::StrategyChoiceUnset.check(&named).is_err());

@@ -1,6 +1,9 @@
 //! Tables alone: nanoseconds per operation by number of entries, with and without prefetching.
 
+pub mod cs;
+pub mod dnl;
 pub mod fib;
+pub mod pit;
 
 use std::time::Instant;
 

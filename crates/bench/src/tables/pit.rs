@@ -1,8 +1,9 @@
 //! PIT: nanoseconds per operation by number of pending Interests.
 //!
-//! Names have 4 components (about 45 octets, a random one and a segment among them), Interests 60 octets. One in-record with a token of 6 octets, one out-record. Pending ones are
-//! drawn at random, so that nothing of them is in the cache when there are many; `in-order` rows draw the oldest, as when all answers take equally long. Names and hashes are
-//! made outside the measured time, a batch at a time, as packets come hot from ingress.
+//! Names have 4 components (about 45 octets, a random one and a segment among them), Interests 60 octets. One in-record with a token of 6
+//! octets, one out-record. Pending ones are drawn at random, so that nothing of them is in the cache when there are many; `in-order` rows
+//! draw the oldest, as when all answers take equally long. Names and hashes are made outside the measured time, a batch at a time, as
+//! packets come hot from ingress.
 
 use super::{Row, Samples, mix};
 use nw_name::{HashKey, Name, Prefixes, component::ComponentType};
@@ -17,7 +18,8 @@ const LIFETIME_NANOS: u64 = 4_000_000_000;
 
 /// Rows `tables/pit/{insert,satisfy,find,match-token,match-name,fill,expire}/…` for each size.
 ///
-/// `insert` is all that a new Interest does here: entry, in-record, out-record, timer. `satisfy` is all that a Data does: token, match, in-records, removal.
+/// `insert` is all that a new Interest does here: entry, in-record, out-record, timer. `satisfy` is all that a Data does: token, match,
+/// in-records, removal.
 pub fn run(sizes: &[usize]) -> Vec<Row> {
     sizes.iter().flat_map(|size| Bench::new(*size).rows()).collect()
 }

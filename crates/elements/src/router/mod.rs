@@ -36,7 +36,7 @@ use nw_name::{HashKey, Name};
 use nw_tables::FaceTable;
 use nw_tables::dnl::DeadNonceList;
 use nw_tables::fib::{Fib, FibConfig, NextHop};
-use nw_tables::pit::{EntryRef, Pit, PitConfig, TOKEN_LEN};
+use nw_tables::pit::{EntryRef, MATCHES_MAX, Pit, PitConfig, TOKEN_LEN};
 use nw_wire::Token;
 
 nw_element::ports! {
@@ -137,7 +137,11 @@ impl Router {
     /// Without faces and routes; `/` has the default strategy and no next hop.
     ///
     /// `key` is the one packets are decoded with.
+    ///
+    /// # Panics
+    /// When the FIB is to have no prefix at all.
     pub fn new(key: HashKey, config: RouterConfig) -> Self {
+        let next_hops_max = config.fib.next_hops_per_prefix_max;
         let mut fib = Fib::new(key, config.fib);
         fib.set(nw_name::NameRef::ROOT, &[], Strategies::DEFAULT).expect("an empty FIB has room for /");
         Router {
@@ -152,8 +156,8 @@ impl Router {
             strategies: Strategies::default(),
             regions: Vec::new(),
             counters: RouterCounters::default(),
-            decisions: Decisions::with_capacity(64),
-            matched: Vec::with_capacity(64),
+            decisions: Decisions::with_capacity(next_hops_max),
+            matched: Vec::with_capacity(MATCHES_MAX),
             downstreams: Vec::with_capacity(1024),
         }
     }

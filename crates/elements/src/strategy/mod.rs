@@ -3,7 +3,7 @@
 //! One file per strategy, three events each (Interest, Data, Nack), one narrow context: a strategy sees one pending Interest and its eligible
 //! next hops, and leaves [`Decisions`] that the router carries out. It holds no packets and reads no clock.
 //!
-//! To add one: its file, a variant of [`Strategy`], a line in [`Strategy::KNOWN`]. The compiler names the rest.
+//! To add one: its file, a variant of [`Strategy`], a line in the list in `names.rs`. The compiler names the rest.
 
 mod best_route;
 mod context;

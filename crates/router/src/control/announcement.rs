@@ -1,8 +1,8 @@
 //! Prefix announcements: Data `/<prefix>/32=PA/<version>/<segment>` of type 5, whose content says for how long.
 
 use nw_api::management::number::EXPIRATION_PERIOD;
-use nw_name::convention::{Kind, PREFIX_ANNOUNCEMENT};
 use nw_name::NameRef;
+use nw_name::convention::{Kind, PREFIX_ANNOUNCEMENT};
 use nw_wire::types::{NOT_AFTER, NOT_BEFORE, VALIDITY_PERIOD, content_type};
 use nw_wire::{Data, Error, Fault, Reader, Tlv};
 
@@ -33,7 +33,8 @@ impl<'a> Announcement<'a> {
         if data.content_type() != content_type::PREFIX_ANNOUNCEMENT {
             return Err("an announcement has ContentType 5".to_owned());
         }
-        let (expiration_ms, validity_s) = content(data.content()).map_err(|error| format!("the announcement's content: {error}"))?;
+        let (expiration_ms, validity_s) =
+            content(data.content()).map_err(|error| format!("the announcement's content: {error}"))?;
         Ok(Announcement { data, prefix: name.prefix(len - 3), expiration_ms, validity_s })
     }
 
@@ -68,7 +69,10 @@ fn content(content: &[u8]) -> Result<(u64, Option<(u64, u64)>), Error> {
 fn validity(element: &Tlv<'_>) -> Result<(u64, u64), Error> {
     let mut reader = element.inner();
     let mut moment = |typ| {
-        let part = reader.next()?.filter(|part| part.typ == typ).ok_or(Error::new(Fault::MissingField, element.start))?;
+        let part = reader
+            .next()?
+            .filter(|part| part.typ == typ)
+            .ok_or(Error::new(Fault::MissingField, element.start))?;
         seconds(part.value).ok_or(Error::new(Fault::FieldValue, part.start))
     };
     Ok((moment(NOT_BEFORE)?, moment(NOT_AFTER)?))
@@ -81,11 +85,19 @@ fn seconds(text: &[u8]) -> Option<u64> {
     }
     let number = |from: usize, to: usize| {
         let digits = &text[from..to];
-        digits.iter().try_fold(0u64, |number, digit| digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0')))
+        digits.iter().try_fold(0u64, |number, digit| {
+            digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0'))
+        })
     };
     let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
     let (hour, minute, second) = (number(9, 11)?, number(11, 13)?, number(13, 15)?);
-    if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+    if year < 1970
+        || !(1..=12).contains(&month)
+        || !(1..=31).contains(&day)
+        || hour > 23
+        || minute > 59
+        || second > 60
+    {
         return None;
     }
     // Days since 1 March of year 0, as months then end with the day that leap years add.
@@ -107,7 +119,14 @@ mod tests {
         assert_eq!(seconds(b"19700101T000000"), Some(0));
         assert_eq!(seconds(b"20000229T235959"), Some(951_868_799));
         assert_eq!(seconds(b"20261121T003000"), Some(1_795_221_000));
-        for bad in [&b"20261121 003000"[..], b"20261321T003000", b"2026", b"19691231T235959", b"20261121T243000", b"2026x121T003000"] {
+        for bad in [
+            &b"20261121 003000"[..],
+            b"20261321T003000",
+            b"2026",
+            b"19691231T235959",
+            b"20261121T243000",
+            b"2026x121T003000",
+        ] {
             assert_eq!(seconds(bad), None);
         }
     }

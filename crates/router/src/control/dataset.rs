@@ -4,7 +4,8 @@ use super::publisher::Asks;
 use super::{Control, Environment, Reply};
 use nw_api::management::client::{Item, encode_items};
 use nw_api::management::{
-    Dataset, FaceQueryFilter, FibEntry, ForwarderStatus, NextHopRecord, RibEntry, Route, Scalar, Strategy, StrategyChoice,
+    Dataset, FaceQueryFilter, FibEntry, ForwarderStatus, NextHopRecord, RibEntry, Route, Scalar, Strategy,
+    StrategyChoice,
 };
 use nw_tables::Instant;
 
@@ -46,7 +47,13 @@ impl Control {
         }
     }
 
-    fn content(&self, now: Instant, dataset: Dataset, filter: &FaceQueryFilter, env: &dyn Environment) -> Vec<u8> {
+    fn content(
+        &self,
+        now: Instant,
+        dataset: Dataset,
+        filter: &FaceQueryFilter,
+        env: &dyn Environment,
+    ) -> Vec<u8> {
         match dataset {
             Dataset::FacesList => encode_items(&env.faces()),
             Dataset::FacesQuery => {
@@ -56,7 +63,10 @@ impl Control {
             }
             Dataset::FacesChannels => encode_items(&env.channels()),
             Dataset::FibList => encode_each(self.rib.next_hops().map(|(name, hops)| {
-                let hop = |hop: &nw_tables::fib::NextHop| NextHopRecord { face_id: hop.face.number(), cost: u64::from(hop.cost) };
+                let hop = |hop: &nw_tables::fib::NextHop| NextHopRecord {
+                    face_id: hop.face.number(),
+                    cost: u64::from(hop.cost),
+                };
                 FibEntry { name: name.to_name(), next_hops: hops.iter().map(hop).collect() }
             })),
             Dataset::RibList => encode_each(self.rib.routes().map(|(name, routes)| {
@@ -72,9 +82,8 @@ impl Control {
             })),
             // "CsInfo is wrapped in 0x80, ForwarderStatus is not wrapped."
             Dataset::CsInfo => encode_items(&[env.cs_info()]),
-            Dataset::StrategyChoiceList => encode_each(self.rib.strategies().map(|(name, listed)| StrategyChoice {
-                name: name.to_name(),
-                strategy: Strategy(listed.clone()),
+            Dataset::StrategyChoiceList => encode_each(self.rib.strategies().map(|(name, listed)| {
+                StrategyChoice { name: name.to_name(), strategy: Strategy(listed.clone()) }
             })),
             Dataset::StatusDrops => encode_items(&env.drops()),
             Dataset::StatusGeneral => {

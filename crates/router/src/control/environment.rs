@@ -191,10 +191,23 @@ pub trait Authorize {
     /// May this command Interest be carried out? Both signature formats come here, and Interests without a signature.
     ///
     /// `module` and `verb` are such as `rib` and `register`.
-    fn command(&mut self, now: Instant, interest: &Interest<'_>, ingress: Ingress, module: &str, verb: &str) -> Verdict;
+    fn command(
+        &mut self,
+        now: Instant,
+        interest: &Interest<'_>,
+        ingress: Ingress,
+        module: &str,
+        verb: &str,
+    ) -> Verdict;
 
     /// May whoever signed this prefix announcement announce that prefix?
-    fn announcement(&mut self, now: Instant, announcement: &Data<'_>, prefix: NameRef<'_>, ingress: Ingress) -> Verdict;
+    fn announcement(
+        &mut self,
+        now: Instant,
+        announcement: &Data<'_>,
+        prefix: NameRef<'_>,
+        ingress: Ingress,
+    ) -> Verdict;
 }
 
 /// Where an Interest came from.

@@ -43,7 +43,12 @@ impl Events {
         Events { prefix, kept: VecDeque::new(), next: 0, watched_until: None }
     }
 
-    pub(super) fn on_interest(&mut self, now: Instant, sequence: Option<u64>, interest: &Interest<'_>) -> Answer<'_> {
+    pub(super) fn on_interest(
+        &mut self,
+        now: Instant,
+        sequence: Option<u64>,
+        interest: &Interest<'_>,
+    ) -> Answer<'_> {
         let patience_ms = interest.lifetime_ms().saturating_mul(2).max(WATCHED_MS);
         let until = now.plus_millis(patience_ms);
         let Some(sequence) = sequence else {

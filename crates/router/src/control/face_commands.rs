@@ -5,14 +5,19 @@ use nw_api::management::{ControlParameters, ControlResponse, FacePersistency, Fa
 use nw_tables::FaceId;
 
 impl Control {
-    pub(super) fn create_face(&mut self, parameters: &ControlParameters, env: &mut dyn Environment) -> Outcome {
+    pub(super) fn create_face(
+        &mut self,
+        parameters: &ControlParameters,
+        env: &mut dyn Environment,
+    ) -> Outcome {
         let change = change(parameters);
         let persistency = change.persistency.unwrap_or(FacePersistency::Persistent);
         if persistency == FacePersistency::OnDemand {
             return ControlResponse::refuse(406, "a face that is made by command can't be on-demand").into();
         }
         if self.connecting.len() >= CONNECTING_MAX {
-            return ControlResponse::refuse(503, "too many faces are being connected: try again later").into();
+            return ControlResponse::refuse(503, "too many faces are being connected: try again later")
+                .into();
         }
         let ticket = self.next_ticket();
         let request = FaceRequest {
@@ -23,18 +28,26 @@ impl Control {
         };
         match env.create_face(ticket, &request) {
             Created::Later => Outcome::Connecting(ticket),
-            done => created(&done, env).into(),
+            done => created(&done, speaks_of_link(parameters), env).into(),
         }
     }
 
-    pub(super) fn destroy_face(&mut self, parameters: &ControlParameters, env: &mut dyn Environment) -> ControlResponse {
+    pub(super) fn destroy_face(
+        &mut self,
+        parameters: &ControlParameters,
+        env: &mut dyn Environment,
+    ) -> ControlResponse {
         let number = parameters.face_id.unwrap_or(0);
         let body = ControlParameters { face_id: Some(number), ..Default::default() };
         if number == 0 {
             return ControlResponse::refuse(400, "FaceId 0 is no face");
         }
         if number < u64::from(FaceId::FIRST) {
-            return ControlResponse { code: 403, text: "the router's own faces can't be destroyed".to_owned(), body };
+            return ControlResponse {
+                code: 403,
+                text: "the router's own faces can't be destroyed".to_owned(),
+                body,
+            };
         }
         // "destroy: always 200", also when it is not there.
         if let Some(face) = FaceId::from_number(number) {
@@ -45,7 +58,11 @@ impl Control {
     }
 }
 
-pub(super) fn update(asked: Asked, parameters: &ControlParameters, env: &mut dyn Environment) -> ControlResponse {
+pub(super) fn update(
+    asked: Asked,
+    parameters: &ControlParameters,
+    env: &mut dyn Environment,
+) -> ControlResponse {
     let number = match parameters.face_id {
         None | Some(0) => asked.ingress.face.number(),
         Some(number) => number,
@@ -55,7 +72,11 @@ pub(super) fn update(asked: Asked, parameters: &ControlParameters, env: &mut dyn
         return ControlResponse { code: 404, text: "there is no such face".to_owned(), body };
     };
     if number < u64::from(FaceId::FIRST) {
-        return ControlResponse { code: 403, text: "the router's own faces can't be changed".to_owned(), body };
+        return ControlResponse {
+            code: 403,
+            text: "the router's own faces can't be changed".to_owned(),
+            body,
+        };
     }
     if let Err(refusal) = env.update_face(face, &change(parameters)) {
         // "409, with the fields that can't be."
@@ -69,27 +90,52 @@ pub(super) fn update(asked: Asked, parameters: &ControlParameters, env: &mut dyn
         return ControlResponse { code: 409, text: refusal.text, body };
     }
     match env.face_status(face) {
-        Some(status) => ControlResponse::ok(ControlParameters { uri: None, local_uri: None, ..properties(&status) }),
+        Some(status) => {
+            let body = said(properties(&status), speaks_of_link(parameters));
+            ControlResponse::ok(ControlParameters { uri: None, local_uri: None, ..body })
+        }
         None => ControlResponse { code: 404, text: "there is no such face".to_owned(), body },
     }
 }
 
-/// The answer to `faces/create`.
-pub(super) fn created(created: &Created, env: &mut dyn Environment) -> ControlResponse {
+/// The answer to `faces/create`; `link`: the command spoke of congestion or MTU.
+pub(super) fn created(created: &Created, link: bool, env: &mut dyn Environment) -> ControlResponse {
     match created {
         Created::Now(face) => match env.face_status(*face) {
-            Some(status) => ControlResponse::ok(properties(&status)),
+            Some(status) => ControlResponse::ok(said(properties(&status), link)),
             None => ControlResponse::refuse(504, "the face went away as soon as it was there"),
         },
         // "409 for an existing face with its full properties": nfdc and NDNts depend on them.
         Created::Exists(face) => match env.face_status(*face) {
-            Some(status) => {
-                ControlResponse { code: 409, text: "there is a face with this URI already".to_owned(), body: properties(&status) }
-            }
+            Some(status) => ControlResponse {
+                code: 409,
+                text: "there is a face with this URI already".to_owned(),
+                body: properties(&status),
+            },
             None => ControlResponse::refuse(503, "a face with this URI is about to go away: try again"),
         },
         Created::Refused(refusal) => refusal.clone().into(),
         Created::Later => ControlResponse::refuse(500, "the face is being connected"),
+    }
+}
+
+/// True when a command says something about congestion or MTU.
+pub(super) const fn speaks_of_link(parameters: &ControlParameters) -> bool {
+    parameters.base_congestion_marking_interval.is_some()
+        || parameters.default_congestion_threshold.is_some()
+        || parameters.mtu.is_some()
+}
+
+/// Congestion and MTU are said only to those who spoke of them: python-ndn can't read them in NFD's order, others do without.
+fn said(properties: ControlParameters, link: bool) -> ControlParameters {
+    if link {
+        return properties;
+    }
+    ControlParameters {
+        base_congestion_marking_interval: None,
+        default_congestion_threshold: None,
+        mtu: None,
+        ..properties
     }
 }
 

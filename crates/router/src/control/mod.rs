@@ -25,7 +25,8 @@ mod table_commands;
 mod tests;
 
 pub use environment::{
-    Authorize, Created, Environment, FaceChange, FaceRequest, FibChange, FibRefusal, Ingress, Refusal, Ticket, UpdateRefusal, Verdict,
+    Authorize, Created, Environment, FaceChange, FaceRequest, FibChange, FibRefusal, Ingress, Refusal,
+    Ticket, UpdateRefusal, Verdict,
 };
 
 use events::Events;
@@ -84,8 +85,8 @@ pub struct Control {
     publisher: Publisher,
     events: Events,
     statics: Statics,
-    /// Commands whose face is being connected: the Interest's name.
-    connecting: BTreeMap<Ticket, Name>,
+    /// Commands whose face is being connected: the Interest's name, and whether it spoke of congestion or MTU.
+    connecting: BTreeMap<Ticket, (Name, bool)>,
     tickets: u64,
 }
 
@@ -99,14 +100,14 @@ struct Asked {
 
 /// What carrying out a command comes to.
 enum Outcome {
-    Done(ControlResponse),
+    Done(Box<ControlResponse>),
     /// A face is being connected.
     Connecting(Ticket),
 }
 
 impl From<ControlResponse> for Outcome {
     fn from(response: ControlResponse) -> Self {
-        Outcome::Done(response)
+        Outcome::Done(Box::new(response))
     }
 }
 
@@ -179,13 +180,21 @@ impl Control {
                 }
                 self.on_command(asked, &interest, verb, &parameters, authority, env)
             }
-            Request::Announce { announcement } => self.on_announcement(asked, &interest, announcement, authority, env),
+            Request::Announce { announcement } => {
+                self.on_announcement(asked, &interest, announcement, authority, env)
+            }
             Request::Unknown if root == Root::Localhost => {
                 let refusal = ControlResponse::refuse(501, "there is no such command");
                 self.answer(interest.name(), &refusal, env)
             }
             Request::Dataset { dataset, filter, prefix, version, segment } if root == Root::Localhost => {
-                let asks = publisher::Asks { dataset, prefix, version, segment, can_be_prefix: interest.can_be_prefix() };
+                let asks = publisher::Asks {
+                    dataset,
+                    prefix,
+                    version,
+                    segment,
+                    can_be_prefix: interest.can_be_prefix(),
+                };
                 self.on_dataset(now, asks, &filter, env)
             }
             Request::Events { sequence } if root == Root::Localhost => {
@@ -203,7 +212,13 @@ impl Control {
     }
 
     /// Something happened to a face. Tell every creation and end, and links that fail and work again.
-    pub fn face_event(&mut self, now: Instant, kind: FaceEventKind, face: &FaceStatus, env: &mut dyn Environment) {
+    pub fn face_event(
+        &mut self,
+        now: Instant,
+        kind: FaceEventKind,
+        face: &FaceStatus,
+        env: &mut dyn Environment,
+    ) {
         if let Some(data) = self.events.notify(now, kind, face) {
             env.send(data, true);
         }
@@ -216,13 +231,19 @@ impl Control {
     }
 
     /// A face that took time to connect is there, or won't be. See [`Environment::create_face`].
-    pub fn face_completed(&mut self, now: Instant, ticket: Ticket, done: Result<FaceId, Refusal>, env: &mut dyn Environment) {
-        if let Some(name) = self.connecting.remove(&ticket) {
+    pub fn face_completed(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        done: Result<FaceId, Refusal>,
+        env: &mut dyn Environment,
+    ) {
+        if let Some((name, link)) = self.connecting.remove(&ticket) {
             let created = match done {
                 Ok(face) => Created::Now(face),
                 Err(refusal) => Created::Refused(refusal),
             };
-            let response = face_commands::created(&created, env);
+            let response = face_commands::created(&created, link, env);
             self.answer(name.as_ref(), &response, env);
         } else {
             self.static_completed(now, ticket, done, env);
@@ -260,7 +281,9 @@ impl Control {
     ) -> Reply {
         match authority.command(asked.now, interest, asked.ingress, verb.module(), verb.word()) {
             Verdict::Silent => return Reply::Silent,
-            Verdict::Deny(why) => return self.answer(interest.name(), &ControlResponse::refuse(403, why), env),
+            Verdict::Deny(why) => {
+                return self.answer(interest.name(), &ControlResponse::refuse(403, why), env);
+            }
             Verdict::Accept => {}
         }
         let outcome = match verb.check(parameters) {
@@ -273,13 +296,20 @@ impl Control {
                 self.answer(interest.name(), &response, env)
             }
             Outcome::Connecting(ticket) => {
-                self.connecting.insert(ticket, interest.name().to_name());
+                let link = face_commands::speaks_of_link(parameters);
+                self.connecting.insert(ticket, (interest.name().to_name(), link));
                 Reply::Later
             }
         }
     }
 
-    fn carry_out(&mut self, asked: Asked, verb: Verb, parameters: &ControlParameters, env: &mut dyn Environment) -> Outcome {
+    fn carry_out(
+        &mut self,
+        asked: Asked,
+        verb: Verb,
+        parameters: &ControlParameters,
+        env: &mut dyn Environment,
+    ) -> Outcome {
         match verb {
             Verb::FacesCreate => self.create_face(parameters, env),
             Verb::FacesUpdate => face_commands::update(asked, parameters, env).into(),
@@ -288,7 +318,9 @@ impl Control {
             Verb::FibRemoveNextHop => self.remove_next_hop(asked, parameters, env).into(),
             Verb::RibRegister => self.register(asked, parameters, env).into(),
             Verb::RibUnregister => self.unregister(asked, parameters, env).into(),
-            Verb::RibAnnounce => ControlResponse::refuse(400, "a prefix announcement goes in ApplicationParameters").into(),
+            Verb::RibAnnounce => {
+                ControlResponse::refuse(400, "a prefix announcement goes in ApplicationParameters").into()
+            }
             Verb::CsConfig => table_commands::cs_config(parameters, env).into(),
             Verb::CsErase => table_commands::cs_erase(parameters, env).into(),
             Verb::StrategyChoiceSet => self.set_strategy(parameters, env).into(),
@@ -319,7 +351,8 @@ impl Control {
 
     /// Tells the FIB what it has not been told.
     fn commit(&mut self, env: &mut dyn Environment) -> Result<(), Refusal> {
-        let told = self.rib.flush(|changes| env.apply_fib(changes).map_err(|refusal| (refusal.index, refusal.text)));
+        let told =
+            self.rib.flush(|changes| env.apply_fib(changes).map_err(|refusal| (refusal.index, refusal.text)));
         told.map_err(|text| Refusal::new(507, text))
     }
 
@@ -333,7 +366,9 @@ impl Control {
         env: &mut dyn Environment,
     ) -> Result<(), Refusal> {
         let before = self.rib.register(name, face, origin, route);
-        let before = before.map_err(|too_many| Refusal::new(507, format!("there are {} routes already, which is the limit", too_many.0)))?;
+        let before = before.map_err(|too_many| {
+            Refusal::new(507, format!("there are {} routes already, which is the limit", too_many.0))
+        })?;
         let Err(refusal) = self.commit(env) else { return Ok(()) };
         match before {
             // What was there fits the limit.
@@ -353,7 +388,9 @@ impl Control {
         env: &mut dyn Environment,
     ) -> Result<(), Refusal> {
         let before = self.rib.set_by_hand(name, face, by_hand);
-        let before = before.map_err(|too_many| Refusal::new(507, format!("there are {} routes already, which is the limit", too_many.0)))?;
+        let before = before.map_err(|too_many| {
+            Refusal::new(507, format!("there are {} routes already, which is the limit", too_many.0))
+        })?;
         let Err(refusal) = self.commit(env) else { return Ok(()) };
         // What was there fits the limit.
         let _ = self.rib.set_by_hand(name, face, before);
@@ -362,7 +399,12 @@ impl Control {
     }
 
     /// Chooses a strategy; all or nothing. Gives the name it is listed by.
-    fn choose(&mut self, name: NameRef<'_>, strategy: NameRef<'_>, env: &mut dyn Environment) -> Result<Name, Refusal> {
+    fn choose(
+        &mut self,
+        name: NameRef<'_>,
+        strategy: NameRef<'_>,
+        env: &mut dyn Environment,
+    ) -> Result<Name, Refusal> {
         let (id, listed) = env.resolve_strategy(strategy)?;
         let before = self.rib.set_strategy(name, id, listed.clone());
         let Err(refusal) = self.commit(env) else { return Ok(listed) };

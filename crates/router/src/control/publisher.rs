@@ -77,8 +77,15 @@ impl Publisher {
     }
 
     /// A packet of a version that is kept.
-    pub(super) fn kept(&mut self, now: Instant, prefix: NameRef<'_>, version: u64, segment: u64) -> Option<Vec<u8>> {
-        let at = self.kept.iter().position(|kept| kept.version == version && kept.prefix.as_ref() == prefix)?;
+    pub(super) fn kept(
+        &mut self,
+        now: Instant,
+        prefix: NameRef<'_>,
+        version: u64,
+        segment: u64,
+    ) -> Option<Vec<u8>> {
+        let at =
+            self.kept.iter().position(|kept| kept.version == version && kept.prefix.as_ref() == prefix)?;
         self.use_segment(now, at, segment)
     }
 
@@ -99,7 +106,9 @@ impl Publisher {
     fn make_room(&mut self, len: usize) {
         let mut total = len + self.kept.iter().map(|kept| kept.content.len()).sum::<usize>();
         let mut give_way = 0;
-        while give_way < self.kept.len() && (total > KEPT_LEN_MAX || self.kept.len() - give_way >= KEPT_COUNT_MAX) {
+        while give_way < self.kept.len()
+            && (total > KEPT_LEN_MAX || self.kept.len() - give_way >= KEPT_COUNT_MAX)
+        {
             total -= self.kept[give_way].content.len();
             give_way += 1;
         }

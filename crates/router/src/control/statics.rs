@@ -52,7 +52,10 @@ enum State {
     Wanted(Instant),
     Connecting(Ticket),
     /// There. `ours`: made because of the file, so it ends when the file no longer has it.
-    Up { face: FaceId, ours: bool },
+    Up {
+        face: FaceId,
+        ours: bool,
+    },
     /// Not to be made: it can't be, or somebody destroyed it.
     Off,
 }
@@ -99,7 +102,8 @@ impl StaticFace {
     }
 
     fn fail(&mut self, now: Instant) {
-        let wait_ms = RETRY_FIRST_MS.checked_shl(self.failures.min(16)).unwrap_or(RETRY_MAX_MS).min(RETRY_MAX_MS);
+        let wait_ms =
+            RETRY_FIRST_MS.checked_shl(self.failures.min(16)).unwrap_or(RETRY_MAX_MS).min(RETRY_MAX_MS);
         self.failures += 1;
         self.state = State::Wanted(now.plus_millis(wait_ms));
     }
@@ -111,7 +115,8 @@ impl Control {
         let faces_before = std::mem::take(&mut self.statics.faces);
         let routes_before = std::mem::take(&mut self.statics.routes);
         for route in &routes_before {
-            let stays = config.route.iter().any(|other| other.prefix == route.prefix && other.face == route.face);
+            let stays =
+                config.route.iter().any(|other| other.prefix == route.prefix && other.face == route.face);
             let face = faces_before.iter().find(|face| face.item.uri == route.face).and_then(StaticFace::id);
             if let Some(face) = face.filter(|_| !stays) {
                 self.rib.unregister(route.prefix.as_ref(), face, origin::STATIC);
@@ -156,7 +161,8 @@ impl Control {
         }
         let mut before: Vec<Option<StaticFace>> = before.into_iter().map(Some).collect();
         for item in wanted {
-            let known = before.iter_mut().find(|face| face.as_ref().is_some_and(|face| face.item.uri == item.uri));
+            let known =
+                before.iter_mut().find(|face| face.as_ref().is_some_and(|face| face.item.uri == item.uri));
             let new = StaticFace { item: item.clone(), state: State::Wanted(now), failures: 0 };
             let face = match known.and_then(Option::take) {
                 // Without news the face stays as it is; with some, one that was given up is tried again.
@@ -225,7 +231,8 @@ impl Control {
         known.failures = 0;
         let uri = known.item.uri.clone();
         tracing::info!(uri = %uri.0, %face, "configured face is up");
-        let routes: Vec<RouteItem> = self.statics.routes.iter().filter(|route| route.face == uri).cloned().collect();
+        let routes: Vec<RouteItem> =
+            self.statics.routes.iter().filter(|route| route.face == uri).cloned().collect();
         for route in &routes {
             self.put_static_route(route, face, env);
         }

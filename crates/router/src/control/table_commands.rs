@@ -1,8 +1,10 @@
 //! `fib/…`, `rib/…`, `cs/…`, `strategy-choice/…`.
 
 use super::announcement::Announcement;
-use super::{Asked, Authorize, COMPONENTS_MAX, Control, Environment, Reply, Verdict, is_reserved, statics};
 use super::rib::{ByHand, Route};
+use super::{
+    Asked, Authorize, COMPONENTS_MAX, Control, Environment, Refusal, Reply, Verdict, is_reserved, statics,
+};
 use nw_api::management::{ControlParameters, ControlResponse, Root, Strategy, flags, origin};
 use nw_name::NameRef;
 use nw_tables::{FaceId, Instant};
@@ -14,16 +16,23 @@ const ERASE_MAX: u64 = 256;
 const ANNOUNCED_COST: u64 = 2048;
 
 impl Control {
-    pub(super) fn register(&mut self, asked: Asked, parameters: &ControlParameters, env: &mut dyn Environment) -> ControlResponse {
+    pub(super) fn register(
+        &mut self,
+        asked: Asked,
+        parameters: &ControlParameters,
+        env: &mut dyn Environment,
+    ) -> ControlResponse {
         let route = Route {
             cost: parameters.cost.unwrap_or(0),
             flags: parameters.flags.unwrap_or(flags::CHILD_INHERIT),
-            expires: parameters.expiration_period.map_or(Instant::NEVER, |period_ms| asked.now.plus_millis(period_ms)),
+            expires: parameters
+                .expiration_period
+                .map_or(Instant::NEVER, |period_ms| asked.now.plus_millis(period_ms)),
         };
         let prepared = prefix(parameters).and_then(|name| Ok((name, face(asked, parameters.face_id, env)?)));
         let (name, face) = match prepared {
             Ok(prepared) => prepared,
-            Err(refusal) => return refusal,
+            Err(refusal) => return refusal.into(),
         };
         let origin = parameters.origin.unwrap_or(origin::APP);
         match self.put_route(name, face, origin, route, env) {
@@ -39,10 +48,15 @@ impl Control {
         }
     }
 
-    pub(super) fn unregister(&mut self, asked: Asked, parameters: &ControlParameters, env: &mut dyn Environment) -> ControlResponse {
+    pub(super) fn unregister(
+        &mut self,
+        asked: Asked,
+        parameters: &ControlParameters,
+        env: &mut dyn Environment,
+    ) -> ControlResponse {
         let number = match named_face(asked, parameters.face_id) {
             Ok(number) => number,
-            Err(refusal) => return refusal,
+            Err(refusal) => return refusal.into(),
         };
         let name = parameters.name.as_ref().map_or(NameRef::ROOT, |name| name.as_ref());
         let origin = parameters.origin.unwrap_or(origin::APP);
@@ -52,7 +66,8 @@ impl Control {
                 return refusal.into();
             }
         }
-        let body = ControlParameters { face_id: Some(number), origin: Some(origin), ..ControlParameters::of(name) };
+        let body =
+            ControlParameters { face_id: Some(number), origin: Some(origin), ..ControlParameters::of(name) };
         ControlResponse::ok(body)
     }
 
@@ -87,7 +102,12 @@ impl Control {
         }
     }
 
-    fn announce(&mut self, asked: Asked, announcement: &Announcement<'_>, env: &mut dyn Environment) -> ControlResponse {
+    fn announce(
+        &mut self,
+        asked: Asked,
+        announcement: &Announcement<'_>,
+        env: &mut dyn Environment,
+    ) -> ControlResponse {
         let Some(lifetime_ms) = announcement.lifetime_ms(self.unix_ms(asked.now)) else {
             return ControlResponse::refuse(403, "the announcement is not valid at this time");
         };
@@ -109,7 +129,7 @@ impl Control {
         let prepared = prefix(parameters).and_then(|name| Ok((name, face(asked, parameters.face_id, env)?)));
         let (name, face) = match prepared {
             Ok(prepared) => prepared,
-            Err(refusal) => return refusal,
+            Err(refusal) => return refusal.into(),
         };
         let cost = parameters.cost.unwrap_or(0);
         let by_hand = ByHand::Cost(u32::try_from(cost).unwrap_or(u32::MAX));
@@ -131,7 +151,7 @@ impl Control {
     ) -> ControlResponse {
         let number = match named_face(asked, parameters.face_id) {
             Ok(number) => number,
-            Err(refusal) => return refusal,
+            Err(refusal) => return refusal.into(),
         };
         let name = parameters.name.as_ref().map_or(NameRef::ROOT, |name| name.as_ref());
         if is_reserved(name) {
@@ -146,20 +166,29 @@ impl Control {
         ControlResponse::ok(ControlParameters { face_id: Some(number), ..ControlParameters::of(name) })
     }
 
-    pub(super) fn set_strategy(&mut self, parameters: &ControlParameters, env: &mut dyn Environment) -> ControlResponse {
+    pub(super) fn set_strategy(
+        &mut self,
+        parameters: &ControlParameters,
+        env: &mut dyn Environment,
+    ) -> ControlResponse {
         let name = parameters.name.as_ref().map_or(NameRef::ROOT, |name| name.as_ref());
         if name.len() > COMPONENTS_MAX {
-            return too_long();
+            return too_long().into();
         }
         match self.choose(name, parameters.strategy_name().unwrap_or(NameRef::ROOT), env) {
             Err(refusal) => refusal.into(),
-            Ok(listed) => {
-                ControlResponse::ok(ControlParameters { strategy: Some(Strategy(listed)), ..ControlParameters::of(name) })
-            }
+            Ok(listed) => ControlResponse::ok(ControlParameters {
+                strategy: Some(Strategy(listed)),
+                ..ControlParameters::of(name)
+            }),
         }
     }
 
-    pub(super) fn unset_strategy(&mut self, parameters: &ControlParameters, env: &mut dyn Environment) -> ControlResponse {
+    pub(super) fn unset_strategy(
+        &mut self,
+        parameters: &ControlParameters,
+        env: &mut dyn Environment,
+    ) -> ControlResponse {
         let name = parameters.name.as_ref().map_or(NameRef::ROOT, |name| name.as_ref());
         self.rib.unset_strategy(name);
         match self.commit(env) {
@@ -206,34 +235,34 @@ pub(super) fn cs_erase(parameters: &ControlParameters, env: &mut dyn Environment
 }
 
 /// The prefix of a command that adds to the FIB.
-fn prefix(parameters: &ControlParameters) -> Result<NameRef<'_>, ControlResponse> {
+fn prefix(parameters: &ControlParameters) -> Result<NameRef<'_>, Refusal> {
     let name = parameters.name.as_ref().map_or(NameRef::ROOT, |name| name.as_ref());
     if name.len() > COMPONENTS_MAX {
         return Err(too_long());
     }
     if is_reserved(name) {
-        return Err(ControlResponse::refuse(403, "this name is the router's own"));
+        return Err(Refusal::new(403, "this name is the router's own"));
     }
     Ok(name)
 }
 
-fn too_long() -> ControlResponse {
-    ControlResponse::refuse(414, "a prefix has at most 32 components")
+fn too_long() -> Refusal {
+    Refusal::new(414, "a prefix has at most 32 components")
 }
 
 /// The number of the face that a command is about. "FaceId 0: the face of the request."
-fn named_face(asked: Asked, face_id: Option<u64>) -> Result<u64, ControlResponse> {
+fn named_face(asked: Asked, face_id: Option<u64>) -> Result<u64, Refusal> {
     let own = asked.ingress.face.number();
     let number = face_id.filter(|number| *number != 0).unwrap_or(own);
     if asked.root == Root::Localhop && !asked.ingress.local && number != own {
-        return Err(ControlResponse::refuse(403, "a neighbour speaks only for its own face"));
+        return Err(Refusal::new(403, "a neighbour speaks only for its own face"));
     }
     Ok(number)
 }
 
 /// The face that a command adds.
-fn face(asked: Asked, face_id: Option<u64>, env: &dyn Environment) -> Result<FaceId, ControlResponse> {
+fn face(asked: Asked, face_id: Option<u64>, env: &dyn Environment) -> Result<FaceId, Refusal> {
     let number = named_face(asked, face_id)?;
     let face = FaceId::from_number(number).filter(|face| env.has_face(*face));
-    face.ok_or_else(|| ControlResponse::refuse(410, format!("there is no face {number}")))
+    face.ok_or_else(|| Refusal::new(410, format!("there is no face {number}")))
 }

@@ -84,8 +84,8 @@ impl Pit {
         while !self.remove_face_part(face, &mut scan, u32::MAX, each) {}
     }
 
-    /// A part of [`remove_face`](Self::remove_face): looks at `slots_max` slots from where `scan` stands. True when all is done; call again until then, with other work in
-    /// between, but without giving the face new records.
+    /// A part of [`remove_face`](Self::remove_face): looks at `slots_max` slots from where `scan` stands. True when all is done; call
+    /// again until then, with other work in between, but without giving the face new records.
     pub fn remove_face_part(
         &mut self,
         face: FaceId,

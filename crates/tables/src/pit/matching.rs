@@ -1,7 +1,8 @@
 //! Which pending Interests a Data satisfies.
 //!
-//! An entry is indexed under its name without implicit digests at the end. So all entries a Data can satisfy are found under the same part of its own
-//! name, or under a shorter prefix when they have CanBePrefix; only lengths at which such entries are pending are looked up.
+//! An entry is indexed under its name without implicit digests at the end. So all entries a Data can satisfy are found under the same
+//! part of its own name, or under a shorter prefix when they have CanBePrefix; only lengths at which such entries are pending are looked
+//! up.
 
 use super::entry::Entry;
 use super::{EntryRef, INTEREST_LEN_MAX, Pit};
@@ -10,7 +11,8 @@ use nw_name::{NameRef, PREFIXES_MAX, Prefixes};
 /// Entries with an implicit digest that may be pending under one name: bounds how many share a hash.
 pub const DIGESTS_PER_NAME_MAX: usize = 16;
 
-/// Different lengths of names beyond [`PREFIXES_MAX`] components at which Interests with CanBePrefix may be pending: bounds the lookups of a Data.
+/// Different lengths of names beyond [`PREFIXES_MAX`] components at which Interests with CanBePrefix may be pending: bounds the lookups
+/// of a Data.
 pub const DEEP_LENGTHS_MAX: usize = 32;
 
 /// Entries one Data can satisfy, at most.

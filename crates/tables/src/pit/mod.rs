@@ -7,9 +7,9 @@
 //!                                                      `-> timer wheel, linked through the entries
 //! ```
 //!
-//! Nothing allocates after [`Pit::new`] and all memory is taken lazily. Whoever runs out of any of it gets [`PitFull`], and nothing has changed then.
-//! An [`EntryRef`] is checked at each use: one whose entry has gone finds nothing, so it may be kept for as long as one likes, and may come back
-//! as a PIT token from anyone.
+//! Nothing allocates after [`Pit::new`] and all memory is taken lazily. Whoever runs out of any of it gets [`PitFull`], and nothing has
+//! changed then. An [`EntryRef`] is checked at each use: one whose entry has gone finds nothing, so it may be kept for as long as one
+//! likes, and may come back as a PIT token from anyone.
 
 mod entry;
 mod faces;
@@ -60,8 +60,9 @@ pub struct PitConfig {
 }
 
 impl PitConfig {
-    /// Shares that suit usual traffic: every Interest of up to 128 octets finds a slot, every second of up to 512, every 16th of up to 2048, every
-    /// 64th of the largest; one record more for each second entry. At most 0.9 kB an entry when all is in use, 0.3 kB for short names.
+    /// Shares that suit usual traffic: every Interest of up to 128 octets finds a slot, every second of up to 512, every 16th of up to
+    /// 2048, every 64th of the largest; one record more for each second entry. At most 0.9 kB an entry when all is in use, 0.3 kB for
+    /// short names.
     pub const fn for_entries(entries_max: usize) -> Self {
         PitConfig {
             entries_max,
@@ -310,8 +311,8 @@ impl Pit {
         self.entry(entry).filter(|e| e.is_armed()).map(|e| Instant::from_nanos(e.expiry))
     }
 
-    /// When to call [`pop_expired`](Self::pop_expired) next: within 4.2 ms after the first entry's moment; now and then (once in 17 s or more) earlier, for entries
-    /// that are far ahead. A moment that has passed: at once.
+    /// When to call [`pop_expired`](Self::pop_expired) next: within 4.2 ms after the first entry's moment; now and then (once in 17 s or
+    /// more) earlier, for entries that are far ahead. A moment that has passed: at once.
     #[inline]
     pub fn next_expiry(&self) -> Option<Instant> {
         self.wheel.next_expiry()

@@ -1,7 +1,7 @@
 //! In-records (who asked) and out-records (who was asked).
 //!
-//! The first of each kind stands in the entry, further ones in a chain of places from one bounded store. Order: the one in the entry, then the chain, oldest
-//! first; a record that leaves the entry makes room for one that comes later.
+//! The first of each kind stands in the entry, further ones in a chain of places from one bounded store. Order: the one in the entry,
+//! then the chain, oldest first; a record that leaves the entry makes room for one that comes later.
 
 use super::entry::{Entry, InlineIn, InlineOut, NONE};
 use super::record_store::{Found, Record};
@@ -47,8 +47,8 @@ impl Pit {
     /// Adds the in-record of a face or replaces it; true when it is new.
     ///
     /// # Errors
-    /// [`PitFull::Face`] when the face has as many as it may; [`PitFull::Table`] when there is no room or the entry has gone. The face's former record, if
-    /// any, is as it was.
+    /// [`PitFull::Face`] when the face has as many as it may; [`PitFull::Table`] when there is no room or the entry has gone. The face's
+    /// former record, if any, is as it was.
     pub fn upsert_in(&mut self, entry: EntryRef, record: InRecord) -> Result<bool, PitFull> {
         assert_ne!(record.face, FaceId::NONE, "a record is some face's");
         let Pit { entries, records, faces, .. } = self;

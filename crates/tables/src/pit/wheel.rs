@@ -1,8 +1,8 @@
 //! The timer: two wheels of lists linked through the entries. Setting, moving and cancelling cost a few links, whatever is pending.
 //!
-//! Ticks are 2^22 ns (4.2 ms). The first wheel has a list for each of the next 4096 ticks (17 s), the second one for each of the 4095 rounds of the first after this one (19 h);
-//! what is further ahead waits in the last of them and is looked at again there. An entry stands under the first tick that begins at or after its moment, so it
-//! is never given early, and at most a tick late.
+//! Ticks are 2^22 ns (4.2 ms). The first wheel has a list for each of the next 4096 ticks (17 s), the second one for each of the 4095
+//! rounds of the first after this one (19 h); what is further ahead waits in the last of them and is looked at again there. An entry
+//! stands under the first tick that begins at or after its moment, so it is never given early, and at most a tick late.
 
 use super::entry::{Entry, NONE};
 use crate::Instant;

@@ -62,7 +62,8 @@ impl Rib {
             return false;
         }
         let before = core::mem::replace(&mut entry.effective, after.clone());
-        let hops = |effective: &Option<Effective>| effective.as_ref().map(|effective| effective.next_hops.clone());
+        let hops =
+            |effective: &Option<Effective>| effective.as_ref().map(|effective| effective.next_hops.clone());
         let changed = hops(&before) != hops(&after);
         let name = entry.name.clone();
         self.changes.push(Change { name, before, after });
@@ -86,7 +87,10 @@ impl Rib {
                 let id = self.index.get(shorter)?;
                 self.entry(*id).effective.as_ref().map(|effective| effective.next_hops.clone())
             });
-            return Some(Effective { next_hops: hidden.unwrap_or_default(), strategy: self.strategy(id, &ends) });
+            return Some(Effective {
+                next_hops: hidden.unwrap_or_default(),
+                strategy: self.strategy(id, &ends),
+            });
         }
         next_hops.sort_unstable_by_key(|hop: &NextHop| (hop.cost, hop.face));
         next_hops.truncate(self.next_hops_max);
@@ -112,7 +116,8 @@ impl Rib {
 
     fn strategy(&self, id: EntryId, ends: &Ends) -> StrategyId {
         let entry = self.entry(id);
-        let shorter = || ends.shorter(&entry.name).find_map(|shorter| self.strategies.get(shorter).map(|(id, _)| *id));
+        let shorter =
+            || ends.shorter(&entry.name).find_map(|shorter| self.strategies.get(shorter).map(|(id, _)| *id));
         entry.strategy.or_else(shorter).expect("the name / always has a strategy")
     }
 
@@ -135,7 +140,9 @@ impl Rib {
         match self.by_hand.get(&(id, face)) {
             Some(ByHand::Cost(cost)) => Some(*cost),
             Some(ByHand::Without) => None,
-            None => self.routes.range((id, face, 0)..=(id, face, u64::MAX)).map(|(_, route)| cost_of(route)).min(),
+            None => {
+                self.routes.range((id, face, 0)..=(id, face, u64::MAX)).map(|(_, route)| cost_of(route)).min()
+            }
         }
     }
 

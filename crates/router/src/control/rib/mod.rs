@@ -11,6 +11,7 @@
 //! name itself, times the names below that are affected. Whatever is walked is an ordered map.
 
 mod effective;
+mod listing;
 #[cfg(test)]
 mod model;
 
@@ -135,7 +136,8 @@ impl Rib {
         origin: u64,
         route: Route,
     ) -> Result<Option<Route>, TooManyRoutes> {
-        let known = self.index.get(name.as_bytes()).is_some_and(|id| self.routes.contains_key(&(*id, face, origin)));
+        let known =
+            self.index.get(name.as_bytes()).is_some_and(|id| self.routes.contains_key(&(*id, face, origin)));
         if !known && self.routes.len() + self.by_hand.len() >= self.routes_max {
             return Err(TooManyRoutes(self.routes_max));
         }
@@ -198,7 +200,12 @@ impl Rib {
     }
 
     /// Chooses a name's strategy; returns the choice before.
-    pub fn set_strategy(&mut self, name: NameRef<'_>, strategy: StrategyId, listed: Name) -> Option<(StrategyId, Name)> {
+    pub fn set_strategy(
+        &mut self,
+        name: NameRef<'_>,
+        strategy: StrategyId,
+        listed: Name,
+    ) -> Option<(StrategyId, Name)> {
         let id = self.entry_of(name);
         self.generation += 1;
         self.entry_mut(id).strategy = Some(strategy);
@@ -260,7 +267,10 @@ impl Rib {
 
     /// Gives what the FIB has not been told to `apply`, prefixes before names below them. `apply` says how many of the changes it made; those
     /// it did not make are as if they had never been asked for, until something changes there again.
-    pub fn flush<E>(&mut self, apply: impl FnOnce(&[FibChange<'_>]) -> Result<(), (usize, E)>) -> Result<(), E> {
+    pub fn flush<E>(
+        &mut self,
+        apply: impl FnOnce(&[FibChange<'_>]) -> Result<(), (usize, E)>,
+    ) -> Result<(), E> {
         if self.changes.is_empty() {
             return Ok(());
         }
@@ -270,7 +280,9 @@ impl Rib {
             .map(|change| {
                 let name = NameRef::from_checked(&change.name);
                 match &change.after {
-                    Some(after) => FibChange::Set { name, next_hops: &after.next_hops, strategy: after.strategy },
+                    Some(after) => {
+                        FibChange::Set { name, next_hops: &after.next_hops, strategy: after.strategy }
+                    }
                     None => FibChange::Remove { name },
                 }
             })
@@ -288,51 +300,11 @@ impl Rib {
         // Backwards, so that of several changes to one name the oldest state not left behind remains.
         for change in changes.drain(made.min(changes.len())..).rev() {
             if let Some(id) = self.index.get(&change.name) {
-                self.entries[*id as usize].as_mut().expect("named entries are there").effective = change.before;
+                self.entries[*id as usize].as_mut().expect("named entries are there").effective =
+                    change.before;
             }
         }
         Err(error)
-    }
-
-    /// Counts up with every change of routes, next hops or strategies.
-    pub const fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    /// Routes there are.
-    pub fn routes_len(&self) -> usize {
-        self.routes.len()
-    }
-
-    /// Names with routes, in canonical order, each with its routes: face, origin, route.
-    pub fn routes(&self) -> impl Iterator<Item = (NameRef<'_>, impl Iterator<Item = (FaceId, u64, &Route)>)> {
-        self.names.iter().filter(|(_, id)| self.entry(**id).routes > 0).map(|(name, id)| {
-            let routes = self.routes.range((*id, FaceId::NONE, 0)..=(*id, FaceId::from_bits(u32::MAX), u64::MAX));
-            (NameRef::from_checked(name), routes.map(|((_, face, origin), route)| (*face, *origin, route)))
-        })
-    }
-
-    /// The route of a name, face and origin.
-    pub fn route(&self, name: NameRef<'_>, face: FaceId, origin: u64) -> Option<&Route> {
-        self.routes.get(&(*self.index.get(name.as_bytes())?, face, origin))
-    }
-
-    /// Prefixes that have next hops of their own, in canonical order.
-    pub fn next_hops(&self) -> impl Iterator<Item = (NameRef<'_>, &[NextHop])> {
-        self.names.iter().filter(|(_, id)| self.entry(**id).is_routed()).filter_map(|(name, id)| {
-            let hops = self.next_hops_of(*id)?;
-            (!hops.is_empty()).then_some((NameRef::from_checked(name), hops))
-        })
-    }
-
-    /// Names with a strategy choice, in canonical order, each with the strategy's listed name.
-    pub fn strategies(&self) -> impl Iterator<Item = (NameRef<'_>, &Name)> {
-        self.strategies.iter().map(|(name, (_, listed))| (NameRef::from_checked(name), listed))
-    }
-
-    /// Prefixes that the FIB holds.
-    pub fn prefixes_len(&self) -> usize {
-        self.names.len()
     }
 
     fn entry(&self, id: EntryId) -> &Entry {
@@ -343,16 +315,13 @@ impl Rib {
         self.entries[id as usize].as_mut().expect("an id is used while its entry is there")
     }
 
-    fn next_hops_of(&self, id: EntryId) -> Option<&[NextHop]> {
-        self.entry(id).effective.as_ref().map(|effective| &*effective.next_hops)
-    }
-
     fn entry_of(&mut self, name: NameRef<'_>) -> EntryId {
         if let Some(id) = self.index.get(name.as_bytes()) {
             return *id;
         }
         let name: Octets = name.as_bytes().into();
-        let entry = Entry { name: name.clone(), routes: 0, captures: 0, by_hand: 0, strategy: None, effective: None };
+        let entry =
+            Entry { name: name.clone(), routes: 0, captures: 0, by_hand: 0, strategy: None, effective: None };
         let id = match self.entries_free.pop() {
             Some(id) => {
                 self.entries[id as usize] = Some(entry);

@@ -13,7 +13,11 @@ const NEXT_HOPS_MAX: usize = 3;
 type Prefix = (Vec<NextHop>, StrategyId);
 type FakeFib = BTreeMap<Name, Prefix>;
 
-fn apply(fib: &mut FakeFib, changes: &[FibChange<'_>], prefixes_max: usize) -> Result<(), (usize, &'static str)> {
+fn apply(
+    fib: &mut FakeFib,
+    changes: &[FibChange<'_>],
+    prefixes_max: usize,
+) -> Result<(), (usize, &'static str)> {
     for (index, change) in changes.iter().enumerate() {
         match change {
             FibChange::Set { name, next_hops, strategy } => {
@@ -25,7 +29,9 @@ fn apply(fib: &mut FakeFib, changes: &[FibChange<'_>], prefixes_max: usize) -> R
                 let before = fib.insert(name, (next_hops.to_vec(), *strategy));
                 assert_ne!(before, Some((next_hops.to_vec(), *strategy)), "a change that changes nothing");
             }
-            FibChange::Remove { name } => assert!(fib.remove(name.as_bytes()).is_some(), "removed what was not there"),
+            FibChange::Remove { name } => {
+                assert!(fib.remove(name.as_bytes()).is_some(), "removed what was not there")
+            }
         }
     }
     Ok(())
@@ -58,7 +64,11 @@ impl Model {
     }
 
     fn routes_of(&self, name: &Name) -> Vec<(FaceId, Route)> {
-        self.routes.iter().filter(|((n, ..), _)| n == name).map(|((_, face, _), route)| (*face, *route)).collect()
+        self.routes
+            .iter()
+            .filter(|((n, ..), _)| n == name)
+            .map(|((_, face, _), route)| (*face, *route))
+            .collect()
     }
 
     fn shorter(name: &Name) -> Vec<Name> {
@@ -108,7 +118,9 @@ impl Model {
                 if !self.strategies.contains_key(&name) {
                     continue;
                 }
-                let hidden = Self::shorter(&name).iter().find_map(|shorter| fib.get(shorter).map(|(hops, _)| hops.clone()));
+                let hidden = Self::shorter(&name)
+                    .iter()
+                    .find_map(|shorter| fib.get(shorter).map(|(hops, _)| hops.clone()));
                 hops = hidden.unwrap_or_default();
             }
             let mut names = vec![name.clone()];
@@ -139,7 +151,8 @@ enum Step {
 }
 
 fn names() -> impl Strategy<Value = Name> {
-    proptest::collection::vec(0u8..2, 0..5).prop_map(|parts| parts.iter().fold(Name::new(), |n, p| n.with_generic([b'a' + p])))
+    proptest::collection::vec(0u8..2, 0..5)
+        .prop_map(|parts| parts.iter().fold(Name::new(), |n, p| n.with_generic([b'a' + p])))
 }
 
 fn steps() -> impl Strategy<Value = Step> {
@@ -184,7 +197,10 @@ fn take(step: Step, rib: &mut Rib, model: &mut Model) {
         Step::RemoveNextHop { name, face } => {
             // The model marks only next hops that are in effect, as the cheapest few are.
             let in_effect = model.own(&name).contains_key(&id(face))
-                && model.fib().get(&name).is_some_and(|(hops, _)| hops.iter().any(|hop| hop.face == id(face)));
+                && model
+                    .fib()
+                    .get(&name)
+                    .is_some_and(|(hops, _)| hops.iter().any(|hop| hop.face == id(face)));
             rib.remove_next_hop(name.as_ref(), id(face));
             if in_effect {
                 if model.routes_of(&name).is_empty() {

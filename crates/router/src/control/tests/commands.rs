@@ -55,7 +55,8 @@ fn register_as_ndnts_does_and_unregister() {
     let response = bench.command(Verb::RibUnregister, named_parameters("/a"));
     assert_eq!((response.code, response.body.origin, response.body.face_id), (200, Some(0), Some(APP)));
     assert!(bench.hops("/a").is_some());
-    let response = bench.command(Verb::RibUnregister, ControlParameters { origin: Some(65), ..named_parameters("/a") });
+    let response =
+        bench.command(Verb::RibUnregister, ControlParameters { origin: Some(65), ..named_parameters("/a") });
     assert_eq!(response.code, 200);
     assert_eq!(bench.hops("/a"), None);
     assert_eq!(bench.control.next_timeout(), Instant::NEVER);
@@ -128,9 +129,17 @@ fn next_hops_by_hand() {
     assert_eq!(response, ControlResponse::ok(hop));
     assert_eq!(bench.hops("/x"), Some(vec![(NEIGHBOUR, 7)]));
     assert!(bench.items::<RibEntry>(Dataset::RibList).is_empty());
-    assert_eq!(bench.command(Verb::FibAddNextHop, ControlParameters { face_id: Some(888), ..named_parameters("/x") }).code, 410);
+    assert_eq!(
+        bench
+            .command(Verb::FibAddNextHop, ControlParameters { face_id: Some(888), ..named_parameters("/x") })
+            .code,
+        410
+    );
     assert_eq!(bench.command(Verb::FibAddNextHop, named_parameters("/localhop/nfd")).code, 403);
-    let response = bench.command(Verb::FibRemoveNextHop, ControlParameters { face_id: Some(NEIGHBOUR), ..named_parameters("/x") });
+    let response = bench.command(
+        Verb::FibRemoveNextHop,
+        ControlParameters { face_id: Some(NEIGHBOUR), ..named_parameters("/x") },
+    );
     assert_eq!((response.code, bench.hops("/x")), (200, None));
     // Always 200, of a route too, and that is in effect.
     bench.command(Verb::RibRegister, named_parameters("/r"));
@@ -144,21 +153,41 @@ fn next_hops_by_hand() {
 #[test]
 fn strategies_by_name() {
     let mut bench = Bench::new();
-    let set = |strategy: &str, prefix: &str| ControlParameters { strategy: Some(Strategy(named(strategy))), ..named_parameters(prefix) };
+    let set = |strategy: &str, prefix: &str| ControlParameters {
+        strategy: Some(Strategy(named(strategy))),
+        ..named_parameters(prefix)
+    };
     let response = bench.command(Verb::StrategyChoiceSet, set("/localhost/nfd/strategy/multicast", "/a"));
-    assert_eq!(response.body.strategy_name().unwrap().to_string(), fake::STRATEGIES[1], "the version is added");
+    assert_eq!(
+        response.body.strategy_name().unwrap().to_string(),
+        fake::STRATEGIES[1],
+        "the version is added"
+    );
     assert_eq!(bench.strategy("/a"), Some(fake::STRATEGIES[1]));
     let response = bench.command(Verb::StrategyChoiceSet, set(fake::STRATEGIES[2], "/a"));
     assert_eq!((response.code, bench.strategy("/a")), (200, Some(fake::STRATEGIES[2])));
     assert_eq!(bench.command(Verb::StrategyChoiceSet, set("/localhost/nfd/strategy/magic", "/a")).code, 404);
-    assert_eq!(bench.command(Verb::StrategyChoiceSet, set("/localhost/nfd/strategy/multicast/v=5/x~1", "/a")).code, 409);
+    assert_eq!(
+        bench.command(Verb::StrategyChoiceSet, set("/localhost/nfd/strategy/multicast/v=5/x~1", "/a")).code,
+        409
+    );
     let deep = format!("/{}", ["a"; 33].join("/"));
-    assert_eq!(bench.command(Verb::StrategyChoiceSet, set("/localhost/nfd/strategy/multicast", &deep)).code, 414);
+    assert_eq!(
+        bench.command(Verb::StrategyChoiceSet, set("/localhost/nfd/strategy/multicast", &deep)).code,
+        414
+    );
     assert_eq!(bench.command(Verb::StrategyChoiceSet, named_parameters("/a")).code, 400);
     assert_eq!(bench.command(Verb::StrategyChoiceUnset, named_parameters("/")).code, 400);
-    assert_eq!(bench.command(Verb::StrategyChoiceUnset, named_parameters("/a")), ControlResponse::ok(named_parameters("/a")));
+    assert_eq!(
+        bench.command(Verb::StrategyChoiceUnset, named_parameters("/a")),
+        ControlResponse::ok(named_parameters("/a"))
+    );
     assert_eq!(bench.strategy("/a"), None);
-    assert_eq!(bench.command(Verb::StrategyChoiceUnset, named_parameters("/a")).code, 200, "also when there is none");
+    assert_eq!(
+        bench.command(Verb::StrategyChoiceUnset, named_parameters("/a")).code,
+        200,
+        "also when there is none"
+    );
     bench.command(Verb::StrategyChoiceSet, set("/localhost/nfd/strategy/multicast", "/"));
     assert_eq!(bench.strategy("/"), Some(fake::STRATEGIES[1]));
 }
@@ -166,14 +195,31 @@ fn strategies_by_name() {
 #[test]
 fn the_content_store() {
     let mut bench = Bench::new();
-    let response = bench.command(Verb::CsConfig, ControlParameters { capacity: Some(500), flags: Some(1), mask: Some(3), ..Default::default() });
-    assert_eq!(response, ControlResponse::ok(ControlParameters { capacity: Some(500), flags: Some(1), ..Default::default() }));
+    let response = bench.command(
+        Verb::CsConfig,
+        ControlParameters { capacity: Some(500), flags: Some(1), mask: Some(3), ..Default::default() },
+    );
+    assert_eq!(
+        response,
+        ControlResponse::ok(ControlParameters { capacity: Some(500), flags: Some(1), ..Default::default() })
+    );
     let response = bench.command(Verb::CsConfig, ControlParameters::default());
-    assert_eq!((response.body.capacity, response.body.flags), (Some(500), Some(1)), "nothing said, nothing changed");
-    assert_eq!(bench.command(Verb::CsConfig, ControlParameters { flags: Some(1), ..Default::default() }).code, 400);
+    assert_eq!(
+        (response.body.capacity, response.body.flags),
+        (Some(500), Some(1)),
+        "nothing said, nothing changed"
+    );
+    assert_eq!(
+        bench.command(Verb::CsConfig, ControlParameters { flags: Some(1), ..Default::default() }).code,
+        400
+    );
     assert_eq!(bench.command(Verb::CsErase, ControlParameters::default()).code, 400);
-    let response = bench.command(Verb::CsErase, ControlParameters { count: Some(10), ..named_parameters("/a") });
-    assert_eq!(response, ControlResponse::ok(ControlParameters { count: Some(10), ..named_parameters("/a") }));
+    let response =
+        bench.command(Verb::CsErase, ControlParameters { count: Some(10), ..named_parameters("/a") });
+    assert_eq!(
+        response,
+        ControlResponse::ok(ControlParameters { count: Some(10), ..named_parameters("/a") })
+    );
     let response = bench.command(Verb::CsErase, named_parameters("/a"));
     assert_eq!((response.body.count, response.body.capacity), (Some(256), Some(256)), "more is left");
     let response = bench.command(Verb::CsErase, named_parameters("/a"));
@@ -185,7 +231,10 @@ fn who_may() {
     let mut bench = Bench::new();
     bench.gate.commands = Verdict::Deny("not you");
     let response = bench.command(Verb::RibRegister, named_parameters("/a"));
-    assert_eq!((response.code, response.text.as_str(), response.encode().ends_with(&[0x68, 0])), (403, "not you", true));
+    assert_eq!(
+        (response.code, response.text.as_str(), response.encode().ends_with(&[0x68, 0])),
+        (403, "not you", true)
+    );
     assert_eq!(bench.hops("/a"), None);
     // Who may not command is not told what would be wrong with the command.
     assert_eq!(bench.command(Verb::RibRegister, ControlParameters::default()).code, 403);
@@ -200,12 +249,20 @@ fn neighbours() {
     let register = |bench: &mut Bench, face, parameters: &ControlParameters| {
         bench.command_by(face, Root::Localhop, Verb::RibRegister, parameters).map(|response| response.code)
     };
-    assert_eq!(register(&mut bench, NEIGHBOUR, &named_parameters("/a")), None, "not served unless configured");
+    assert_eq!(
+        register(&mut bench, NEIGHBOUR, &named_parameters("/a")),
+        None,
+        "not served unless configured"
+    );
     assert_eq!(bench.hops("/localhop/nfd"), None);
     let mut config = Config::default();
     bench.control.apply_config(bench.now, &config, &mut bench.env);
     assert_eq!(bench.hops("/localhop/nfd"), Some(vec![(1, 0)]));
-    assert_eq!(register(&mut bench, NEIGHBOUR, &named_parameters("/a")), None, "for this machine only, by default");
+    assert_eq!(
+        register(&mut bench, NEIGHBOUR, &named_parameters("/a")),
+        None,
+        "for this machine only, by default"
+    );
     assert_eq!(register(&mut bench, APP, &named_parameters("/a")), Some(200));
     config.management.localhop = Reach::Anywhere;
     bench.control.apply_config(bench.now, &config, &mut bench.env);
@@ -246,7 +303,8 @@ fn announcement(name: &str, content_type: u64, content: &[u8]) -> Vec<u8> {
 
 fn announce(bench: &mut Bench, wire: &[u8]) -> ControlResponse {
     bench.nonce += 1;
-    let interest = InterestBuilder::new(Verb::RibAnnounce.name(Root::Localhost)).parameters(wire).nonce(bench.nonce);
+    let interest =
+        InterestBuilder::new(Verb::RibAnnounce.name(Root::Localhost)).parameters(wire).nonce(bench.nonce);
     let Ok(interest) = interest.encode_signed(&DigestSha256, &[]);
     assert!(matches!(bench.interest(APP, &interest), Reply::Answered(_)));
     bench.answer_to(&interest)

@@ -8,13 +8,20 @@ use nw_api::management::{
 #[test]
 fn every_dataset_is_answered() {
     let mut bench = Bench::new();
-    bench.command(Verb::RibRegister, ControlParameters { cost: Some(3), expiration_period: Some(5000), ..named_parameters("/a") });
+    bench.command(
+        Verb::RibRegister,
+        ControlParameters { cost: Some(3), expiration_period: Some(5000), ..named_parameters("/a") },
+    );
     bench.now = bench.now.plus_millis(1000);
     assert_eq!(bench.items::<FaceStatus>(Dataset::FacesList).len(), 3);
     assert_eq!(bench.items::<ChannelStatus>(Dataset::FacesChannels)[0].local_uri, "unix:///run/nfd/nfd.sock");
     let fib = bench.items::<FibEntry>(Dataset::FibList);
     let names: Vec<_> = fib.iter().map(|entry| entry.name.to_string()).collect();
-    assert_eq!(names, ["/a", "/localhost/nfd"], "prefixes with nothing but a strategy are no FIB entries to clients");
+    assert_eq!(
+        names,
+        ["/a", "/localhost/nfd"],
+        "prefixes with nothing but a strategy are no FIB entries to clients"
+    );
     assert_eq!((fib[0].next_hops[0].face_id, fib[0].next_hops[0].cost), (APP, 3));
     let rib = bench.items::<RibEntry>(Dataset::RibList);
     assert_eq!((rib.len(), rib[0].routes[0].cost, rib[0].routes[0].expiration_period), (1, 3, Some(4000)));
@@ -38,8 +45,14 @@ fn queries() {
     assert_eq!(count(FaceQueryFilter::default()), 3);
     assert_eq!(count(FaceQueryFilter { scope: Some(FaceScope::Local), ..Default::default() }), 2);
     assert_eq!(count(FaceQueryFilter { uri_scheme: Some("udp4".into()), ..Default::default() }), 1);
-    assert_eq!(count(FaceQueryFilter { face_id: Some(300), uri: Some("fd://20".into()), ..Default::default() }), 1);
-    assert_eq!(count(FaceQueryFilter { face_id: Some(300), uri: Some("fd://21".into()), ..Default::default() }), 0);
+    assert_eq!(
+        count(FaceQueryFilter { face_id: Some(300), uri: Some("fd://20".into()), ..Default::default() }),
+        1
+    );
+    assert_eq!(
+        count(FaceQueryFilter { face_id: Some(300), uri: Some("fd://21".into()), ..Default::default() }),
+        0
+    );
 }
 
 fn large(bench: &mut Bench, routes: usize) {
@@ -130,7 +143,11 @@ fn ten_thousand_routes() {
     let mut bench = Bench::new();
     large(&mut bench, 10_000);
     assert_eq!(bench.env.fib.len(), 10_004);
-    assert_eq!(bench.env.fib_changes, 10_004 + 1, "one change each; the way to management came with a strategy before");
+    assert_eq!(
+        bench.env.fib_changes,
+        10_004 + 1,
+        "one change each; the way to management came with a strategy before"
+    );
     assert_eq!(bench.items::<RibEntry>(Dataset::RibList).len(), 10_000);
     let face = bench.env.face_status(FaceId::from_number(APP).unwrap()).unwrap();
     bench.control.face_event(bench.now, FaceEventKind::Destroyed, &face, &mut bench.env);

@@ -1,7 +1,9 @@
 //! A router made of maps, and an authority that says what it is told to.
 
 use crate::control::*;
-use nw_api::management::{ChannelStatus, CsInfo, DropCount, FacePersistency, FaceScope, ForwarderStatus, flags};
+use nw_api::management::{
+    ChannelStatus, CsInfo, DropCount, FacePersistency, FaceScope, ForwarderStatus, flags,
+};
 use nw_tables::fib::{NextHop, StrategyId};
 use nw_wire::Data;
 
@@ -33,9 +35,18 @@ impl Fake {
             (300, "fd://20", FaceScope::Local),
             (301, "udp4://192.0.2.1:6363", FaceScope::NonLocal),
         ] {
-            faces.insert(FaceId::from_number(number).unwrap(), FaceStatus::new(number, uri, "internal://", scope));
+            faces.insert(
+                FaceId::from_number(number).unwrap(),
+                FaceStatus::new(number, uri, "internal://", scope),
+            );
         }
-        let cs = CsInfo { capacity: 100, flags: flags::CS_ADMIT | flags::CS_SERVE, entries: 300, hits: 1, misses: 2 };
+        let cs = CsInfo {
+            capacity: 100,
+            flags: flags::CS_ADMIT | flags::CS_SERVE,
+            entries: 300,
+            hits: 1,
+            misses: 2,
+        };
         Fake {
             faces,
             fib: BTreeMap::new(),
@@ -131,7 +142,8 @@ impl Environment for Fake {
         if name.to_string().contains('~') && !name.to_string().ends_with("max~50") {
             return Err(Refusal::new(409, "bad parameter"));
         }
-        let known = STRATEGIES.iter().position(|known| name.is_prefix_of(named(known).as_ref()) && name.len() > 3);
+        let known =
+            STRATEGIES.iter().position(|known| name.is_prefix_of(named(known).as_ref()) && name.len() > 3);
         let at = known.ok_or_else(|| Refusal::new(404, "no such strategy"))?;
         Ok((StrategyId(at as u8), named(STRATEGIES[at])))
     }

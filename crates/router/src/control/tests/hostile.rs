@@ -14,23 +14,25 @@ fn any_parameters() -> impl Strategy<Value = ControlParameters> {
     ]);
     let first = (name.clone(), number(), proptest::option::of(".{0,12}"), number(), number(), number());
     let second = (number(), number(), name, number(), number(), number());
-    (first, second).prop_map(|((name, face_id, uri, origin, cost, count), (flags, mask, strategy, period, persistency, mtu))| {
-        ControlParameters {
-            name: name.map(named),
-            face_id,
-            uri,
-            origin,
-            cost,
-            count,
-            flags,
-            mask,
-            strategy: strategy.map(|name| nw_api::management::Strategy(named(name))),
-            expiration_period: period,
-            face_persistency: persistency,
-            mtu,
-            ..Default::default()
-        }
-    })
+    (first, second).prop_map(
+        |((name, face_id, uri, origin, cost, count), (flags, mask, strategy, period, persistency, mtu))| {
+            ControlParameters {
+                name: name.map(named),
+                face_id,
+                uri,
+                origin,
+                cost,
+                count,
+                flags,
+                mask,
+                strategy: strategy.map(|name| nw_api::management::Strategy(named(name))),
+                expiration_period: period,
+                face_persistency: persistency,
+                mtu,
+                ..Default::default()
+            }
+        },
+    )
 }
 
 proptest! {

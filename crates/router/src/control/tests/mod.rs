@@ -54,13 +54,20 @@ impl Bench {
 
     pub(super) fn command_wire(&mut self, root: Root, verb: Verb, parameters: &ControlParameters) -> Vec<u8> {
         self.nonce += 1;
-        let unique = Uniqueness { nonce: self.nonce, signature_nonce: [7; 8], time_ms: u64::from(self.nonce) };
+        let unique =
+            Uniqueness { nonce: self.nonce, signature_nonce: [7; 8], time_ms: u64::from(self.nonce) };
         let Ok(wire) = client::command(root, verb, parameters, unique, &DigestSha256);
         wire
     }
 
     /// Sends a command by a face and reads the answer, whose name is checked.
-    pub(super) fn command_by(&mut self, face: u64, root: Root, verb: Verb, parameters: &ControlParameters) -> Option<ControlResponse> {
+    pub(super) fn command_by(
+        &mut self,
+        face: u64,
+        root: Root,
+        verb: Verb,
+        parameters: &ControlParameters,
+    ) -> Option<ControlResponse> {
         let wire = self.command_wire(root, verb, parameters);
         match self.interest(face, &wire) {
             Reply::Answered(code) => {

@@ -20,7 +20,9 @@ fn route(prefix: &str, rest: &str) -> String {
 fn a_file_is_carried_out_and_changed() {
     let mut bench = Bench::new();
     let strategy = "[[strategy]]\nprefix = \"/sync\"\nstrategy = \"/localhost/nfd/strategy/multicast\"\n";
-    let with_localhost = format!("{strategy}[[strategy]]\nprefix = \"/localhost\"\nstrategy = \"/localhost/nfd/strategy/best-route\"\n");
+    let with_localhost = format!(
+        "{strategy}[[strategy]]\nprefix = \"/localhost\"\nstrategy = \"/localhost/nfd/strategy/best-route\"\n"
+    );
     apply(&mut bench, &format!("{}{}{with_localhost}", route("/a", "cost = 5"), route("/b", "")));
     assert_eq!(bench.hops("/a"), Some(vec![(401, 5)]));
     assert_eq!(bench.hops("/b"), Some(vec![(401, 0)]));
@@ -34,7 +36,10 @@ fn a_file_is_carried_out_and_changed() {
     assert_eq!(bench.env.fib_changes, before);
 
     apply(&mut bench, &format!("{}{}", route("/a", "cost = 6"), route("/c", "")));
-    assert_eq!((bench.hops("/a"), bench.hops("/b"), bench.hops("/c")), (Some(vec![(401, 6)]), None, Some(vec![(401, 0)])));
+    assert_eq!(
+        (bench.hops("/a"), bench.hops("/b"), bench.hops("/c")),
+        (Some(vec![(401, 6)]), None, Some(vec![(401, 0)]))
+    );
     assert_eq!(bench.strategy("/sync"), None);
     assert_eq!(bench.strategy("/localhost"), Some(fake::STRATEGIES[1]), "what it is without the file");
     assert!(bench.env.destroyed.is_empty());

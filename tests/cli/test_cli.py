@@ -1,0 +1,360 @@
+"""The nw command as a user types it: what it prints, how it ends, what it leaves behind."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+NW = os.environ.get("NW_BIN", str(Path(__file__).resolve().parents[2] / "target/release/nw"))
+PATIENCE_S = 20
+
+
+def free_port(kind=socket.SOCK_DGRAM):
+    with socket.socket(socket.AF_INET, kind) as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Router:
+    """A router of this test, with its own folder; ended by its process id."""
+
+    def __init__(self, folder, name="r", more=""):
+        self.folder, self.socket = Path(folder), Path(folder) / f"{name}.sock"
+        self.udp, self.tcp = free_port(), free_port(socket.SOCK_STREAM)
+        self.config = Path(folder) / f"{name}.toml"
+        self.write(more)
+        self.log = open(Path(folder) / f"{name}.log", "w+")
+        self.process = subprocess.Popen([NW, "run", "-c", self.config], stderr=self.log, stdin=subprocess.DEVNULL)
+        deadline = time.monotonic() + 5
+        while not self.answers():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError("the router did not start: " + self.said())
+            time.sleep(0.02)
+
+    def write(self, more):
+        self.config.write_text(
+            f'[faces.unix]\npath = "{self.socket}"\n'
+            f'[faces.udp]\nlisten = ["127.0.0.1:{self.udp}"]\n'
+            f'[faces.tcp]\nlisten = ["127.0.0.1:{self.tcp}"]\n{more}'
+        )
+
+    def answers(self):
+        with socket.socket(socket.AF_UNIX) as s:
+            return s.connect_ex(str(self.socket)) == 0
+
+    def said(self):
+        self.log.flush()
+        return Path(self.log.name).read_text()
+
+    def environment(self):
+        return {**os.environ, "NDN_CLIENT_TRANSPORT": f"unix://{self.socket}"}
+
+    def end(self, how=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        code = self.process.wait(PATIENCE_S)
+        self.log.close()
+        return code
+
+
+class CommandLine(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="nw-cli-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def router(self, name="r", more=""):
+        router = Router(self.folder, name, more)
+        self.addCleanup(router.end)
+        return router
+
+    def nw(self, *words, router=None, code=0, stdin=b"", timeout=PATIENCE_S, **more):
+        environment = router.environment() if router else {**os.environ, "NDN_CLIENT_TRANSPORT": f"unix://{self.folder}/none.sock"}
+        done = subprocess.run([NW, *map(str, words)], input=stdin, capture_output=True, timeout=timeout, env=environment, **more)
+        self.assertEqual(done.returncode, code, f"nw {words}: {done.stdout[-400:]!r} {done.stderr[-800:]!r}")
+        return done
+
+    def start(self, router, *words):
+        process = subprocess.Popen(
+            [NW, *map(str, words)], env=router.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+        def finish():
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+        self.addCleanup(finish)
+        return process
+
+    def put(self, router, name, content, *words):
+        path = Path(self.folder) / "source"
+        path.write_bytes(content)
+        process = self.start(router, "put", "--json", *words, name, path)
+        ready = json.loads(process.stdout.readline())
+        self.assertEqual(ready["event"], "ready")
+        return process, ready
+
+    def sentence(self, done):
+        """One clear sentence: a single line from nw, without a panic."""
+        text = done.stderr.decode()
+        self.assertTrue(text.startswith("nw: "), text)
+        self.assertEqual(text.count("\n"), 1, text)
+        self.assertNotIn("panicked", text)
+        return text
+
+
+class Transfers(CommandLine):
+    def test_file_over_unix_tcp_and_udp(self):
+        router, content = self.router(), os.urandom(3_000_001)
+        self.put(router, "/t/file", content)
+        for uri in (f"unix://{router.socket}", f"tcp4://127.0.0.1:{router.tcp}", f"udp4://127.0.0.1:{router.udp}"):
+            target = Path(self.folder) / "target"
+            self.nw("cat", "--socket", uri, "/t/file", "-o", target, router=router)
+            self.assertEqual(hashlib.sha256(target.read_bytes()).digest(), hashlib.sha256(content).digest(), uri)
+            target.unlink()
+
+    def test_through_two_routers(self):
+        far, content = self.router("far"), os.urandom(1_000_000)
+        near = self.router("near", f'[[route]]\nprefix = "/t"\nface = "udp4://127.0.0.1:{far.udp}"\n')
+        self.put(far, "/t/file", content)
+        done = self.nw("cat", "--json", "/t/file", router=near)
+        self.assertEqual(done.stdout, content)
+        summary = json.loads(done.stderr)
+        self.assertEqual(summary["bytes"], len(content))
+        self.assertGreaterEqual(summary["interests"], summary["segments"])
+
+    def test_standard_input_empty_and_small_segments(self):
+        router = self.router()
+        for number, content in enumerate((b"", b"x", os.urandom(5000))):
+            process = subprocess.Popen([NW, "put", "--json", "--segment", "100", f"/s/{number}"], env=router.environment(),
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            process.stdin.write(content)
+            process.stdin.close()
+            self.assertIn(b"ready", process.stdout.readline())
+            self.assertEqual(self.nw("cat", "-q", f"/s/{number}", router=router).stdout, content)
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(PATIENCE_S), 0)
+            process.stdout.close()
+
+    def test_every_signature_is_made(self):
+        router = self.router()
+        secret = Path(self.folder) / "secret"
+        secret.write_bytes(b"0123456789abcdef")
+        keys = {"hmac": ("--hmac", secret)}
+        if shutil.which("openssl"):
+            for kind, words in {
+                "ed25519": ["-algorithm", "ed25519"],
+                "ecdsa": ["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"],
+                "rsa": ["-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"],
+            }.items():
+                path = Path(self.folder) / f"{kind}.pem"
+                subprocess.run(["openssl", "genpkey", *words, "-out", path], check=True, capture_output=True)
+                keys[kind] = ("--key", path)
+        types = {"hmac": 4, "ed25519": 5, "ecdsa": 3, "rsa": 1}
+        for kind, (option, path) in keys.items():
+            process = self.start(router, "poke", option, path, "--key-name", "/me/KEY/1", f"/k/{kind}", "hello")
+            answer = None
+            for _ in range(50):
+                done = subprocess.run([NW, "peek", "--json", "--lifetime", "500", f"/k/{kind}"], capture_output=True, env=router.environment())
+                if done.returncode == 0:
+                    answer = json.loads(done.stdout)
+                    break
+                time.sleep(0.05)
+            self.assertIsNotNone(answer, kind)
+            self.assertEqual((answer["signature_type"], answer["key_locator"]), (types[kind], "/me/KEY/1"))
+            self.assertEqual(process.wait(PATIENCE_S), 0)
+
+    def test_nothing_half_is_left(self):
+        router = self.router()
+        target = Path(self.folder) / "out" / "file"
+        target.parent.mkdir()
+        text = self.sentence(self.nw("cat", "-q", "/nobody/has/this", "-o", target, router=router, code=1))
+        self.assertIn("/nobody/has/this", text)
+        self.assertEqual(os.listdir(target.parent), [])
+        # A producer that dies in the middle, by kill -9.
+        process, _ = self.put(router, "/t/dies", os.urandom(30_000_000))
+        self.nw("cs", "config", "--admit", "false", router=router)
+        fetch = self.start(router, "cat", "-q", "--retries", "1", "--lifetime", "300", "/t/dies", "-o", target)
+        time.sleep(0.03)
+        process.kill()
+        if fetch.wait(PATIENCE_S) != 0:
+            self.assertEqual(os.listdir(target.parent), [])
+
+    def test_interrupted_fetch_leaves_nothing(self):
+        router = self.router()
+        target = Path(self.folder) / "out" / "file"
+        target.parent.mkdir()
+        # A route that leads to a face where nobody answers: the fetch waits.
+        silent = free_port()
+        self.nw("route", "add", "/silent", f"udp4://127.0.0.1:{silent}", router=router)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink:
+            sink.bind(("127.0.0.1", silent))
+            fetch = self.start(router, "cat", "-q", "--no-version", "/silent", "-o", target)
+            time.sleep(0.5)
+            fetch.send_signal(signal.SIGINT)
+            self.assertEqual(fetch.wait(PATIENCE_S), 130)
+        self.assertEqual(os.listdir(target.parent), [])
+
+    def test_full_disk(self):
+        router, mount = self.router(), Path(self.folder) / "small"
+        mount.mkdir()
+        made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", mount], capture_output=True)
+        if made.returncode != 0:
+            self.skipTest("a small disk needs the right to mount one")
+        try:
+            self.put(router, "/t/large", os.urandom(4_000_000))
+            text = self.sentence(self.nw("cat", "-q", "/t/large", "-o", mount / "file", router=router, code=1))
+            self.assertIn("space", text)
+            self.assertEqual(os.listdir(mount), [])
+        finally:
+            subprocess.run(["umount", mount], check=True)
+
+
+class Control(CommandLine):
+    def test_every_reading_command_speaks_json(self):
+        router = self.router()
+        for words in (["status"], ["face", "list"], ["face", "channels"], ["route", "list", "--fib"], ["strategy", "list"], ["cs", "info"]):
+            done = self.nw(*words, "--json", router=router)
+            for line in done.stdout.splitlines():
+                json.loads(line)
+            self.assertTrue(done.stdout, words)
+            self.assertTrue(self.nw(*words, router=router).stdout, words)
+
+    def test_faces_routes_strategies(self):
+        router = self.router()
+        peer = f"udp4://127.0.0.1:{free_port()}"
+        face = json.loads(self.nw("face", "create", peer, "--json", router=router).stdout)["face_id"]
+        self.assertIn(b"there already", self.nw("face", "create", peer, router=router).stdout)
+        self.nw("face", "update", face, "--mtu", 1400, router=router)
+        shown = json.loads(self.nw("face", "show", face, "--json", router=router).stdout)
+        self.assertEqual((shown["uri"], shown["mtu"]), (peer, 1400))
+        self.nw("route", "add", "/r", peer, "--cost", 7, "--expires", 60000, router=router)
+        route = json.loads(self.nw("route", "list", "--json", router=router).stdout)
+        self.assertEqual((route["name"], route["routes"][0]["cost"]), ("/r", 7))
+        self.nw("route", "remove", "/r", peer, router=router)
+        self.assertEqual(self.nw("route", "list", "--json", router=router).stdout, b"")
+        self.nw("route", "add", "/r", face, router=router)
+        self.nw("face", "destroy", face, router=router)
+        self.assertEqual(self.nw("route", "list", "--json", router=router).stdout, b"", "routes vanish with their face")
+        self.nw("strategy", "set", "/s", "multicast", router=router)
+        self.assertIn(b"/s ", self.nw("strategy", "list", router=router).stdout)
+        self.nw("strategy", "unset", "/s", router=router)
+        self.assertIn("404", self.sentence(self.nw("strategy", "set", "/s", "no-such", router=router, code=1)))
+        self.assertIn("refused", self.sentence(self.nw("face", "create", "tcp4://127.0.0.1:1", router=router, code=1)))
+
+    def test_content_store_is_emptied(self):
+        router = self.router()
+        self.put(router, "/c/file", os.urandom(100_000))
+        self.nw("cat", "-q", "/c/file", router=router)
+        self.assertGreater(json.loads(self.nw("cs", "info", "--json", router=router).stdout)["entries"], 10)
+        erased = json.loads(self.nw("cs", "erase", "/c", "--json", router=router).stdout)["count"]
+        self.assertGreater(erased, 10)
+        self.assertEqual(json.loads(self.nw("cs", "erase", "/c", "--json", router=router).stdout)["count"], 0)
+
+    def test_ping(self):
+        router = self.router()
+        server = self.start(router, "ping-server", "/p")
+        self.assertIn(b"answering", server.stderr.readline())
+        lines = self.nw("ping", "/p", "-c", 3, "-i", 10, "--json", router=router).stdout.splitlines()
+        self.assertEqual(json.loads(lines[-1])["answered"], 3)
+        self.nw("ping", "/none", "-c", 1, router=router, code=1)
+
+
+class RunningARouter(CommandLine):
+    def test_signals(self):
+        router = self.router()
+        peer = f"udp4://127.0.0.1:{free_port()}"
+        router.write(f'[[route]]\nprefix = "/hup"\nface = "{peer}"\n')
+        router.process.send_signal(signal.SIGHUP)
+        for _ in range(100):
+            if b"/hup" in self.nw("route", "list", router=router).stdout:
+                break
+            time.sleep(0.02)
+        else:
+            self.fail("SIGHUP did not bring the route")
+        router.write("[[route]]\nprefix = 7\n")
+        router.process.send_signal(signal.SIGHUP)
+        for _ in range(100):
+            if "stays as it was" in router.said():
+                break
+            time.sleep(0.02)
+        else:
+            self.fail("a wrong file was not told")
+        self.assertIn(b"/hup", self.nw("route", "list", router=router).stdout)
+        self.assertEqual(router.end(signal.SIGTERM), 0)
+
+    def test_a_killed_router_starts_again(self):
+        first = Router(self.folder)
+        self.assertEqual(first.end(signal.SIGKILL), -signal.SIGKILL)
+        self.assertTrue(first.socket.exists(), "kill -9 leaves the socket's file")
+        self.router()
+
+    def test_taken_socket_port_and_folder(self):
+        router = self.router()
+        text = self.sentence(self.nw("run", "-c", router.config, code=1))
+        self.assertIn("in use", text)
+        other = Path(self.folder) / "other.toml"
+        for section, port in (("udp", router.udp), ("tcp", router.tcp)):
+            off = "tcp" if section == "udp" else "udp"
+            other.write_text(f'[faces.unix]\nenabled = false\n[faces.{off}]\nlisten = []\n[faces.{section}]\nlisten = ["127.0.0.1:{port}"]\n')
+            text = self.sentence(self.nw("run", "-c", other, code=1))
+            self.assertIn(str(port), text)
+            self.assertIn("another", text)
+        file = Path(self.folder) / "file"
+        file.write_text("")
+        other.write_text(f'[faces.unix]\npath = "{file}"\n')
+        self.assertIn("no socket", self.sentence(self.nw("run", "-c", other, code=1)))
+        self.assertTrue(file.exists(), "a file that is no socket is not removed")
+
+    def test_configuration_errors_name_file_line_and_all_of_them(self):
+        config = Path(self.folder) / "wrong.toml"
+        config.write_text('[faces.udp]\nlisten = ["nonsense"]\n[tables]\npit_entries = "many"\nno_such = 1\n')
+        text = self.nw("run", "--check", "-c", config, code=1).stderr.decode()
+        for line in (2, 4, 5):
+            self.assertRegex(text, re.escape(str(config)) + rf":{line}\b")
+        self.assertIn("many", text)
+        self.nw("run", "-c", Path(self.folder) / "none.toml", code=1)
+        reference = Path(self.folder) / "reference.toml"
+        reference.write_bytes(self.nw("config").stdout)
+        self.nw("run", "--check", "-c", reference)
+
+    def test_without_a_router(self):
+        self.assertIn("nw run", self.sentence(self.nw("status", code=1)))
+
+    def test_wrong_words(self):
+        for words in (["no-such"], ["cat"], ["cat", "no-slash"], ["put", "--segment", "9000", "/a"], ["route", "add", "/a"]):
+            done = self.nw(*words, code=2)
+            self.assertIn(b"error:", done.stderr, words)
+        self.assertIn(b"starts with /", self.nw("cat", "no-slash", code=2).stderr)
+
+
+class Documents(CommandLine):
+    def test_completions_and_pages(self):
+        for shell in ("bash", "zsh", "fish"):
+            self.assertIn(b"ping-server", self.nw("completions", shell).stdout)
+        pages = Path(self.folder) / "man"
+        self.nw("man", pages)
+        self.assertIn("nw-route-add.1", os.listdir(pages))
+
+    def test_dissect(self):
+        packet = bytes.fromhex("0508 0703 080161 0a01 00".replace(" ", ""))
+        done = self.nw("dissect", stdin=packet, code=1)
+        self.assertIn(b"Interest", done.stdout)
+        good = bytes.fromhex("050b0703080161 0a0401020304".replace(" ", ""))
+        text = self.nw("dissect", "--hex", stdin=good.hex().encode()).stdout
+        self.assertIn(b"/a", text)
+        for line in self.nw("dissect", "--json", stdin=good).stdout.splitlines():
+            json.loads(line)
+        self.nw("dissect", stdin=os.urandom(1000), code=1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -34,8 +34,9 @@ impl Sign for Short {
     }
 }
 
-/// Names of 4 to 8 components, all different: the prefix (all but the last component) of number `i`, and the whole.
-fn names(i: u64) -> (Name, Name) {
+/// Names of 4 to 8 components, all different: the prefix (all but the last component) of number `i`, one of `prefixes`, and the whole.
+fn names(i: u64, prefixes: u64) -> (Name, Name) {
+    let (i, turn) = (i % prefixes, i / prefixes);
     let mut random = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bf0_3635;
     let mut word = || {
         random = (random ^ random >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -53,7 +54,7 @@ fn names(i: u64) -> (Name, Name) {
         };
         prefix = prefix.with_generic(text);
     }
-    let name = prefix.clone().with_segment(word() % 65536);
+    let name = prefix.clone().with_segment(word() % 32768 + 32768 * turn);
     (prefix, name)
 }
 
@@ -86,9 +87,9 @@ impl Packets {
 /// How to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// FIB prefixes; also how many different names there are of each half.
+    /// FIB prefixes.
     pub prefixes: u64,
-    /// Interests pending all the time; at most `prefixes`.
+    /// Interests pending all the time; there are twice as many different names.
     pub pending: u64,
     /// Timed repetitions over all names.
     pub rounds: usize,
@@ -121,10 +122,11 @@ struct Bench {
 /// Runs the measurement.
 pub fn measure(options: Options) -> Figures {
     let key = HashKey::new([0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 0xa409_3822_299f_31d0, 0x082e_fa98_ec4e_6c89]);
-    let count = options.prefixes;
-    let interests = Packets::new(count, |i| InterestBuilder::new(names(i).1).nonce(i as u32 | 1).encode());
+    let count = 2 * options.pending;
+    let name = |i| names(i, options.prefixes).1;
+    let interests = Packets::new(count, |i| InterestBuilder::new(name(i)).nonce(i as u32 | 1).encode());
     let data = Packets::new(count, |i| {
-        let Ok(wire) = DataBuilder::new(&names(i).1, b"x").encode(&Short);
+        let Ok(wire) = DataBuilder::new(&name(i), b"x").encode(&Short);
         wire
     });
     let mut bench = Bench::new(key, options);
@@ -166,7 +168,9 @@ impl Bench {
             accept_data_from_any_face: false,
             lifetime_max_ms: 3_600_000,
         };
-        let mut plane = Plane::new(key, 7, router, CsConfig { packets_max: 65_536, bytes_max: 64 << 20 });
+        // Smaller than the names that come between two uses of one, so that nothing is ever answered from it.
+        let packets_max = 65_536.min(options.pending as usize / 2);
+        let mut plane = Plane::new(key, 7, router, CsConfig { packets_max, bytes_max: 64 << 20 });
         plane.set_prefetch(options.prefetch);
         let mut pool = Pool::new(key, 64, 4096);
         let mut out = Vec::with_capacity(4 * BATCH);
@@ -178,17 +182,17 @@ impl Bench {
             for i in 0..options.prefixes {
                 let hop = NextHop { face: PRODUCER, cost: 10 };
                 router
-                    .set_route(now, names(i).0.as_ref(), &[hop], Strategies::DEFAULT, context)
+                    .set_route(now, names(i, options.prefixes).0.as_ref(), &[hop], Strategies::DEFAULT, context)
                     .expect("the FIB was made for so many");
             }
         });
-        let tokens = vec![Token::NONE; options.prefixes as usize];
+        let tokens = vec![Token::NONE; 2 * options.pending as usize];
         Bench { plane, pool, batch: Vec::with_capacity(BATCH), out, now, tokens }
     }
 
     fn interests(&mut self, packets: &Packets, start: usize, many: usize) -> Duration {
         let took = self.run(packets, start, many, Kind::Interest);
-        assert_eq!(self.out.len(), many, "every Interest is forwarded");
+        assert_eq!(self.out.len(), many, "every Interest is forwarded: {:?}", self.dropped());
         for (i, packet) in self.out.drain(..).enumerate() {
             self.tokens[start + i] = self.pool.meta(&packet).link.token;
             self.pool.release(packet);
@@ -198,9 +202,13 @@ impl Bench {
 
     fn data(&mut self, packets: &Packets, start: usize, many: usize) -> Duration {
         let took = self.run(packets, start, many, Kind::Data);
-        assert_eq!(self.out.len(), many, "every Data is delivered");
+        assert_eq!(self.out.len(), many, "every Data is delivered: {:?}", self.dropped());
         self.out.drain(..).for_each(|packet| self.pool.release(packet));
         took
+    }
+
+    fn dropped(&self) -> Vec<(&'static str, u64)> {
+        self.plane.drops().iter().filter(|(_, packets)| *packets > 0).map(|(why, packets)| (why.as_str(), packets)).collect()
     }
 
     fn run(&mut self, packets: &Packets, start: usize, many: usize, kind: Kind) -> Duration {

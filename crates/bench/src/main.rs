@@ -31,6 +31,18 @@ enum Command {
     },
     /// Lists the rows.
     List,
+    /// Runs the in-memory forwarding measurement alone, for a profiler.
+    #[command(hide = true)]
+    Forward {
+        #[arg(long, default_value_t = 1_000_000)]
+        prefixes: u64,
+        #[arg(long, default_value_t = 1_000_000)]
+        pending: u64,
+        #[arg(long, default_value_t = 10)]
+        rounds: usize,
+        #[arg(long)]
+        no_prefetch: bool,
+    },
     /// Moves bytes between the first two connections.
     #[command(hide = true)]
     Relay { socket: PathBuf },
@@ -68,6 +80,10 @@ fn main() -> Result<()> {
         Command::Run { row, json } => run(&row, json),
         Command::List => {
             ROWS.iter().for_each(|row| println!("{row}"));
+            Ok(())
+        }
+        Command::Forward { prefixes, pending, rounds, no_prefetch } => {
+            println!("{:?}", forward::measure(forward::Options { prefixes, pending, rounds, prefetch: !no_prefetch }));
             Ok(())
         }
         Command::Relay { socket } => relay::run(&socket),

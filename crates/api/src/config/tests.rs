@@ -139,7 +139,7 @@ fn contradictions() {
 fn values() {
     let text = "\
 [faces.unix]
-path = \"/tmp/nw.sock\"
+path = \"/run/test/nw.sock\"
 mode = 0o600
 [faces.tcp]
 listen = []
@@ -156,7 +156,7 @@ cost = 1_000
 capture = true
 ";
     let config = Config::parse("nw.toml", text).unwrap();
-    assert_eq!(config.unix.path.as_deref(), Some(Path::new("/tmp/nw.sock")));
+    assert_eq!(config.unix.path.as_deref(), Some(Path::new("/run/test/nw.sock")));
     assert_eq!(config.unix.mode.0, 0o600);
     assert!(config.tcp.listen.is_empty());
     assert_eq!(config.forwarder.regions.len(), 2);

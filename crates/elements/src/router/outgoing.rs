@@ -31,17 +31,13 @@ impl Router {
             return context.pool.drop_packet(packet, Cause::HopLimitSpent, context.drops);
         }
         let lifetime_ms = u64::from(meta.lifetime_ms.min(self.lifetime_max_ms));
-        let retx_interval_ms = match forward.retx_interval_ms {
-            0 => self.pit.out_record(entry, forward.face).map_or(0, |record| record.retx_interval_ms),
-            kept => kept,
-        };
         let record = OutRecord {
             face: forward.face,
             nonce: meta.nonce,
             sent: now,
             expiry: now.plus_millis(lifetime_ms),
             nack: None,
-            retx_interval_ms,
+            retx_interval_ms: forward.retx_interval_ms,
         };
         if self.pit.upsert_out(entry, record).is_err() {
             return context.pool.drop_packet(packet, Cause::PitFull, context.drops);

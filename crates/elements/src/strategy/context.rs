@@ -51,7 +51,7 @@ impl<'a> Eligibility<'a> {
 pub struct Forward {
     /// To this face.
     pub face: FaceId,
-    /// Suppression interval to be kept with the out-record, milliseconds; 0 keeps what is there.
+    /// Suppression interval to be kept with the out-record, milliseconds; 0 for none.
     pub retx_interval_ms: u16,
 }
 

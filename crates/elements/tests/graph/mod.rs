@@ -202,6 +202,7 @@ impl Graph {
     fn leave(&mut self, packet: Packet) {
         let meta = self.pool.meta(&packet);
         let (face, kind, link) = (meta.egress, meta.kind, meta.link);
+        assert!(kind != Kind::Data || meta.cached, "a Data that the content store has not seen leaves");
         let bytes = self.pool.bytes(&packet).to_vec();
         self.sent.push(Sent { face, kind, link, bytes });
         self.pool.release(packet);

@@ -3,6 +3,7 @@
 //! The same transports and link service the router uses, so batching, framing and bounds are the same. Single-threaded: [`Client::turn`] waits
 //! for packets and shows each to a handler, which may answer.
 
+use core::mem::MaybeUninit;
 use core::time::Duration;
 use nw_element::{FaceId, Instant, Kind, LinkFields, Meta, Packet, Pool};
 use nw_faces::{CloseReason, FaceError, FaceEvent, FaceOptions, FaceUri, Faces, FacesConfig};
@@ -135,7 +136,6 @@ pub struct Client {
     started: time::Instant,
     batch: Vec<Packet>,
     outgoing: Outgoing,
-    events: Vec<epoll::Event>,
     stop: Option<Arc<AtomicBool>>,
 }
 
@@ -177,7 +177,6 @@ impl Client {
             started,
             batch: Vec::with_capacity(1024),
             outgoing: Outgoing::default(),
-            events: Vec::with_capacity(64),
             stop: None,
         };
         client.wait_until_up(uri)?;
@@ -264,14 +263,15 @@ impl Client {
         let look = self.stop.as_ref().map(|_| STOP_LATENCY);
         let timeout = [timeout, wake, look].into_iter().flatten().min();
         let timespec = timeout.map(|t| rustix::time::Timespec { tv_sec: t.as_secs() as i64, tv_nsec: i64::from(t.subsec_nanos()) });
-        self.events.clear();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timespec.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
+        let mut events = [const { MaybeUninit::uninit() }; 4];
+        let ready: &[epoll::Event] = match epoll::wait(&self.epoll, &mut events, timespec.as_ref()) {
+            Ok((ready, _)) => ready,
+            Err(Errno::INTR) => &[],
             Err(errno) => return Err(ClientError::System { what: "to wait for packets", errno }),
-        }
+        };
         let now = self.now();
         let mut received = 0;
-        for event in &self.events {
+        for event in ready {
             self.faces.on_ready(now, event.data.u64(), event.flags, &mut self.pool, &mut self.batch);
             for packet in self.batch.drain(..) {
                 received += 1;

@@ -7,7 +7,7 @@ use nw_api::management::client::{LIFETIME_MS, Progress, Reassembly, ReassemblyEr
 use nw_api::management::{ControlParameters, ControlResponse, Dataset, FaceQueryFilter, Root, Verb, client as message};
 use nw_element::LinkFields;
 use nw_name::Name;
-use nw_wire::{Data, DigestSha256, InterestBuilder, NackReason};
+use nw_wire::{Data, DigestSha256, InterestBuilder, NackReason, Token};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Why a router did not do or tell what was asked.
@@ -76,7 +76,9 @@ pub fn command(
     parameters: &ControlParameters,
 ) -> Result<ControlParameters, ControlError> {
     let Ok(wire) = message::command(Root::Localhost, verb, parameters, uniqueness(client), &DigestSha256);
-    let response = respond(verb, exchange_with(client, &wire, LinkFields::default(), PATIENCE)?)?;
+    // A token tells the router that we understand them: it then puts its own on what it sends, and finds our answers at once.
+    let link = LinkFields { token: Token::new(b"nw").expect("two octets fit"), ..LinkFields::default() };
+    let response = respond(verb, exchange_with(client, &wire, link, PATIENCE)?)?;
     if response.is_ok() {
         Ok(response.body)
     } else {

@@ -36,7 +36,7 @@ pub enum Command {
     /// Offer one Data packet until it was asked for
     Poke(Poke),
     /// Show how a router is doing
-    Status(Reading),
+    Status(Status),
     /// List, make, change and end faces
     #[command(subcommand)]
     Face(FaceVerb),
@@ -85,6 +85,15 @@ pub struct Reading {
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Status {
+    #[command(flatten)]
+    pub reading: Reading,
+    /// Show dropped packets by reason
+    #[arg(long)]
+    pub drops: bool,
 }
 
 #[derive(Debug, Args)]

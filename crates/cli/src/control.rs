@@ -1,23 +1,24 @@
 //! `nw status`, `nw face`, `nw route`, `nw strategy`, `nw cs`: the management protocol for people.
 
-use crate::args::{CsVerb, FaceOptions, FaceVerb, Persistency, Reading, RouteVerb, StrategyVerb};
+use crate::args::{CsVerb, FaceOptions, FaceVerb, Persistency, Reading, RouteVerb, Status as StatusArgs, StrategyVerb};
 use crate::connect::connect;
 use crate::output::{json_line, row, table};
 use crate::signals;
 use anyhow::{Context, Result, bail};
 use core::time::Duration;
+use nw_api::counters::drop_reasons;
 use nw_api::management::client::{decode_cs_info, decode_items, decode_status};
 use nw_api::management::parameters::Strategy;
 use nw_api::management::{
     ChannelStatus, ControlParameters, Dataset, FaceEventNotification, FacePersistency, FaceQueryFilter, FaceStatus, FibEntry, RibEntry,
     Root, StrategyChoice, Verb, flags, origin,
 };
+use nw_api::report::Status;
 use nw_app::control::{ControlError, command, dataset};
 use nw_app::object::{Reply, exchange};
 use nw_app::{Client, FaceUri};
 use nw_name::{Component, Name, convention};
 use nw_wire::{Data, InterestBuilder};
-use serde_json::json;
 use std::process::ExitCode;
 
 type Done = Result<ExitCode>;
@@ -38,33 +39,64 @@ fn report(reading: &Reading, body: &ControlParameters, done: impl FnOnce(&Contro
 }
 
 /// `nw status`
-pub fn status(reading: &Reading) -> Done {
-    let mut client = connect(&reading.router)?;
-    let status = decode_status(&dataset(&mut client, Dataset::StatusGeneral, None)?)?;
-    let cs = decode_cs_info(&dataset(&mut client, Dataset::CsInfo, None)?)?;
-    let channels: Vec<ChannelStatus> = decode_items(&dataset(&mut client, Dataset::FacesChannels, None)?)?;
-    let faces: Vec<FaceStatus> = decode_items(&dataset(&mut client, Dataset::FacesList, None)?)?;
-    if reading.json {
-        json_line(&json!({ "status": status, "cs": cs, "channels": channels, "faces": faces.len() }))?;
+pub fn status(args: &StatusArgs) -> Done {
+    let mut client = connect(&args.reading.router)?;
+    let status = gather(&mut client)?;
+    if args.reading.json {
+        json_line(&status)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let up_s = status.current_timestamp.saturating_sub(status.start_timestamp) / 1000;
+    if args.drops {
+        return drops(&status);
+    }
+    let (forwarder, cs) = (&status.forwarder, &status.content_store);
+    let up_s = forwarder.current_timestamp.saturating_sub(forwarder.start_timestamp) / 1000;
     let hit_share = match cs.hits + cs.misses {
         0 => "-".to_owned(),
         asked => format!("{:.1} %", cs.hits as f64 * 100.0 / asked as f64),
     };
+    let total = forwarder.satisfied_interests + forwarder.unsatisfied_interests;
     let rows = [
-        row([&"version", &status.version]),
+        row([&"version", &forwarder.version]),
         row([&"up", &format!("{} d {:02}:{:02}:{:02}", up_s / 86_400, up_s / 3600 % 24, up_s / 60 % 60, up_s % 60)]),
-        row([&"listens", &channels.iter().map(|c| c.local_uri.as_str()).collect::<Vec<_>>().join(" ")]),
-        row([&"faces", &faces.len()]),
-        row([&"prefixes", &status.fib_entries]),
-        row([&"pending", &status.pit_entries]),
+        row([&"listens", &status.channels.iter().map(|c| c.local_uri.as_str()).collect::<Vec<_>>().join(" ")]),
+        row([&"faces", &status.faces.len()]),
+        row([&"routes", &status.rib.iter().map(|entry| entry.routes.len()).sum::<usize>()]),
+        row([&"prefixes", &forwarder.fib_entries]),
+        row([&"pending", &forwarder.pit_entries]),
         row([&"cached", &format!("{} of {} packets, {hit_share} hits", cs.entries, cs.capacity)]),
-        row([&"in", &format!("{} Interests, {} Data, {} Nacks", status.in_interests, status.in_data, status.in_nacks)]),
-        row([&"out", &format!("{} Interests, {} Data, {} Nacks", status.out_interests, status.out_data, status.out_nacks)]),
-        row([&"answered", &format!("{} of {}", status.satisfied_interests, status.satisfied_interests + status.unsatisfied_interests)]),
+        row([&"in", &format!("{} Interests, {} Data, {} Nacks", forwarder.in_interests, forwarder.in_data, forwarder.in_nacks)]),
+        row([&"out", &format!("{} Interests, {} Data, {} Nacks", forwarder.out_interests, forwarder.out_data, forwarder.out_nacks)]),
+        row([&"answered", &format!("{} of {total} Interests", forwarder.satisfied_interests)]),
+        row([&"dropped", &format!("{} packets (--drops tells why)", status.drops.iter().map(|drop| drop.count).sum::<u64>())]),
     ];
+    table(&rows)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn gather(client: &mut Client) -> Result<Status> {
+    Ok(Status {
+        forwarder: decode_status(&dataset(client, Dataset::StatusGeneral, None)?)?,
+        content_store: decode_cs_info(&dataset(client, Dataset::CsInfo, None)?)?,
+        faces: decode_items(&dataset(client, Dataset::FacesList, None)?)?,
+        channels: decode_items(&dataset(client, Dataset::FacesChannels, None)?)?,
+        fib: decode_items(&dataset(client, Dataset::FibList, None)?)?,
+        rib: decode_items(&dataset(client, Dataset::RibList, None)?)?,
+        strategies: decode_items(&dataset(client, Dataset::StrategyChoiceList, None)?)?,
+        // Ours alone; other routers don't answer.
+        drops: match dataset(client, Dataset::StatusDrops, None) {
+            Ok(content) => decode_items(&content)?,
+            Err(ControlError::Nack { .. } | ControlError::Silence(_)) => Vec::new(),
+            Err(error) => return Err(error.into()),
+        },
+    })
+}
+
+fn drops(status: &Status) -> Done {
+    let reasons = drop_reasons();
+    let meaning = |name: &str| reasons.iter().find(|reason| reason.name == name).map_or("", |reason| reason.explanation);
+    let mut rows = vec![row([&"packets", &"reason", &"meaning"])];
+    rows.extend(status.drops.iter().map(|drop| row([&drop.count, &drop.reason, &meaning(&drop.reason)])));
     table(&rows)?;
     Ok(ExitCode::SUCCESS)
 }

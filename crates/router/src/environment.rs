@@ -5,8 +5,8 @@ use crate::control::environment::{
 };
 use crate::plane::Plane;
 use core::time::Duration;
-use nw_api::management::{self as api, ChannelStatus, CsInfo, ForwarderStatus, flags};
-use nw_element::{FaceId, FaceTable, Instant, LinkType, Packet, Pool, Scope};
+use nw_api::management::{self as api, ChannelStatus, CsInfo, DropCount, ForwarderStatus, flags};
+use nw_element::{DropReason, FaceId, FaceTable, Instant, LinkType, Packet, Pool, Scope};
 use nw_elements::strategy::{StrategyError, StrategyId};
 use nw_faces::{FaceError, FaceEvent, FaceFlags, FaceOptions, FaceStatus, FaceUri, Faces, Persistency};
 use nw_name::{Name, NameRef};
@@ -195,10 +195,22 @@ impl Environment for Hands<'_> {
             out_interests: totals.out_interests,
             out_data: totals.out_data,
             out_nacks: totals.out_nacks,
-            satisfied_interests: pending.satisfied,
+            // As the reference counts: what the content store answered was satisfied, too.
+            satisfied_interests: pending.satisfied + self.plane.content_store().store().counters().hits,
             unsatisfied_interests: pending.unsatisfied,
             ..ForwarderStatus::default()
         }
+    }
+
+    fn drops(&self) -> Vec<DropCount> {
+        let mut all = self.plane.drops().clone();
+        all.merge(self.faces.drops());
+        let name = |reason: DropReason| match reason {
+            DropReason::Malformed(fault) => format!("malformed_{}", fault.as_str()),
+            DropReason::Cause(cause) => cause.as_str().to_owned(),
+        };
+        let counted = all.iter().filter(|(_, packets)| *packets > 0);
+        counted.map(|(reason, count)| DropCount { reason: name(reason), count }).collect()
     }
 
     fn send(&mut self, data: &[u8], no_cache: bool) {

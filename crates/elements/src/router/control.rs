@@ -4,7 +4,7 @@ use super::{Out, Router, RouterCounters};
 use crate::scope::NameScope;
 use crate::strategy::{Eligibility, Forward, StrategyError, StrategyId, is_pending};
 use nw_element::decode::decode;
-use nw_element::{Cause, Context, DropReason, FaceId, FaceInfo, Instant};
+use nw_element::{Cause, Context, DropReason, FaceId, FaceInfo, Instant, Scope};
 use nw_name::{Name, NameRef, Prefixes};
 use nw_tables::fib::{Fib, FibError, NextHop};
 use nw_tables::pit::{EntryRef, Pit};
@@ -13,6 +13,11 @@ impl Router {
     /// Makes a face known, or changes what is known of it. Before its first packet comes.
     pub fn add_face(&mut self, face: FaceId, info: FaceInfo) {
         self.faces.insert(face, info);
+        if self.knows_tokens.len() <= face.slot() {
+            self.knows_tokens.resize(face.slot() + 1, false);
+        }
+        // Another router takes tokens by the specification.
+        self.knows_tokens[face.slot()] = info.scope == Scope::NonLocal;
     }
 
     /// Forgets a face: what it asked for and was asked for goes too; false when it was not known. Routes to it are to be removed besides, until
@@ -149,7 +154,7 @@ impl Router {
         let scope = NameScope::of(self.pit.name(entry));
         let asker = self.pit.in_records(entry).find(|record| {
             let local =
-                self.faces.info(record.face).is_some_and(|info| info.scope == nw_element::Scope::Local);
+                self.faces.info(record.face).is_some_and(|info| info.scope == Scope::Local);
             Eligibility::new(&self.faces, record.face, local, scope).allows(face)
         });
         let Some(asker) = asker else { return };

@@ -16,10 +16,13 @@ use nw_wire::interest::HintNames;
 impl Router {
     pub(super) fn interest(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
         let meta = context.pool.meta(&packet);
-        let (ingress, nonce) = (meta.ingress, meta.nonce);
+        let (ingress, nonce, has_token) = (meta.ingress, meta.nonce, !meta.link.token.is_none());
         let Some(face) = self.faces.info(ingress) else {
             return context.pool.drop_packet(packet, Cause::FaceGone, context.drops);
         };
+        if has_token {
+            self.knows_tokens[ingress.slot()] = true;
+        }
         // "Name and nonce in the Dead Nonce List: Interest loop."
         if self.dead_nonces.contains(now, meta.prefixes.key(), nonce) {
             return self.interest_loop(packet, face, context);

@@ -120,6 +120,9 @@ pub struct Router {
     fib: Fib,
     dead_nonces: DeadNonceList,
     faces: FaceTable,
+    /// By face slot: the peer has used PIT tokens itself. Some libraries take an Interest with a link field they don't know for an error, so a local
+    /// application that never showed a token is sent none.
+    knows_tokens: Vec<bool>,
     strategies: Strategies,
     /// Names of the regions this router is in: ForwardingHints that lead here have done their work.
     regions: Vec<Name>,
@@ -153,6 +156,7 @@ impl Router {
             fib,
             dead_nonces: DeadNonceList::new(config.dead_nonces),
             faces: FaceTable::new(),
+            knows_tokens: Vec::new(),
             strategies: Strategies::default(),
             regions: Vec::new(),
             counters: RouterCounters::default(),

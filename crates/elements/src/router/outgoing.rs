@@ -43,7 +43,8 @@ impl Router {
             return context.pool.drop_packet(packet, Cause::PitFull, context.drops);
         }
         // "Upstream tokens are exactly 6 octets."
-        let token = match self.upstream_tokens {
+        let known = self.knows_tokens.get(forward.face.slot()).copied().unwrap_or(false);
+        let token = match self.upstream_tokens && known {
             true => Token::new(&entry.token()).expect("6 octets fit"),
             false => Token::NONE,
         };

@@ -15,11 +15,13 @@ const LAYERS: &[(u32, &[&str])] = &[
 ];
 
 /// Arrows within a layer: from, to.
-const WITHIN: &[(&str, &str)] = &[("nw-wire", "nw-name"), ("nw-elements", "nw-element"), ("nw-bench", "nw-app")];
+const WITHIN: &[(&str, &str)] =
+    &[("nw-wire", "nw-name"), ("nw-elements", "nw-element"), ("nw-bench", "nw-app")];
 
 /// Crates without clock, socket, thread or async: what they may not depend on.
 const PURE: &[&str] = &["nw-name", "nw-wire", "nw-tables", "nw-trust", "nw-element", "nw-elements"];
-const IMPURE: &[&str] = &["tokio", "mio", "socket2", "rustix", "quinn-udp", "crossbeam-channel", "getrandom", "libc"];
+const IMPURE: &[&str] =
+    &["tokio", "mio", "socket2", "rustix", "quinn-udp", "crossbeam-channel", "getrandom", "libc"];
 
 fn layer(name: &str) -> Option<u32> {
     LAYERS.iter().find(|(_, crates)| crates.contains(&name)).map(|(layer, _)| *layer)
@@ -44,7 +46,10 @@ fn arrows_point_downwards() {
             }
             let Some(other) = layer(&dependency.name) else { continue };
             if other > own || other == own && !WITHIN.contains(&(name, dependency.name.as_str())) {
-                faults.push(format!("{name} (layer {own}) may not depend on {} (layer {other})", dependency.name));
+                faults.push(format!(
+                    "{name} (layer {own}) may not depend on {} (layer {other})",
+                    dependency.name
+                ));
             }
         }
     }

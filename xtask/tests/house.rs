@@ -13,7 +13,8 @@ fn root() -> PathBuf {
 }
 
 fn files_below(folder: &Path, endings: &[&str], into: &mut Vec<PathBuf>) {
-    let mut entries: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect();
+    let mut entries: Vec<_> =
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect();
     entries.sort();
     for path in entries {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -45,7 +46,12 @@ fn files_fit_a_head() {
 #[test]
 fn nothing_is_left_for_later() {
     // Written apart, so that this file does not find itself.
-    let words = [["TO", "DO"].concat(), ["FIX", "ME"].concat(), ["todo", "!("].concat(), ["unimplemented", "!("].concat()];
+    let words = [
+        ["TO", "DO"].concat(),
+        ["FIX", "ME"].concat(),
+        ["todo", "!("].concat(),
+        ["unimplemented", "!("].concat(),
+    ];
     let found: Vec<_> = sources()
         .into_iter()
         .filter(|path| {
@@ -60,7 +66,10 @@ fn nothing_is_left_for_later() {
 fn every_crate_has_a_short_readme() {
     for entry in fs::read_dir(root().join("crates")).expect("crates").flatten() {
         let readme = entry.path().join("README.md");
-        let lines = fs::read_to_string(&readme).unwrap_or_else(|_| panic!("{} is missing", readme.display())).lines().count();
+        let lines = fs::read_to_string(&readme)
+            .unwrap_or_else(|_| panic!("{} is missing", readme.display()))
+            .lines()
+            .count();
         assert!((5..=README_LINES_MAX).contains(&lines), "{} has {lines} lines", readme.display());
     }
 }
@@ -68,10 +77,20 @@ fn every_crate_has_a_short_readme() {
 #[test]
 fn every_dependency_has_its_reason() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
-    let reasons = fs::read_to_string(root().join("docs/decisions/0002-dependencies.md")).expect("decision 0002");
-    let section = manifest.split("[workspace.dependencies]").nth(1).expect("dependencies").split("\n[").next().expect("one");
+    let reasons =
+        fs::read_to_string(root().join("docs/decisions/0002-dependencies.md")).expect("decision 0002");
+    let section = manifest
+        .split("[workspace.dependencies]")
+        .nth(1)
+        .expect("dependencies")
+        .split("\n[")
+        .next()
+        .expect("one");
     for line in section.lines().filter(|line| line.contains('=') && !line.starts_with('#')) {
         let name = line.split([' ', '=']).next().expect("a name");
-        assert!(name.starts_with("nw-") || reasons.contains(&format!("`{name}`")), "decision 0002 has no line for {name}");
+        assert!(
+            name.starts_with("nw-") || reasons.contains(&format!("`{name}`")),
+            "decision 0002 has no line for {name}"
+        );
     }
 }

@@ -164,9 +164,13 @@ impl Client {
         let system = |what| move |errno| ClientError::System { what, errno };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("an epoll descriptor"))?;
         let mut secret = [0; 32];
-        getrandom::fill(&mut secret).map_err(|_| ClientError::System { what: "random octets", errno: Errno::IO })?;
+        getrandom::fill(&mut secret)
+            .map_err(|_| ClientError::System { what: "random octets", errno: Errno::IO })?;
         let words = core::array::from_fn(|i| u64::from_le_bytes(core::array::from_fn(|j| secret[8 * i + j])));
-        let mut faces = Faces::new(FacesConfig { faces_max: 4, queue_bytes_max: 16 << 20, ..FacesConfig::default() }, epoll.as_fd())?;
+        let mut faces = Faces::new(
+            FacesConfig { faces_max: 4, queue_bytes_max: 16 << 20, ..FacesConfig::default() },
+            epoll.as_fd(),
+        )?;
         let started = time::Instant::now();
         let face = faces.connect(Instant::START, uri, None, &FaceOptions::default())?;
         let mut client = Client {
@@ -262,7 +266,10 @@ impl Client {
         let wake = self.faces.deadline().map(|deadline| deadline.since(self.now()));
         let look = self.stop.as_ref().map(|_| STOP_LATENCY);
         let timeout = [timeout, wake, look].into_iter().flatten().min();
-        let timespec = timeout.map(|t| rustix::time::Timespec { tv_sec: t.as_secs() as i64, tv_nsec: i64::from(t.subsec_nanos()) });
+        let timespec = timeout.map(|t| rustix::time::Timespec {
+            tv_sec: t.as_secs() as i64,
+            tv_nsec: i64::from(t.subsec_nanos()),
+        });
         let mut events = [const { MaybeUninit::uninit() }; 4];
         let ready: &[epoll::Event] = match epoll::wait(&self.epoll, &mut events, timespec.as_ref()) {
             Ok((ready, _)) => ready,

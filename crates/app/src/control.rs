@@ -4,7 +4,9 @@ use crate::client::{Client, ClientError};
 use crate::object::{Reply, exchange, exchange_with, fresh_nonce};
 use core::time::Duration;
 use nw_api::management::client::{LIFETIME_MS, Progress, Reassembly, ReassemblyError, Uniqueness};
-use nw_api::management::{ControlParameters, ControlResponse, Dataset, FaceQueryFilter, Root, Verb, client as message};
+use nw_api::management::{
+    ControlParameters, ControlResponse, Dataset, FaceQueryFilter, Root, Verb, client as message,
+};
 use nw_element::LinkFields;
 use nw_name::Name;
 use nw_wire::{Data, DigestSha256, InterestBuilder, NackReason, Token};
@@ -128,8 +130,9 @@ pub fn dataset(
         let data = Data::check(&wire).expect("checked when it came in");
         match reassembly.take(&data).map_err(|error| ControlError::Dataset { what: what.clone(), error })? {
             Progress::Whole(content) => return Ok(content),
-            Progress::Ask(name) => reply = exchange(client, InterestBuilder::new(name).lifetime_ms(LIFETIME_MS), PATIENCE)?,
+            Progress::Ask(name) => {
+                reply = exchange(client, InterestBuilder::new(name).lifetime_ms(LIFETIME_MS), PATIENCE)?
+            }
         }
     }
 }
-

@@ -183,7 +183,13 @@ impl Fetcher {
     }
 
     /// A Data for `segment` came. `final_segment` is what its FinalBlockId says; `marked` that it carried a congestion mark.
-    pub fn on_data(&mut self, now: Instant, segment: u64, final_segment: Option<u64>, marked: bool) -> Answer {
+    pub fn on_data(
+        &mut self,
+        now: Instant,
+        segment: u64,
+        final_segment: Option<u64>,
+        marked: bool,
+    ) -> Answer {
         if let Some(last) = final_segment {
             self.set_final(last);
         }
@@ -217,12 +223,18 @@ impl Fetcher {
     /// A Nack for `segment` came.
     pub fn on_nack(&mut self, now: Instant, segment: u64, reason: NackReason) {
         self.counters.nacks += 1;
-        let Some(state) = self.state(segment).copied().filter(|s| !s.done && s.again_at.is_none()) else { return };
+        let Some(state) = self.state(segment).copied().filter(|s| !s.done && s.again_at.is_none()) else {
+            return;
+        };
         if reason == NackReason::Congestion {
             self.window.on_congestion(now, state.sent);
         }
         // A duplicate nonce is cured by another nonce at once; all else needs time.
-        let pause = if reason == NackReason::Duplicate { Duration::ZERO } else { Duration::from_millis(20) * state.tries };
+        let pause = if reason == NackReason::Duplicate {
+            Duration::ZERO
+        } else {
+            Duration::from_millis(20) * state.tries
+        };
         self.outstanding -= 1;
         let index = (segment - self.base) as usize;
         self.segments[index].again_at = Some(now + pause);
@@ -291,7 +303,8 @@ impl Fetcher {
         let time_out = self.sent.front().map(|(_, sent)| *sent + self.rtt.rto());
         // What waits for room in the window is woken by an answer or a time-out, not by the clock.
         let room = self.outstanding < self.window.packets();
-        let again = self.again.iter().filter(|_| room).filter_map(|segment| self.state(*segment)?.again_at).min();
+        let again =
+            self.again.iter().filter(|_| room).filter_map(|segment| self.state(*segment)?.again_at).min();
         [time_out, again].into_iter().flatten().min()
     }
 
@@ -362,7 +375,9 @@ mod tests {
                 let (segment, refused) = entry.remove();
                 if refused {
                     fetcher.on_nack(now, segment, NackReason::Congestion);
-                } else if let Answer::New(_) = fetcher.on_data(now, segment, Some(segments - 1), next() % 50 == 0) {
+                } else if let Answer::New(_) =
+                    fetcher.on_data(now, segment, Some(segments - 1), next() % 50 == 0)
+                {
                     assert!(!std::mem::replace(&mut got[segment as usize], true));
                 }
             }
@@ -374,7 +389,10 @@ mod tests {
     #[test]
     fn a_silent_producer_is_an_error() {
         assert!(matches!(run(10, 3, 100, 0), Err(FetchError::NoAnswer { segment: 0, tries: 16 })));
-        assert!(matches!(run(10, 3, 0, 100), Err(FetchError::Refused { reason: NackReason::Congestion, .. })));
+        assert!(matches!(
+            run(10, 3, 0, 100),
+            Err(FetchError::Refused { reason: NackReason::Congestion, .. })
+        ));
     }
 
     #[test]

@@ -26,7 +26,12 @@ pub struct ObjectOptions {
 
 impl Default for ObjectOptions {
     fn default() -> Self {
-        ObjectOptions { fetch: FetchOptions::default(), lifetime_ms: 4000, discover_version: true, must_be_fresh: false }
+        ObjectOptions {
+            fetch: FetchOptions::default(),
+            lifetime_ms: 4000,
+            discover_version: true,
+            must_be_fresh: false,
+        }
     }
 }
 
@@ -132,7 +137,11 @@ pub fn fetch_object(
         if let Some(error) = state.failed.take() {
             return Err(error.into());
         }
-        progress(Progress { bytes: state.bytes, segments: state.written, segments_total: state.fetcher.segments_total() });
+        progress(Progress {
+            bytes: state.bytes,
+            segments: state.written,
+            segments_total: state.fetcher.segments_total(),
+        });
     }
     Ok(ObjectReport {
         segments: state.written,
@@ -167,7 +176,8 @@ impl Download<'_> {
         let lifetime = Integer::new(self.options.lifetime_ms);
         let name_len = prefix.len() + 2 + number.as_bytes().len();
         let fresh_len = if self.options.must_be_fresh { 2 } else { 0 };
-        let body_len = 1 + number_len(name_len as u64) + name_len + fresh_len + 6 + 2 + lifetime.as_bytes().len();
+        let body_len =
+            1 + number_len(name_len as u64) + name_len + fresh_len + 6 + 2 + lifetime.as_bytes().len();
         push_number(u64::from(types::INTEREST), out);
         push_number(body_len as u64, out);
         push_number(u64::from(types::NAME), out);
@@ -207,7 +217,12 @@ impl Download<'_> {
         components.next().is_none().then_some(segment)
     }
 
-    fn write(&mut self, segment: u64, content: &[u8], sink: &mut impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    fn write(
+        &mut self,
+        segment: u64,
+        content: &[u8],
+        sink: &mut impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
         if self.fetcher.segments_total().is_some_and(|total| segment >= total) {
             return Ok(());
         }
@@ -281,7 +296,11 @@ pub enum Reply {
 ///
 /// # Errors
 /// When the router went away.
-pub fn exchange(client: &mut Client, interest: InterestBuilder, patience: Duration) -> Result<Reply, ClientError> {
+pub fn exchange(
+    client: &mut Client,
+    interest: InterestBuilder,
+    patience: Duration,
+) -> Result<Reply, ClientError> {
     exchange_with(client, &interest.nonce(fresh_nonce(client)).encode(), LinkFields::default(), patience)
 }
 

@@ -64,7 +64,13 @@ where
     ///
     /// # Errors
     /// When its length can't be known, or a packet would be too long for the names and the key.
-    pub fn new(file: File, object: NameRef<'_>, version: u64, options: PublishOptions, signer: S) -> io::Result<Self> {
+    pub fn new(
+        file: File,
+        object: NameRef<'_>,
+        version: u64,
+        options: PublishOptions,
+        signer: S,
+    ) -> io::Result<Self> {
         let bytes = file.metadata()?.len();
         let (object, versioned) = match convention::version(object) {
             Some(_) => (object.parent().expect("ends in a version").to_name(), object.to_name()),
@@ -158,7 +164,9 @@ where
             let segment = components.next().and_then(|c| convention::Kind::Segment.number(c));
             // By exact name; an implicit digest behind it is left to the network to compare.
             if let Some(segment) = segment.filter(|s| *s <= self.last_segment) {
-                return self.segment(asked.prefix(self.versioned.as_ref().len() + 1).to_name(), segment).map(Some);
+                return self
+                    .segment(asked.prefix(self.versioned.as_ref().len() + 1).to_name(), segment)
+                    .map(Some);
             }
         }
         if interest.can_be_prefix() && asked.is_prefix_of(self.versioned.as_ref()) {
@@ -210,8 +218,14 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&(0..bytes).map(|i| i as u8).collect::<Vec<_>>()).unwrap();
         let object: Name = "/a/file".parse().unwrap();
-        Publication::new(file, object.as_ref(), 7, PublishOptions { segment_len: 100, ..PublishOptions::default() }, DigestSha256)
-            .unwrap()
+        Publication::new(
+            file,
+            object.as_ref(),
+            7,
+            PublishOptions { segment_len: 100, ..PublishOptions::default() },
+            DigestSha256,
+        )
+        .unwrap()
     }
 
     fn ask(publication: &mut Publication<DigestSha256>, uri: &str, prefix: bool) -> Option<Vec<u8>> {
@@ -249,7 +263,9 @@ mod tests {
     fn segments_too_long_for_a_packet_are_refused_with_the_number_that_fits() {
         let object: Name = "/a".parse().unwrap();
         let options = PublishOptions { segment_len: 9000, ..PublishOptions::default() };
-        let error = Publication::new(tempfile::tempfile().unwrap(), object.as_ref(), 1, options, DigestSha256).unwrap_err();
+        let error =
+            Publication::new(tempfile::tempfile().unwrap(), object.as_ref(), 1, options, DigestSha256)
+                .unwrap_err();
         assert!(error.to_string().contains("choose at most 8"), "{error}");
     }
 }

@@ -49,16 +49,22 @@ pub fn default_uri() -> Result<FaceUri, TransportError> {
 }
 
 fn parse(source_name: &str, text: &str) -> Result<FaceUri, TransportError> {
-    let error = |reason: String| TransportError { source_name: source_name.to_owned(), text: text.to_owned(), reason };
+    let error = |reason: String| TransportError {
+        source_name: source_name.to_owned(),
+        text: text.to_owned(),
+        reason,
+    };
     text.parse::<FaceUri>().map_err(|e| error(e.to_string()))
 }
 
 /// The value of `transport=` in a client.conf; `;` starts a comment.
 fn transport_line(conf: &str) -> Option<&str> {
-    conf.lines().map(str::trim).filter(|line| !line.starts_with(';') && !line.starts_with('#')).find_map(|line| {
-        let (key, value) = line.split_once('=')?;
-        (key.trim() == "transport").then(|| value.trim())
-    })
+    conf.lines().map(str::trim).filter(|line| !line.starts_with(';') && !line.starts_with('#')).find_map(
+        |line| {
+            let (key, value) = line.split_once('=')?;
+            (key.trim() == "transport").then(|| value.trim())
+        },
+    )
 }
 
 /// A unix path as a URI.
@@ -72,7 +78,10 @@ mod tests {
 
     #[test]
     fn client_conf_is_read_as_the_libraries_do() {
-        assert_eq!(transport_line("; a\n;transport=unix:///x\ntransport = unix:///y\npib=z"), Some("unix:///y"));
+        assert_eq!(
+            transport_line("; a\n;transport=unix:///x\ntransport = unix:///y\npib=z"),
+            Some("unix:///y")
+        );
         assert_eq!(transport_line("pib=z\n"), None);
     }
 }

@@ -33,7 +33,8 @@ impl Router {
     }
 
     fn client(&self) -> Client {
-        let uri: FaceUri = format!("unix://{}", self.folder.path().join("nw.sock").display()).parse().unwrap();
+        let uri: FaceUri =
+            format!("unix://{}", self.folder.path().join("nw.sock").display()).parse().unwrap();
         Client::connect(&uri).unwrap()
     }
 
@@ -83,11 +84,22 @@ fn files_cross() {
         let mut fetched = Vec::new();
         let mut client = router.client();
         // The former one's segments are cached under the same version: ask past them.
-        control::command(&mut client, nw_api::management::Verb::CsErase, &nw_api::management::ControlParameters::of(name("/t"))).unwrap();
-        let report = fetch_object(&mut client, name("/t/file").as_ref(), &ObjectOptions::default(), |_| {}, |part| {
-            fetched.extend_from_slice(part);
-            Ok(())
-        });
+        control::command(
+            &mut client,
+            nw_api::management::Verb::CsErase,
+            &nw_api::management::ControlParameters::of(name("/t")),
+        )
+        .unwrap();
+        let report = fetch_object(
+            &mut client,
+            name("/t/file").as_ref(),
+            &ObjectOptions::default(),
+            |_| {},
+            |part| {
+                fetched.extend_from_slice(part);
+                Ok(())
+            },
+        );
         let report = report.unwrap();
         assert_eq!(fetched.len(), content.len());
         assert!(fetched == content, "{len} octets differ");
@@ -104,7 +116,9 @@ fn no_route_is_told() {
     let mut client = router.client();
     let reply = exchange(&mut client, InterestBuilder::new(name("/nobody")), Duration::from_secs(2)).unwrap();
     assert_eq!(reply, Reply::Nack(NackReason::NoRoute));
-    let error = fetch_object(&mut client, name("/nobody").as_ref(), &ObjectOptions::default(), |_| {}, |_| Ok(())).unwrap_err();
+    let error =
+        fetch_object(&mut client, name("/nobody").as_ref(), &ObjectOptions::default(), |_| {}, |_| Ok(()))
+            .unwrap_err();
     assert!(matches!(error, ObjectError::MetadataRefused { reason: NackReason::NoRoute, .. }), "{error}");
 }
 
@@ -115,7 +129,8 @@ fn a_sink_that_is_full_ends_the_fetch() {
     let producer = publish(&router, &[1; 50_000], &end);
     let mut client = router.client();
     let full = |_: &[u8]| Err(std::io::Error::from(std::io::ErrorKind::StorageFull));
-    let error = fetch_object(&mut client, name("/t/file").as_ref(), &ObjectOptions::default(), |_| {}, full).unwrap_err();
+    let error = fetch_object(&mut client, name("/t/file").as_ref(), &ObjectOptions::default(), |_| {}, full)
+        .unwrap_err();
     assert!(matches!(error, ObjectError::Sink(_)), "{error}");
     end.store(true, Ordering::Relaxed);
     producer.join().unwrap();

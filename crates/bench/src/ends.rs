@@ -57,16 +57,22 @@ pub fn produce(uri: &FaceUri, prefix: &Name, segments: u32, len: usize, register
     let last = Component::new(ComponentType::SEGMENT, shortest.as_bytes()).expect("not a digest");
     let content = vec![0x5a; len];
     let encode = |name: &Name| {
-        let Ok(wire) = DataBuilder::new(name, &content).freshness_ms(1000).final_block(last).encode(&Unsigned);
+        let Ok(wire) =
+            DataBuilder::new(name, &content).freshness_ms(1000).final_block(last).encode(&Unsigned);
         wire
     };
     // One prepared packet for each length a segment number can have.
     let template = |octets: usize| -> (Vec<u8>, usize) {
         let number = [0u8; 4];
-        let name = prefix.clone().with(Component::new(ComponentType::SEGMENT, &number[..octets]).expect("not a digest"));
+        let name = prefix
+            .clone()
+            .with(Component::new(ComponentType::SEGMENT, &number[..octets]).expect("not a digest"));
         let wire = encode(&name);
         let name_len = prefix.as_ref().as_bytes().len();
-        let start = wire.windows(name_len).position(|w| w == prefix.as_ref().as_bytes()).expect("the name is in the packet");
+        let start = wire
+            .windows(name_len)
+            .position(|w| w == prefix.as_ref().as_bytes())
+            .expect("the name is in the packet");
         (wire, start + name_len + 2)
     };
     let mut templates = [template(1), template(2), template(4)];
@@ -107,10 +113,16 @@ pub fn consume(uri: &FaceUri, prefix: &Name, window_max: usize) -> Result<Seen> 
         ..ObjectOptions::default()
     };
     let sum = Cell::new(0u64);
-    let report = fetch_object(&mut client, prefix.as_ref(), &options, |_| {}, |content| {
-        sum.set(sum.get() + u64::from(content[0]));
-        Ok(())
-    })?;
+    let report = fetch_object(
+        &mut client,
+        prefix.as_ref(),
+        &options,
+        |_| {},
+        |content| {
+            sum.set(sum.get() + u64::from(content[0]));
+            Ok(())
+        },
+    )?;
     let counters = report.counters;
     Ok(Seen {
         segments: report.segments,

@@ -121,7 +121,12 @@ struct Bench {
 
 /// Runs the measurement.
 pub fn measure(options: Options) -> Figures {
-    let key = HashKey::new([0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 0xa409_3822_299f_31d0, 0x082e_fa98_ec4e_6c89]);
+    let key = HashKey::new([
+        0x243f_6a88_85a3_08d3,
+        0x1319_8a2e_0370_7344,
+        0xa409_3822_299f_31d0,
+        0x082e_fa98_ec4e_6c89,
+    ]);
     let count = 2 * options.pending;
     let name = |i| names(i, options.prefixes).1;
     let interests = Packets::new(count, |i| InterestBuilder::new(name(i)).nonce(i as u32 | 1).encode());
@@ -182,7 +187,13 @@ impl Bench {
             for i in 0..options.prefixes {
                 let hop = NextHop { face: PRODUCER, cost: 10 };
                 router
-                    .set_route(now, names(i, options.prefixes).0.as_ref(), &[hop], Strategies::DEFAULT, context)
+                    .set_route(
+                        now,
+                        names(i, options.prefixes).0.as_ref(),
+                        &[hop],
+                        Strategies::DEFAULT,
+                        context,
+                    )
                     .expect("the FIB was made for so many");
             }
         });
@@ -208,7 +219,12 @@ impl Bench {
     }
 
     fn dropped(&self) -> Vec<(&'static str, u64)> {
-        self.plane.drops().iter().filter(|(_, packets)| *packets > 0).map(|(why, packets)| (why.as_str(), packets)).collect()
+        self.plane
+            .drops()
+            .iter()
+            .filter(|(_, packets)| *packets > 0)
+            .map(|(why, packets)| (why.as_str(), packets))
+            .collect()
     }
 
     fn run(&mut self, packets: &Packets, start: usize, many: usize, kind: Kind) -> Duration {
@@ -222,7 +238,8 @@ impl Bench {
         }
         let started = std::time::Instant::now();
         for i in 0..many {
-            let packet = self.pool.packet_in(&chunk, ends[i]..ends[i + 1]).expect("packets come back each batch");
+            let packet =
+                self.pool.packet_in(&chunk, ends[i]..ends[i + 1]).expect("packets come back each batch");
             let meta = self.pool.meta_mut(&packet);
             meta.arrival = self.now;
             meta.ingress = if kind == Kind::Interest { CONSUMER } else { PRODUCER };

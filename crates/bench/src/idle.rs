@@ -22,5 +22,8 @@ pub fn run() -> Result<Vec<Row>> {
         wakeups.push((router.status("voluntary_ctxt_switches") - before) as f64 / WATCHED.as_secs_f64());
         rss.push(router.status("VmRSS") as f64 / 1024.0);
     }
-    Ok(vec![Row::new("idle", "rss_mib", &rss).at_most(30.0), Row::new("idle", "wakeups_per_s", &wakeups).at_most(5.0)])
+    Ok(vec![
+        Row::new("idle", "rss_mib", &rss).at_most(30.0),
+        Row::new("idle", "wakeups_per_s", &wakeups).at_most(5.0),
+    ])
 }

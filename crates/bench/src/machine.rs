@@ -29,8 +29,11 @@ impl Machine {
             line.split_once(':').map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
         };
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-        let memory_kib: u64 =
-            field("/proc/meminfo", "MemTotal").split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0);
+        let memory_kib: u64 = field("/proc/meminfo", "MemTotal")
+            .split_whitespace()
+            .next()
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(0);
         Machine {
             cpu: field("/proc/cpuinfo", "model name"),
             processors: std::thread::available_parallelism().map_or(1, usize::from),

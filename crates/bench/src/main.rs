@@ -83,7 +83,10 @@ fn main() -> Result<()> {
             Ok(())
         }
         Command::Forward { prefixes, pending, rounds, no_prefetch } => {
-            println!("{:?}", forward::measure(forward::Options { prefixes, pending, rounds, prefetch: !no_prefetch }));
+            println!(
+                "{:?}",
+                forward::measure(forward::Options { prefixes, pending, rounds, prefetch: !no_prefetch })
+            );
             Ok(())
         }
         Command::Relay { socket } => relay::run(&socket),

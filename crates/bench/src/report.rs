@@ -82,9 +82,14 @@ pub fn table(rows: &[Row], machine: &Machine) -> String {
     let mut out = format!("{machine}\n\n");
     let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(4);
     let units = rows.iter().map(|row| row.unit.len()).max().unwrap_or(0).max(4);
-    let _ = writeln!(out, "{:width$}  {:units$}  {:>12} {:>12} {:>12} {:>7}  wanted", "row", "unit", "value", "spread", "reference", "ratio");
+    let _ = writeln!(
+        out,
+        "{:width$}  {:units$}  {:>12} {:>12} {:>12} {:>7}  wanted",
+        "row", "unit", "value", "spread", "reference", "ratio"
+    );
     for row in rows {
-        let optional = |value: Option<f64>, digits: usize| value.map_or("-".into(), |v| format!("{v:.digits$}"));
+        let optional =
+            |value: Option<f64>, digits: usize| value.map_or("-".into(), |v| format!("{v:.digits$}"));
         let verdict = match (&row.wanted, row.keeps_its_bound()) {
             (None, _) => String::new(),
             (Some(wanted), true) => format!("{wanted}  kept"),

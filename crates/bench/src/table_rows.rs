@@ -15,5 +15,7 @@ pub fn run(row: &str) -> Vec<Row> {
         "tables/dnl" => tables::dnl::run(SIZES),
         _ => Vec::new(),
     };
-    rows.into_iter().map(|row| Row { spread: row.spread, ..Row::new(row.name, row.unit, &[row.value]) }).collect()
+    rows.into_iter()
+        .map(|row| Row { spread: row.spread, ..Row::new(row.name, row.unit, &[row.value]) })
+        .collect()
 }

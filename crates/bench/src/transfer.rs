@@ -53,7 +53,10 @@ impl Place {
         let socket = self.path(&format!("{name}.sock"));
         let config = self.path(&format!("{name}.toml"));
         std::fs::write(&config, format!("[faces.unix]\npath = {socket:?}\n[log]\nlevel = \"warn\"\n{more}"))?;
-        let mut router = Running::start(name, Command::new(&self.nw).arg("run").arg("--config").arg(&config).stdout(Stdio::null()))?;
+        let mut router = Running::start(
+            name,
+            Command::new(&self.nw).arg("run").arg("--config").arg(&config).stdout(Stdio::null()),
+        )?;
         router.wait_for(&socket)?;
         Ok((router, socket))
     }
@@ -66,7 +69,14 @@ impl Place {
         self.consume(near, &prefix)
     }
 
-    fn produce(&self, socket: &Path, prefix: &str, segments: u32, len: usize, register: bool) -> Result<Running> {
+    fn produce(
+        &self,
+        socket: &Path,
+        prefix: &str,
+        segments: u32,
+        len: usize,
+        register: bool,
+    ) -> Result<Running> {
         let mut command = Command::new(&self.me);
         command.arg("produce").arg(socket).arg(prefix).arg(segments.to_string()).arg(len.to_string());
         if !register {
@@ -130,7 +140,8 @@ fn through_relay(place: &Place, run: usize, len: usize) -> Result<Transfer> {
 }
 
 fn through_unix(place: &Place, run: usize, len: usize) -> Result<Transfer> {
-    let (router, socket) = place.router(&format!("unix{run}"), "[faces.udp]\nlisten = []\n[faces.tcp]\nlisten = []\n")?;
+    let (router, socket) =
+        place.router(&format!("unix{run}"), "[faces.udp]\nlisten = []\n[faces.tcp]\nlisten = []\n")?;
     let prefix = format!("/unix/v={run}");
     let cold = place.warm_up(&socket, &socket, &prefix, len)?;
     let _producer = place.produce(&socket, &prefix, SEGMENTS, len, true)?;
@@ -143,7 +154,8 @@ fn through_unix(place: &Place, run: usize, len: usize) -> Result<Transfer> {
 fn through_udp_chain(place: &Place, run: usize, len: usize) -> Result<Transfer> {
     let port = free_udp_port()?;
     let tcp_off = "[faces.tcp]\nlisten = []\n";
-    let (far, far_socket) = place.router(&format!("far{run}"), &format!("{tcp_off}[faces.udp]\nlisten = [\"127.0.0.1:{port}\"]\n"))?;
+    let (far, far_socket) = place
+        .router(&format!("far{run}"), &format!("{tcp_off}[faces.udp]\nlisten = [\"127.0.0.1:{port}\"]\n"))?;
     let near_config = format!(
         "{tcp_off}[faces.udp]\nlisten = [\"127.0.0.1:{}\"]\n[[route]]\nprefix = \"/udp\"\nface = \"udp4://127.0.0.1:{port}\"\n",
         free_udp_port()?
@@ -183,14 +195,20 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
             relay.push(through_relay(&place, run, len)?);
         }
     }
-    let gbit = |name: &str, transfers: &[Transfer]| Row::new(name, "gbit_per_s", &figures(transfers, Transfer::gbit_per_s));
+    let gbit = |name: &str, transfers: &[Transfer]| {
+        Row::new(name, "gbit_per_s", &figures(transfers, Transfer::gbit_per_s))
+    };
     let ratios = |of: &[Transfer], to: &[Transfer]| -> Vec<f64> {
         of.iter().zip(to).map(|(a, b)| a.gbit_per_s() / b.gbit_per_s()).collect()
     };
     let about = |name: &str, transfers: &[Transfer]| {
         vec![
             Row::new(name, "retransmissions", &figures(transfers, |t| t.seen.retransmissions as f64)),
-            Row::new(name, "gbit_per_s_cold", &figures(transfers, |t| t.cold.as_ref().map_or(f64::NAN, gbit_per_s))),
+            Row::new(
+                name,
+                "gbit_per_s_cold",
+                &figures(transfers, |t| t.cold.as_ref().map_or(f64::NAN, gbit_per_s)),
+            ),
             Row::new(name, "marks", &figures(transfers, |t| t.seen.marks as f64)),
             Row::new(name, "rtt_us_median", &figures(transfers, |t| t.seen.rtt_us.0 as f64)),
             Row::new(name, "rtt_us_p99", &figures(transfers, |t| t.seen.rtt_us.1 as f64)),

@@ -15,6 +15,7 @@ pub fn uri(router: &Router) -> Result<FaceUri> {
 /// A connection to it.
 pub fn connect(router: &Router) -> Result<Client> {
     let uri = uri(router)?;
-    Client::connect(&uri)
-        .with_context(|| format!("can't reach a router at {uri} (start one with `nw run`, or name another with --socket)"))
+    Client::connect(&uri).with_context(|| {
+        format!("can't reach a router at {uri} (start one with `nw run`, or name another with --socket)")
+    })
 }

@@ -1,6 +1,8 @@
 //! `nw status`, `nw face`, `nw route`, `nw strategy`, `nw cs`: the management protocol for people.
 
-use crate::args::{CsVerb, FaceOptions, FaceVerb, Persistency, Reading, RouteVerb, Status as StatusArgs, StrategyVerb};
+use crate::args::{
+    CsVerb, FaceOptions, FaceVerb, Persistency, Reading, RouteVerb, Status as StatusArgs, StrategyVerb,
+};
 use crate::connect::connect;
 use crate::output::{json_line, row, table};
 use crate::signals;
@@ -10,8 +12,8 @@ use nw_api::counters::drop_reasons;
 use nw_api::management::client::{decode_cs_info, decode_items, decode_status};
 use nw_api::management::parameters::Strategy;
 use nw_api::management::{
-    ChannelStatus, ControlParameters, Dataset, FaceEventNotification, FacePersistency, FaceQueryFilter, FaceStatus, FibEntry, RibEntry,
-    Root, StrategyChoice, Verb, flags, origin,
+    ChannelStatus, ControlParameters, Dataset, FaceEventNotification, FacePersistency, FaceQueryFilter,
+    FaceStatus, FibEntry, RibEntry, Root, StrategyChoice, Verb, flags, origin,
 };
 use nw_api::report::Status;
 use nw_app::control::{ControlError, command, dataset};
@@ -24,12 +26,21 @@ use std::process::ExitCode;
 type Done = Result<ExitCode>;
 
 /// Sends a command and tells what came of it.
-fn order(reading: &Reading, verb: Verb, parameters: &ControlParameters, done: impl FnOnce(&ControlParameters) -> String) -> Done {
+fn order(
+    reading: &Reading,
+    verb: Verb,
+    parameters: &ControlParameters,
+    done: impl FnOnce(&ControlParameters) -> String,
+) -> Done {
     let mut client = connect(&reading.router)?;
     report(reading, &command(&mut client, verb, parameters)?, done)
 }
 
-fn report(reading: &Reading, body: &ControlParameters, done: impl FnOnce(&ControlParameters) -> String) -> Done {
+fn report(
+    reading: &Reading,
+    body: &ControlParameters,
+    done: impl FnOnce(&ControlParameters) -> String,
+) -> Done {
     if reading.json {
         json_line(body)?;
     } else {
@@ -58,17 +69,41 @@ pub fn status(args: &StatusArgs) -> Done {
     let total = forwarder.satisfied_interests + forwarder.unsatisfied_interests;
     let rows = [
         row([&"version", &forwarder.version]),
-        row([&"up", &format!("{} d {:02}:{:02}:{:02}", up_s / 86_400, up_s / 3600 % 24, up_s / 60 % 60, up_s % 60)]),
-        row([&"listens", &status.channels.iter().map(|c| c.local_uri.as_str()).collect::<Vec<_>>().join(" ")]),
+        row([
+            &"up",
+            &format!("{} d {:02}:{:02}:{:02}", up_s / 86_400, up_s / 3600 % 24, up_s / 60 % 60, up_s % 60),
+        ]),
+        row([
+            &"listens",
+            &status.channels.iter().map(|c| c.local_uri.as_str()).collect::<Vec<_>>().join(" "),
+        ]),
         row([&"faces", &status.faces.len()]),
         row([&"routes", &status.rib.iter().map(|entry| entry.routes.len()).sum::<usize>()]),
         row([&"prefixes", &forwarder.fib_entries]),
         row([&"pending", &forwarder.pit_entries]),
         row([&"cached", &format!("{} of {} packets, {hit_share} hits", cs.entries, cs.capacity)]),
-        row([&"in", &format!("{} Interests, {} Data, {} Nacks", forwarder.in_interests, forwarder.in_data, forwarder.in_nacks)]),
-        row([&"out", &format!("{} Interests, {} Data, {} Nacks", forwarder.out_interests, forwarder.out_data, forwarder.out_nacks)]),
+        row([
+            &"in",
+            &format!(
+                "{} Interests, {} Data, {} Nacks",
+                forwarder.in_interests, forwarder.in_data, forwarder.in_nacks
+            ),
+        ]),
+        row([
+            &"out",
+            &format!(
+                "{} Interests, {} Data, {} Nacks",
+                forwarder.out_interests, forwarder.out_data, forwarder.out_nacks
+            ),
+        ]),
         row([&"answered", &format!("{} of {total} Interests", forwarder.satisfied_interests)]),
-        row([&"dropped", &format!("{} packets (--drops tells why)", status.drops.iter().map(|drop| drop.count).sum::<u64>())]),
+        row([
+            &"dropped",
+            &format!(
+                "{} packets (--drops tells why)",
+                status.drops.iter().map(|drop| drop.count).sum::<u64>()
+            ),
+        ]),
     ];
     table(&rows)?;
     Ok(ExitCode::SUCCESS)
@@ -94,7 +129,9 @@ fn gather(client: &mut Client) -> Result<Status> {
 
 fn drops(status: &Status) -> Done {
     let reasons = drop_reasons();
-    let meaning = |name: &str| reasons.iter().find(|reason| reason.name == name).map_or("", |reason| reason.explanation);
+    let meaning = |name: &str| {
+        reasons.iter().find(|reason| reason.name == name).map_or("", |reason| reason.explanation)
+    };
     let mut rows = vec![row([&"packets", &"reason", &"meaning"])];
     rows.extend(status.drops.iter().map(|drop| row([&drop.count, &drop.reason, &meaning(&drop.reason)])));
     table(&rows)?;
@@ -105,7 +142,11 @@ fn drops(status: &Status) -> Done {
 pub fn face(verb: &FaceVerb) -> Done {
     match verb {
         FaceVerb::List { reading, scheme, uri } => {
-            let filter = FaceQueryFilter { uri_scheme: scheme.clone(), uri: uri.clone(), ..FaceQueryFilter::default() };
+            let filter = FaceQueryFilter {
+                uri_scheme: scheme.clone(),
+                uri: uri.clone(),
+                ..FaceQueryFilter::default()
+            };
             faces(reading, &filter)
         }
         FaceVerb::Show { id, reading } => {
@@ -113,7 +154,8 @@ pub fn face(verb: &FaceVerb) -> Done {
         }
         FaceVerb::Channels { reading } => {
             let mut client = connect(&reading.router)?;
-            let channels: Vec<ChannelStatus> = decode_items(&dataset(&mut client, Dataset::FacesChannels, None)?)?;
+            let channels: Vec<ChannelStatus> =
+                decode_items(&dataset(&mut client, Dataset::FacesChannels, None)?)?;
             match reading.json {
                 true => channels.iter().try_for_each(json_line)?,
                 false => channels.iter().for_each(|channel| println!("{}", channel.local_uri)),
@@ -124,9 +166,13 @@ pub fn face(verb: &FaceVerb) -> Done {
             let parameters = ControlParameters { uri: Some(canonical(uri)?), ..face_parameters(options) };
             let mut client = connect(&reading.router)?;
             match command(&mut client, Verb::FacesCreate, &parameters) {
-                Ok(body) => report(reading, &body, |body| format!("face {} to {}", number(body.face_id), text(&body.uri))),
+                Ok(body) => report(reading, &body, |body| {
+                    format!("face {} to {}", number(body.face_id), text(&body.uri))
+                }),
                 Err(ControlError::Refused { response, .. }) if response.code == 409 => {
-                    report(reading, &response.body, |body| format!("face {} is there already", number(body.face_id)))
+                    report(reading, &response.body, |body| {
+                        format!("face {} is there already", number(body.face_id))
+                    })
                 }
                 Err(error) => Err(error.into()),
             }
@@ -153,11 +199,25 @@ fn faces(reading: &Reading, filter: &FaceQueryFilter) -> Done {
     if reading.json {
         faces.iter().try_for_each(json_line)?;
     } else {
-        let head = row([&"id", &"peer", &"here", &"kind", &"mtu", &"in I/D/N", &"out I/D/N", &"in octets", &"out octets"]);
+        let head = row([
+            &"id",
+            &"peer",
+            &"here",
+            &"kind",
+            &"mtu",
+            &"in I/D/N",
+            &"out I/D/N",
+            &"in octets",
+            &"out octets",
+        ]);
         let rows: Vec<_> = std::iter::once(head).chain(faces.iter().map(face_row)).collect();
         table(&rows)?;
     }
-    Ok(if faces.is_empty() && *filter != FaceQueryFilter::default() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if faces.is_empty() && *filter != FaceQueryFilter::default() {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 fn face_row(face: &FaceStatus) -> Vec<String> {
@@ -182,11 +242,14 @@ fn face_row(face: &FaceStatus) -> Vec<String> {
 /// A host name becomes an address here, as routers do not resolve.
 fn canonical(uri: &str) -> Result<String> {
     let parsed: FaceUri = uri.parse().with_context(|| format!("{uri} is no face URI"))?;
-    Ok(parsed.resolve()?.first().map(FaceUri::to_string).context("no address")?)
+    parsed.resolve()?.first().map(FaceUri::to_string).context("no address")
 }
 
 fn face_parameters(options: &FaceOptions) -> ControlParameters {
-    let bits = [(options.local_fields, flags::LOCAL_FIELDS), (options.congestion_marking, flags::CONGESTION_MARKING)];
+    let bits = [
+        (options.local_fields, flags::LOCAL_FIELDS),
+        (options.congestion_marking, flags::CONGESTION_MARKING),
+    ];
     let mask = bits.iter().filter(|(wanted, _)| wanted.is_some()).fold(0, |mask, (_, bit)| mask | bit);
     let set = bits.iter().filter(|(wanted, _)| *wanted == Some(true)).fold(0, |set, (_, bit)| set | bit);
     let persistency = options.persistency.map(|persistency| match persistency {
@@ -216,7 +279,11 @@ fn events(reading: &Reading) -> Done {
             Some(name) => InterestBuilder::new(name.clone()),
             None => InterestBuilder::new(stream.clone()).can_be_prefix(true).must_be_fresh(true),
         };
-        let Some(wire) = patiently(&mut client, interest.lifetime_ms(LIFETIME.as_millis() as u64), LIFETIME, &ended)? else { continue };
+        let Some(wire) =
+            patiently(&mut client, interest.lifetime_ms(LIFETIME.as_millis() as u64), LIFETIME, &ended)?
+        else {
+            continue;
+        };
         let data = Data::check(&wire)?;
         let event = FaceEventNotification::decode(data.content())?;
         if reading.json {
@@ -224,14 +291,23 @@ fn events(reading: &Reading) -> Done {
         } else {
             println!("{:?} face {} {}", event.kind, event.face_id, event.uri);
         }
-        let sequence = data.name().component(-1).and_then(|c| convention::Kind::Sequence.number(c)).context("no sequence number")?;
+        let sequence = data
+            .name()
+            .component(-1)
+            .and_then(|c| convention::Kind::Sequence.number(c))
+            .context("no sequence number")?;
         next = Some(stream.clone().with_number(nw_name::ComponentType::SEQUENCE, sequence + 1));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// As `exchange`, in slices short enough for Ctrl-C.
-fn patiently(client: &mut Client, interest: InterestBuilder, patience: Duration, ended: &signals::Ended) -> Result<Option<Vec<u8>>> {
+fn patiently(
+    client: &mut Client,
+    interest: InterestBuilder,
+    patience: Duration,
+    ended: &signals::Ended,
+) -> Result<Option<Vec<u8>>> {
     let until = client.now() + patience;
     while !ended.is_ended() && client.now() < until {
         // Asked again with a new nonce, the router keeps the pending Interest alive.
@@ -254,7 +330,8 @@ pub fn route(verb: &RouteVerb) -> Done {
             }
             let mut rows = vec![row([&"prefix", &"next hops (face:cost)"])];
             for entry in &entries {
-                let hops: Vec<_> = entry.next_hops.iter().map(|hop| format!("{}:{}", hop.face_id, hop.cost)).collect();
+                let hops: Vec<_> =
+                    entry.next_hops.iter().map(|hop| format!("{}:{}", hop.face_id, hop.cost)).collect();
                 rows.push(row([&entry.name, &hops.join(" ")]));
             }
             table(&rows)?;
@@ -274,11 +351,14 @@ pub fn route(verb: &RouteVerb) -> Done {
                 ..ControlParameters::of(prefix.clone())
             };
             let body = command(&mut client, Verb::RibRegister, &parameters)?;
-            report(reading, &body, |body| format!("{prefix} goes to face {} at cost {}", number(body.face_id), number(body.cost)))
+            report(reading, &body, |body| {
+                format!("{prefix} goes to face {} at cost {}", number(body.face_id), number(body.cost))
+            })
         }
         RouteVerb::Remove { prefix, next_hop, origin, reading } => {
             let mut client = connect(&reading.router)?;
-            let face = existing_face(&mut client, next_hop)?.with_context(|| format!("there is no face to {next_hop}"))?;
+            let face = existing_face(&mut client, next_hop)?
+                .with_context(|| format!("there is no face to {next_hop}"))?;
             let parameters = ControlParameters {
                 face_id: Some(face),
                 origin: Some(origin_number(origin)?),
@@ -301,7 +381,8 @@ fn routes(reading: &Reading) -> Done {
     for entry in &entries {
         for route in &entry.routes {
             let bits = [(flags::CHILD_INHERIT, "child-inherit"), (flags::CAPTURE, "capture")];
-            let set: Vec<_> = bits.iter().filter(|(bit, _)| route.flags & bit != 0).map(|(_, word)| *word).collect();
+            let set: Vec<_> =
+                bits.iter().filter(|(bit, _)| route.flags & bit != 0).map(|(_, word)| *word).collect();
             let origin = origin::word(route.origin).map_or_else(|| route.origin.to_string(), str::to_owned);
             let expires = route.expiration_period.map_or("-".to_owned(), |ms| format!("{} s", ms / 1000));
             rows.push(row([&entry.name, &route.face_id, &route.cost, &origin, &set.join(" "), &expires]));
@@ -312,7 +393,9 @@ fn routes(reading: &Reading) -> Done {
 }
 
 fn origin_number(word: &str) -> Result<u64> {
-    origin::from_word(word).with_context(|| format!("{word} is no origin: app, static, client, autoreg, autoconf, nlsr, or a number"))
+    origin::from_word(word).with_context(|| {
+        format!("{word} is no origin: app, static, client, autoreg, autoconf, nlsr, or a number")
+    })
 }
 
 /// The face that a number or URI means, if it is there.
@@ -344,7 +427,8 @@ pub fn strategy(verb: &StrategyVerb) -> Done {
     match verb {
         StrategyVerb::List { reading } => {
             let mut client = connect(&reading.router)?;
-            let choices: Vec<StrategyChoice> = decode_items(&dataset(&mut client, Dataset::StrategyChoiceList, None)?)?;
+            let choices: Vec<StrategyChoice> =
+                decode_items(&dataset(&mut client, Dataset::StrategyChoiceList, None)?)?;
             if reading.json {
                 choices.iter().try_for_each(json_line)?;
                 return Ok(ExitCode::SUCCESS);
@@ -358,11 +442,17 @@ pub fn strategy(verb: &StrategyVerb) -> Done {
         StrategyVerb::Set { prefix, strategy, reading } => {
             let name: Name = match strategy.starts_with('/') {
                 true => strategy.parse()?,
-                false => "/localhost/nfd/strategy".parse::<Name>()?.with(Component::generic(strategy.as_bytes())),
+                false => {
+                    "/localhost/nfd/strategy".parse::<Name>()?.with(Component::generic(strategy.as_bytes()))
+                }
             };
-            let parameters = ControlParameters { strategy: Some(Strategy(name)), ..ControlParameters::of(prefix.clone()) };
+            let parameters =
+                ControlParameters { strategy: Some(Strategy(name)), ..ControlParameters::of(prefix.clone()) };
             order(reading, Verb::StrategyChoiceSet, &parameters, |body| {
-                format!("{prefix} is forwarded by {}", body.strategy_name().map_or(String::new(), |name| name.to_string()))
+                format!(
+                    "{prefix} is forwarded by {}",
+                    body.strategy_name().map_or(String::new(), |name| name.to_string())
+                )
             })
         }
         StrategyVerb::Unset { prefix, reading } => {
@@ -395,8 +485,10 @@ pub fn cs(verb: &CsVerb) -> Done {
         }
         CsVerb::Config { capacity, admit, serve, reading } => {
             let bits = [(*admit, flags::CS_ADMIT), (*serve, flags::CS_SERVE)];
-            let mask = bits.iter().filter(|(wanted, _)| wanted.is_some()).fold(0, |mask, (_, bit)| mask | bit);
-            let set = bits.iter().filter(|(wanted, _)| *wanted == Some(true)).fold(0, |set, (_, bit)| set | bit);
+            let mask =
+                bits.iter().filter(|(wanted, _)| wanted.is_some()).fold(0, |mask, (_, bit)| mask | bit);
+            let set =
+                bits.iter().filter(|(wanted, _)| *wanted == Some(true)).fold(0, |set, (_, bit)| set | bit);
             if capacity.is_none() && mask == 0 {
                 bail!("nothing to change: say --capacity, --admit or --serve");
             }
@@ -406,7 +498,9 @@ pub fn cs(verb: &CsVerb) -> Done {
                 mask: (mask != 0).then_some(mask),
                 ..ControlParameters::default()
             };
-            order(reading, Verb::CsConfig, &parameters, |body| format!("the content store holds up to {} packets", number(body.capacity)))
+            order(reading, Verb::CsConfig, &parameters, |body| {
+                format!("the content store holds up to {} packets", number(body.capacity))
+            })
         }
         CsVerb::Erase { prefix, count, reading } => erase(reading, prefix, *count),
     }

@@ -43,7 +43,17 @@ pub fn demo(args: &Demo) -> Result<ExitCode> {
     say(&format!("publishing it as {NAME} (nw put)"));
     let _producer = publish(&a, &path("original"))?;
 
-    let mut rows = vec![row([&"fetch", &"Mbit/s", &"round trip median", &"99 %", &"Interests", &"again", &"cache hits", &"router CPU", &"per packet pair"])];
+    let mut rows = vec![row([
+        &"fetch",
+        &"Mbit/s",
+        &"round trip median",
+        &"99 %",
+        &"Interests",
+        &"again",
+        &"cache hits",
+        &"router CPU",
+        &"per packet pair",
+    ])];
     for (title, near, routers) in
         [("through A, unix", &a, vec![&a]), ("through B and A, UDP", &b, vec![&a, &b])]
     {
@@ -71,7 +81,8 @@ fn say(text: &str) {
 }
 
 fn make_file(path: &Path, len: u64) -> Result<[u8; 32]> {
-    let mut file = io::BufWriter::new(File::create(path).with_context(|| format!("can't write {}", path.display()))?);
+    let mut file =
+        io::BufWriter::new(File::create(path).with_context(|| format!("can't write {}", path.display()))?);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..len / 8 {
         state ^= state << 13;
@@ -132,7 +143,8 @@ impl Router {
             "[faces.unix]\npath = {socket:?}\n[faces.udp]\nlisten = [\"127.0.0.1:{udp_port}\"]\n[faces.tcp]\nlisten = [\"127.0.0.1:{tcp_port}\"]\n[log]\nlevel = \"warn\"\n{more}"
         );
         fs::write(&config, text)?;
-        let mut process = Process::start(Command::new(std::env::current_exe()?).arg("run").arg("--config").arg(&config))?;
+        let mut process =
+            Process::start(Command::new(std::env::current_exe()?).arg("run").arg("--config").arg(&config))?;
         let patience = Instant::now() + Duration::from_secs(5);
         while !socket.exists() {
             if let Some(status) = process.child.try_wait()? {
@@ -157,7 +169,8 @@ impl Router {
 
     /// Processor time so far, user and kernel.
     fn cpu(&self) -> Duration {
-        let stat = fs::read_to_string(format!("/proc/{}/schedstat", self.process.child.id())).unwrap_or_default();
+        let stat =
+            fs::read_to_string(format!("/proc/{}/schedstat", self.process.child.id())).unwrap_or_default();
         Duration::from_nanos(stat.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
     }
 }
@@ -165,7 +178,14 @@ impl Router {
 /// Starts `nw put` and waits until it says that it serves.
 fn publish(router: &Router, file: &Path) -> Result<Process> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("put").arg("--json").arg("--quiet").arg("--socket").arg(router.uri()?.to_string()).arg(NAME).arg(file);
+    command
+        .arg("put")
+        .arg("--json")
+        .arg("--quiet")
+        .arg("--socket")
+        .arg(router.uri()?.to_string())
+        .arg(NAME)
+        .arg(file);
     let mut process = Process::start(command.stdout(Stdio::piped()))?;
     let stdout = process.child.stdout.take().context("asked for above")?;
     let mut line = String::new();

@@ -32,12 +32,15 @@ pub fn dissect(args: &Dissect) -> Result<ExitCode> {
     if args.json {
         for line in lines(&input, Options::default()) {
             let value = line.value.to_string();
-            json_line(&json!({ "depth": line.depth, "offset": line.offset, "type": line.typ, "name": line.name, "length": line.len, "value": value }))?;
+            json_line(
+                &json!({ "depth": line.depth, "offset": line.offset, "type": line.typ, "name": line.name, "length": line.len, "value": value }),
+            )?;
         }
     } else {
         print_tree(&input)?;
     }
-    let faulty = input.is_empty() || lines(&input, Options::default()).any(|line| matches!(line.value, Value::Fault(_)));
+    let faulty = input.is_empty()
+        || lines(&input, Options::default()).any(|line| matches!(line.value, Value::Fault(_)));
     Ok(if faulty { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -33,7 +33,8 @@ pub fn man(folder: Option<&Path>) -> Result<ExitCode> {
         None => clap_mangen::Man::new(command).render(&mut stdout())?,
         Some(folder) => {
             fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
-            clap_mangen::generate_to(command, folder).with_context(|| format!("can't write into {}", folder.display()))?;
+            clap_mangen::generate_to(command, folder)
+                .with_context(|| format!("can't write into {}", folder.display()))?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -46,9 +46,11 @@ fn show(args: &Peek, wire: &[u8]) -> Result<ExitCode> {
             KeyLocator::Name(name) => name.to_string(),
             KeyLocator::Digest(digest) => hex(digest),
         });
-        json_line(&json!({ "name": data.name().to_string(), "content_type": data.content_type(), "freshness_ms": data.freshness_ms(),
+        json_line(
+            &json!({ "name": data.name().to_string(), "content_type": data.content_type(), "freshness_ms": data.freshness_ms(),
             "final_block": data.final_block().map(|c| c.to_string()), "signature_type": data.signature_info().typ().number(),
-            "key_locator": locator, "content_hex": hex(data.content()), "digest": hex(&data.digest()) }))?;
+            "key_locator": locator, "content_hex": hex(data.content()), "digest": hex(&data.digest()) }),
+        )?;
         return Ok(ExitCode::SUCCESS);
     }
     match args.show {
@@ -78,7 +80,8 @@ pub fn poke(args: &Poke) -> Result<ExitCode> {
         builder = builder.final_block_of(args.name.as_ref());
     }
     let packet = builder.encode(&signer)?;
-    Data::check(&packet).with_context(|| format!("{} octets of content do not fit one packet", content.len()))?;
+    Data::check(&packet)
+        .with_context(|| format!("{} octets of content do not fit one packet", content.len()))?;
     let mut client = connect(&args.router)?;
     control::register(&mut client, args.name.clone()).context("can't serve the name")?;
     let deadline = args.timeout.map(|ms| client.now() + Duration::from_millis(ms));
@@ -89,8 +92,9 @@ pub fn poke(args: &Poke) -> Result<ExitCode> {
         }
         client.turn(Some(Duration::from_millis(50)), |_, received, out| {
             let asks = received.kind() == Kind::Interest
-                && Interest::check(received.wire)
-                    .is_ok_and(|interest| interest.is_answered_by(args.name.as_ref(), || nw_wire::sha256(&[&packet])));
+                && Interest::check(received.wire).is_ok_and(|interest| {
+                    interest.is_answered_by(args.name.as_ref(), || nw_wire::sha256(&[&packet]))
+                });
             if asks && !answered {
                 answered = true;
                 out.answer(&received, &packet);

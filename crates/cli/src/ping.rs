@@ -6,8 +6,8 @@ use crate::output::{duration_us, json_line};
 use crate::{signals, signing};
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
-use nw_app::object::{Reply, exchange, fresh_nonce};
 use nw_app::control;
+use nw_app::object::{Reply, exchange, fresh_nonce};
 use nw_element::Kind;
 use nw_name::{Component, Name};
 use nw_wire::{DataBuilder, InterestBuilder};
@@ -69,7 +69,8 @@ pub fn ping(args: &Ping) -> Result<ExitCode> {
         println!("{sent} sent, {answered} answered, {nacks} refused, {timeouts} without answer");
         if answered > 0 {
             let [min, median, p99, max] =
-                [rtt_us.min(), rtt_us.value_at_quantile(0.5), rtt_us.value_at_quantile(0.99), rtt_us.max()].map(duration_us);
+                [rtt_us.min(), rtt_us.value_at_quantile(0.5), rtt_us.value_at_quantile(0.99), rtt_us.max()]
+                    .map(duration_us);
             println!("round trip: {min} least, {median} median, {p99} 99 %, {max} most");
         }
     }

@@ -6,7 +6,11 @@ use std::time::Duration;
 
 /// A bar over octets (a spinner while their number is not known), on standard error.
 pub fn bytes(total: Option<u64>, quiet: bool) -> ProgressBar {
-    let target = if quiet || !stderr().is_terminal() { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(8) };
+    let target = if quiet || !stderr().is_terminal() {
+        ProgressDrawTarget::hidden()
+    } else {
+        ProgressDrawTarget::stderr_with_hz(8)
+    };
     let bar = ProgressBar::with_draw_target(total, target);
     let style = match total {
         Some(_) => "{bar:32} {bytes:>10} of {total_bytes}  {bytes_per_sec}  {eta} left  {msg}",

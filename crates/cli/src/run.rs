@@ -23,7 +23,10 @@ pub fn run(args: &Run) -> Result<ExitCode> {
         None => Config::default(),
     };
     if args.check {
-        println!("{} is a configuration this router can run with", path.map_or("the default".into(), |p| p.display().to_string()));
+        println!(
+            "{} is a configuration this router can run with",
+            path.map_or("the default".into(), |p| p.display().to_string())
+        );
         return Ok(ExitCode::SUCCESS);
     }
     let level = log_to_stderr(args.log.as_deref(), &config)?;
@@ -67,12 +70,15 @@ fn filter(config: &Config) -> EnvFilter {
 
 fn log_to_stderr(wanted: Option<&str>, config: &Config) -> Result<LevelSwitch> {
     let filter = match wanted {
-        Some(text) => EnvFilter::try_new(text).with_context(|| format!("{text:?} is no log level or filter"))?,
+        Some(text) => {
+            EnvFilter::try_new(text).with_context(|| format!("{text:?} is no log level or filter"))?
+        }
         None => filter(config),
     };
     let (filter, switch) = reload::Layer::new(filter);
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(terminal).with_target(false);
+    let lines =
+        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(terminal).with_target(false);
     tracing_subscriber::registry().with(filter).with(lines).init();
     Ok(switch)
 }
@@ -86,7 +92,9 @@ fn watch_signals(handle: Handle, path: Option<PathBuf>, level: Option<LevelSwitc
                 return handle.stop();
             }
             let Some(path) = &path else {
-                tracing::warn!("SIGHUP: this router runs without a configuration file, so there is nothing to read again");
+                tracing::warn!(
+                    "SIGHUP: this router runs without a configuration file, so there is nothing to read again"
+                );
                 continue;
             };
             match load(path) {

@@ -9,9 +9,11 @@ use std::fs;
 pub fn signer(signing: &Signing) -> Result<Signer> {
     let Some(name) = &signing.key_name else { return Ok(Signer::Digest) };
     if let Some(path) = &signing.key {
-        let pem = fs::read_to_string(path).with_context(|| format!("can't read the key {}", path.display()))?;
-        let key = Key::from_pem(name.as_ref(), &pem)
-            .with_context(|| format!("{} (make one with `openssl genpkey -algorithm ed25519`)", path.display()))?;
+        let pem =
+            fs::read_to_string(path).with_context(|| format!("can't read the key {}", path.display()))?;
+        let key = Key::from_pem(name.as_ref(), &pem).with_context(|| {
+            format!("{} (make one with `openssl genpkey -algorithm ed25519`)", path.display())
+        })?;
         return Ok(key.into());
     }
     if let Some(path) = &signing.hmac {

@@ -24,8 +24,11 @@ fn now_us() -> u64 {
 pub fn put(args: Put) -> Result<ExitCode> {
     let ended = signals::Ended::watch()?;
     let file = open(args.file.as_deref())?;
-    let options =
-        PublishOptions { segment_len: args.segment, freshness_ms: args.freshness, ..PublishOptions::default() };
+    let options = PublishOptions {
+        segment_len: args.segment,
+        freshness_ms: args.freshness,
+        ..PublishOptions::default()
+    };
     let signer = signing::signer(&args.signing)?;
     let mut publication = Publication::new(file, args.name.as_ref(), now_us(), options, signer)?;
     let mut client = connect(&args.router)?;
@@ -95,7 +98,11 @@ pub fn cat(args: &Cat) -> Result<ExitCode> {
     let mut client = connect(&args.router)?;
     client.stop_when(ended.flag());
     let options = ObjectOptions {
-        fetch: FetchOptions { window_max: usize::from(args.window), retries_max: args.retries, ..FetchOptions::default() },
+        fetch: FetchOptions {
+            window_max: usize::from(args.window),
+            retries_max: args.retries,
+            ..FetchOptions::default()
+        },
         lifetime_ms: args.lifetime,
         discover_version: !args.no_version,
         must_be_fresh: false,
@@ -160,7 +167,9 @@ enum Target {
 
 impl Target {
     fn new(path: Option<&Path>) -> Result<Self> {
-        let Some(path) = path else { return Ok(Target::Stdout(io::BufWriter::with_capacity(256 * 1024, stdout().lock()))) };
+        let Some(path) = path else {
+            return Ok(Target::Stdout(io::BufWriter::with_capacity(256 * 1024, stdout().lock())));
+        };
         if path.is_dir() {
             bail!("{} is a folder: name the file", path.display());
         }
@@ -186,7 +195,9 @@ impl Target {
             Target::Stdout(mut out) => Ok(out.flush()?),
             Target::File { file, path } => {
                 file.as_file().sync_all().with_context(|| format!("can't write {}", path.display()))?;
-                file.persist(&path).map_err(|e| e.error).with_context(|| format!("can't name it {}", path.display()))?;
+                file.persist(&path)
+                    .map_err(|e| e.error)
+                    .with_context(|| format!("can't name it {}", path.display()))?;
                 Ok(())
             }
         }

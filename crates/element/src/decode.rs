@@ -26,7 +26,8 @@ pub fn decode_bytes(key: &HashKey, bytes: &[u8], meta: &mut Meta) -> Result<(), 
     prefixes.clear(key);
     match bytes.first() {
         Some(&first) if u32::from(first) == types::INTEREST => {
-            let interest = Interest::check_with(bytes, |typ, component, end| prefixes.push(key, typ, component, end))?;
+            let interest =
+                Interest::check_with(bytes, |typ, component, end| prefixes.push(key, typ, component, end))?;
             meta.kind = if meta.link.nack.is_some() { Kind::Nack } else { Kind::Interest };
             meta.name = place(interest.name_start(), interest.name().as_bytes().len());
             meta.can_be_prefix = interest.can_be_prefix();
@@ -35,7 +36,8 @@ pub fn decode_bytes(key: &HashKey, bytes: &[u8], meta: &mut Meta) -> Result<(), 
             meta.nonce_start = interest.nonce_start().unwrap_or(0) as u16;
             meta.lifetime_ms = u32::try_from(interest.lifetime_ms()).unwrap_or(u32::MAX);
             meta.hop_limit_start = interest.hop_limit_start().unwrap_or(0) as u16;
-            meta.hint = interest.forwarding_hint_value().map_or((0, 0), |(value, start)| place(start, value.len()));
+            meta.hint =
+                interest.forwarding_hint_value().map_or((0, 0), |(value, start)| place(start, value.len()));
             meta.freshness_ms = 0;
         }
         Some(&first) if u32::from(first) == types::DATA => {
@@ -43,7 +45,8 @@ pub fn decode_bytes(key: &HashKey, bytes: &[u8], meta: &mut Meta) -> Result<(), 
             if meta.link.nack.is_some() || meta.link.next_hop_face.is_some() || meta.link.non_discovery {
                 return Err(Error::new(Fault::LinkField, 0));
             }
-            let data = Data::check_with(bytes, |typ, component, end| prefixes.push(key, typ, component, end))?;
+            let data =
+                Data::check_with(bytes, |typ, component, end| prefixes.push(key, typ, component, end))?;
             meta.kind = Kind::Data;
             meta.name = place(data.name_start(), data.name().as_bytes().len());
             meta.freshness_ms = u32::try_from(data.freshness_ms()).unwrap_or(u32::MAX);

@@ -1,8 +1,8 @@
 //! Elements, ports and outboxes.
 
+use crate::Instant;
 use crate::drops::DropCounters;
 use crate::pool::{Packet, Pool};
-use crate::Instant;
 
 /// The ports of an element, in or out: an enum, so that a host wires them with an exhaustive `match`.
 pub trait Port: Copy + Eq + core::fmt::Debug + 'static {

@@ -6,8 +6,8 @@
 
 use crate::drops::{DropCounters, DropReason};
 use crate::meta::{LinkFields, Meta};
-use nw_name::HashKey;
 use core::ops::Range;
+use nw_name::HashKey;
 
 /// Octets of one chunk: what one read of a stream or one receive of a run of datagrams fills.
 pub const CHUNK_LEN: usize = 64 * 1024;
@@ -21,7 +21,10 @@ pub struct Packet {
 
 impl Drop for Packet {
     fn drop(&mut self) {
-        debug_assert!(std::thread::panicking(), "a packet was lost: it must leave by a port, be held, or be dropped with a reason");
+        debug_assert!(
+            std::thread::panicking(),
+            "a packet was lost: it must leave by a port, be held, or be dropped with a reason"
+        );
     }
 }
 
@@ -106,7 +109,8 @@ impl Pool {
     /// Several chunks' bytes at once, for receives that fill many.
     pub fn chunks_bytes_mut<const N: usize>(&mut self, chunks: &[Chunk; N]) -> [&mut [u8]; N] {
         let indices = core::array::from_fn(|at| chunks[at].index as usize);
-        let slots = self.chunks.get_disjoint_mut(indices).expect("a chunk is taken once, so these are distinct");
+        let slots =
+            self.chunks.get_disjoint_mut(indices).expect("a chunk is taken once, so these are distinct");
         slots.map(|slot| &mut *slot.bytes)
     }
 

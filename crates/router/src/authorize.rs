@@ -1,7 +1,7 @@
 //! Who may command this router: the configuration's rules over the trust layer.
 
-use crate::control::{Authorize, Ingress, Verdict};
 use crate::StartError;
+use crate::control::{Authorize, Ingress, Verdict};
 use nw_api::config;
 use nw_element::Instant;
 use nw_name::NameRef;
@@ -44,7 +44,14 @@ impl Authority {
 }
 
 impl Authorize for Authority {
-    fn command(&mut self, now: Instant, interest: &Interest<'_>, ingress: Ingress, module: &str, verb: &str) -> Verdict {
+    fn command(
+        &mut self,
+        now: Instant,
+        interest: &Interest<'_>,
+        ingress: Ingress,
+        module: &str,
+        verb: &str,
+    ) -> Verdict {
         let now_ms = self.unix_ms(now);
         match self.policy.check(interest, ingress.local, now_ms) {
             Ok(_) => Verdict::Accept,
@@ -57,7 +64,13 @@ impl Authorize for Authority {
         }
     }
 
-    fn announcement(&mut self, _: Instant, announcement: &Data<'_>, prefix: NameRef<'_>, ingress: Ingress) -> Verdict {
+    fn announcement(
+        &mut self,
+        _: Instant,
+        announcement: &Data<'_>,
+        prefix: NameRef<'_>,
+        ingress: Ingress,
+    ) -> Verdict {
         match self.policy.check_data(announcement, ingress.local) {
             Ok(()) => Verdict::Accept,
             Err(refusal) => {

@@ -37,7 +37,8 @@ impl Hands<'_> {
                 FaceEvent::Created(status) => {
                     self.known.insert(status.id, status.info());
                     let (id, info) = (status.id, status.info());
-                    self.plane.with_router(self.now, self.pool, self.out, |router, _| router.add_face(id, info));
+                    self.plane
+                        .with_router(self.now, self.pool, self.out, |router, _| router.add_face(id, info));
                 }
                 FaceEvent::Destroyed(status, reason) => {
                     tracing::debug!(face = status.id.number(), uri = %status.uri, %reason, "face ended");
@@ -53,7 +54,8 @@ impl Hands<'_> {
 
 impl Environment for Hands<'_> {
     fn create_face(&mut self, ticket: Ticket, request: &FaceRequest<'_>) -> Created {
-        let parse = |text: &str| text.parse::<FaceUri>().map_err(|error| Refusal::new(400, error.to_string()));
+        let parse =
+            |text: &str| text.parse::<FaceUri>().map_err(|error| Refusal::new(400, error.to_string()));
         let uri = match parse(request.uri) {
             Ok(uri) => uri,
             Err(refusal) => return Created::Refused(refusal),
@@ -62,7 +64,8 @@ impl Environment for Hands<'_> {
             Ok(local) => local,
             Err(refusal) => return Created::Refused(refusal),
         };
-        let options = FaceOptions { persistency: Some(persistency(request.persistency)), ..options(&request.options) };
+        let options =
+            FaceOptions { persistency: Some(persistency(request.persistency)), ..options(&request.options) };
         match self.faces.connect(self.now, &uri, local.as_ref(), &options) {
             Ok(id) => {
                 self.absorb_face_events();
@@ -82,12 +85,16 @@ impl Environment for Hands<'_> {
         self.faces.update(self.now, face, &options(change)).map_err(|error| {
             let text = error.to_string();
             match error {
-                FaceError::Persistency(_) => UpdateRefusal { persistency: true, text, ..UpdateRefusal::default() },
+                FaceError::Persistency(_) => {
+                    UpdateRefusal { persistency: true, text, ..UpdateRefusal::default() }
+                }
                 FaceError::Mtu(_) => UpdateRefusal { mtu: true, text, ..UpdateRefusal::default() },
                 FaceError::LocalFieldsNonLocal => {
                     UpdateRefusal { flags: flags::LOCAL_FIELDS, text, ..UpdateRefusal::default() }
                 }
-                FaceError::Reliability => UpdateRefusal { flags: flags::RELIABILITY, text, ..UpdateRefusal::default() },
+                FaceError::Reliability => {
+                    UpdateRefusal { flags: flags::RELIABILITY, text, ..UpdateRefusal::default() }
+                }
                 _ => UpdateRefusal { text, ..UpdateRefusal::default() },
             }
         })
@@ -113,7 +120,11 @@ impl Environment for Hands<'_> {
     }
 
     fn channels(&self) -> Vec<ChannelStatus> {
-        self.faces.listeners().iter().map(|listener| ChannelStatus { local_uri: listener.uri.to_string() }).collect()
+        self.faces
+            .listeners()
+            .iter()
+            .map(|listener| ChannelStatus { local_uri: listener.uri.to_string() })
+            .collect()
     }
 
     fn apply_fib(&mut self, changes: &[FibChange<'_>]) -> Result<(), FibRefusal> {

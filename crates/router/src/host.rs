@@ -117,17 +117,21 @@ impl Host {
         let system = |what| move |errno| StartError::System { what, errno };
         raise_descriptor_limit();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("an epoll descriptor"))?;
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(system("an event descriptor"))?;
-        epoll::add(&epoll, &wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN).map_err(system("to watch a descriptor"))?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(system("an event descriptor"))?;
+        epoll::add(&epoll, &wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)
+            .map_err(system("to watch a descriptor"))?;
         let (key, seed) = random().map_err(system("random octets"))?;
-        let start_unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+        let start_unix_ms =
+            SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
         let authority = Authority::new(&config.management, start_unix_ms)?;
         let now = Instant::START;
         let mut faces = Faces::new(settings::faces(&config), epoll.as_fd())?;
         let mut known = FaceTable::new();
         let mut plane = settings::plane(&config, key, seed);
         let mut pool = Pool::new(key, CHUNKS_MAX, PACKETS_MAX);
-        let (mut batch, mut out, mut untold, mut connecting) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut batch, mut out, mut untold, mut connecting) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         faces.open_internal(now);
         listen(&config, &mut faces)?;
         let mut hands = Hands {
@@ -148,7 +152,8 @@ impl Host {
             next_hops_max: config.tables.next_hops_per_prefix as usize,
             routes_max: config.tables.routes as usize,
         };
-        let mut control = Control::new(control_config, &mut hands).map_err(|refusal| StartError::Tables(refusal.text))?;
+        let mut control =
+            Control::new(control_config, &mut hands).map_err(|refusal| StartError::Tables(refusal.text))?;
         control.apply_config(now, &config, &mut hands);
         let (sender, messages) = crossbeam_channel::bounded(64);
         let wake = Arc::new(wake);
@@ -291,7 +296,9 @@ impl Host {
             FaceEvent::Down(_) => FaceEventKind::Down,
         };
         let (id, status) = match &event {
-            FaceEvent::Created(status) | FaceEvent::Destroyed(status, _) => (status.id, Some(last_status(status, now))),
+            FaceEvent::Created(status) | FaceEvent::Destroyed(status, _) => {
+                (status.id, Some(last_status(status, now)))
+            }
             FaceEvent::Up(id) | FaceEvent::Down(id) => {
                 (*id, hands.faces.status(*id).map(|status| last_status(&status, now)))
             }
@@ -308,7 +315,12 @@ impl Host {
             }
             FaceEvent::Destroyed(_, reason) => {
                 if let Some(ticket) = waiting(hands.connecting) {
-                    self.control.face_completed(now, ticket, Err(Refusal::new(504, reason.to_string())), hands);
+                    self.control.face_completed(
+                        now,
+                        ticket,
+                        Err(Refusal::new(504, reason.to_string())),
+                        hands,
+                    );
                 }
             }
             FaceEvent::Created(_) | FaceEvent::Down(_) => {}
@@ -346,7 +358,9 @@ impl Host {
                 Message::Stop => return false,
                 Message::Reload(config) => {
                     if self.config.needs_restart(&config) {
-                        tracing::warn!("some options that changed take effect at the next start: all but faces, routes, strategies and log level");
+                        tracing::warn!(
+                            "some options that changed take effect at the next start: all but faces, routes, strategies and log level"
+                        );
                     }
                     self.control.apply_config(now, &config, &mut hands!(self, now));
                     self.config = *config;
@@ -363,7 +377,8 @@ impl Host {
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    if let Err(errno) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+    if let Err(errno) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
+    {
         tracing::warn!(%errno, "can't raise the limit of open files; faces may be refused");
     }
 }

@@ -10,7 +10,9 @@
 //! over 200 ns when waited for and some 16 ns when sixteen are fetched together, so this is the one big lever.
 
 use nw_element::{Cause, Context, DropCounters, Element, FaceId, Instant, Outbox, Packet, Pool};
-use nw_elements::{ContentStore, PacketDispatcher, Router, RouterConfig, content_store, packet_dispatcher, router};
+use nw_elements::{
+    ContentStore, PacketDispatcher, Router, RouterConfig, content_store, packet_dispatcher, router,
+};
 use nw_name::{HashKey, Name};
 use nw_tables::cs::CsConfig;
 
@@ -53,7 +55,13 @@ impl Plane {
     }
 
     /// Takes decoded packets, all of them, in order; what leaves is appended to `out` with `meta.egress` set.
-    pub fn process(&mut self, now: Instant, packets: &mut Vec<Packet>, pool: &mut Pool, out: &mut Vec<Packet>) {
+    pub fn process(
+        &mut self,
+        now: Instant,
+        packets: &mut Vec<Packet>,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+    ) {
         let mut packets = packets.drain(..);
         loop {
             let mut taken = 0;
@@ -90,7 +98,9 @@ impl Plane {
         for stage in 0..STAGES {
             for (port, packet) in &self.batch {
                 let (store, router) = match port {
-                    packet_dispatcher::Out::Interest => (Some(content_store::In::Interest), router::In::Interest),
+                    packet_dispatcher::Out::Interest => {
+                        (Some(content_store::In::Interest), router::In::Interest)
+                    }
                     packet_dispatcher::Out::Data => (Some(content_store::In::Data), router::In::Data),
                     packet_dispatcher::Out::Nack => (None, router::In::Nack),
                 };
@@ -124,7 +134,14 @@ impl Plane {
     }
 
     #[inline]
-    fn route(&mut self, now: Instant, port: router::In, packet: Packet, pool: &mut Pool, out: &mut Vec<Packet>) {
+    fn route(
+        &mut self,
+        now: Instant,
+        port: router::In,
+        packet: Packet,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+    ) {
         let mut context = Context { pool, out: &mut self.routed, drops: &mut self.drops };
         self.router.process(now, port, packet, &mut context);
         self.take_routed(now, pool, out);
@@ -136,7 +153,8 @@ impl Plane {
             match port {
                 router::Out::Interest | router::Out::Nack => out.push(packet),
                 router::Out::Data => {
-                    let mut context = Context { pool: &mut *pool, out: &mut self.stored, drops: &mut self.drops };
+                    let mut context =
+                        Context { pool: &mut *pool, out: &mut self.stored, drops: &mut self.drops };
                     self.content_store.process(now, content_store::In::Data, packet, &mut context);
                 }
             }

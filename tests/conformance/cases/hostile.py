@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 
 from kit.case import ALL, PKT, STREAM, UDP, case, expect
 from kit.packets import data, interest, lp, nack, token, with_params
@@ -191,3 +192,21 @@ async def large_burst(t):
     producer.send(*(data(n, bytes(8000)) for n in names))
     for n in names:
         await consumer.data(n)
+
+
+# Named to be the last of all: where it fails, no new UDP peer is served for as long as idle faces are kept.
+@case("udp/ten-thousand-peers", SPEC, "After ten thousand UDP peers that sent one packet each and left, a new one is "
+      "served: idle faces give way to living peers.", on=(UDP,), exclusive=True, limit=40, tags=("heavy",))
+async def many_peers(t):
+    address = t.router.udp
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    for i in range(10_000):
+        with socket.socket(family, socket.SOCK_DGRAM) as peer:
+            peer.connect(address)
+            peer.send(interest(t.name(f"/{i}"), lifetime=10))
+        if i % 50 == 49:
+            await asyncio.sleep(0.002)
+    await t.quiet(0.3)
+    producer = await t.producer()
+    for _ in range(5):
+        await t.still_works(await t.face(UDP), producer)

@@ -45,7 +45,8 @@ impl Samples {
     /// Nanoseconds per operation.
     pub fn row(mut self, name: String) -> Row {
         assert!(!self.batches.is_empty(), "{name} was measured");
-        let longest_us = self.batches.iter().fold(0.0, |longest: f64, (nanos, _)| longest.max(*nanos)) / 1000.0;
+        let longest_us =
+            self.batches.iter().fold(0.0, |longest: f64, (nanos, _)| longest.max(*nanos)) / 1000.0;
         self.batches.sort_unstable_by(|(a, n), (b, m)| (a / *n as f64).total_cmp(&(b / *m as f64)));
         let at = |share: f64| {
             let (nanos, operations) = self.batches[(share * (self.batches.len() - 1) as f64) as usize];

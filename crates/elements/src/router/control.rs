@@ -153,8 +153,7 @@ impl Router {
         }
         let scope = NameScope::of(self.pit.name(entry));
         let asker = self.pit.in_records(entry).find(|record| {
-            let local =
-                self.faces.info(record.face).is_some_and(|info| info.scope == Scope::Local);
+            let local = self.faces.info(record.face).is_some_and(|info| info.scope == Scope::Local);
             Eligibility::new(&self.faces, record.face, local, scope).allows(face)
         });
         let Some(asker) = asker else { return };

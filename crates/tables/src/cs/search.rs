@@ -145,7 +145,8 @@ impl Tree {
         let mut sharing = ArrayVec::new();
         for id in self.index.candidates(edge) {
             let place = self.place(id);
-            let is_on = place.edge == edge && place.parent == node && place.depth > self.node(node).place.depth;
+            let is_on =
+                place.edge == edge && place.parent == node && place.depth > self.node(node).place.depth;
             // Seen twice when an entry's key and its edge have the same tag, as one in 65536 has.
             if is_on && !sharing.contains(&id) {
                 // More than EDGE_MAX are not on an edge.

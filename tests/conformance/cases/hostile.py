@@ -199,12 +199,18 @@ async def large_burst(t):
       "served: idle faces give way to living peers.", on=(UDP,), exclusive=True, limit=40, tags=("heavy",))
 async def many_peers(t):
     address = t.router.udp
-    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    for i in range(10_000):
-        with socket.socket(family, socket.SOCK_DGRAM) as peer:
+    v6 = ":" in address[0]
+    for port in range(12_000, 22_000):
+        with socket.socket(socket.AF_INET6 if v6 else socket.AF_INET, socket.SOCK_DGRAM) as peer:
+            try:
+                # Ports of our own choice: the system would give the same ones again and again.
+                peer.bind(("::" if v6 else "0.0.0.0", port))
+            except OSError:
+                continue
             peer.connect(address)
-            peer.send(interest(t.name(f"/{i}"), lifetime=10))
-        if i % 50 == 49:
+            # An idle packet: an Interest would be answered, and the closed port would tell that its owner has left.
+            peer.send(lp(None))
+        if port % 50 == 49:
             await asyncio.sleep(0.002)
     await t.quiet(0.3)
     producer = await t.producer()

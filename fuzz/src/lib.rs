@@ -2,3 +2,4 @@
 
 pub mod command_target;
 pub mod targets;
+pub mod control_targets;

@@ -71,6 +71,8 @@ reasons! {
     FaceMtu = "face_mtu",
     /// The kernel refused to send it.
     SendFailed = "send_failed",
+    /// From a new peer while there were as many peers as there may be, none of which had to give way.
+    PeersFull = "peers_full",
     /// No buffer was free.
     NoBuffer = "no_buffer",
     /// A fragment of a packet that was never whole in time.

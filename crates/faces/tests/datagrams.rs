@@ -152,18 +152,35 @@ fn a_truncated_or_torn_datagram_does_not_eat_the_next_one() {
 }
 
 #[test]
-fn noise_from_strangers_gets_no_face() {
+fn strangers_give_way_and_noise_gets_no_face() {
     let config = FacesConfig { peers_max: 3, ..FacesConfig::default() };
     let (mut host, bound) = udp_host(config, "127.0.0.1:0");
-    let clients: Vec<_> = (0..5).map(|_| socket(bound)).collect();
+    let clients: Vec<_> = (0..40).map(|_| socket(bound)).collect();
     clients[0].send(b"hello?").unwrap();
     for client in &clients {
         client.send(&interest("a")).unwrap();
     }
-    host.until("heard", |host| host.faces.listeners()[0].refused == 2);
-    assert_eq!((host.faces.len(), host.received.len()), (3, 3));
-    assert_eq!(host.faces.listeners()[0].udp.unwrap().unheard, 3);
-    assert_eq!(host.faces.drops().total(Cause::NoBuffer), 2);
+    // Each spoke once, so each gives way to the next: nobody is refused.
+    host.until("heard", |host| host.received.len() == 40);
+    assert_eq!((host.faces.len(), host.faces.listeners()[0].refused), (3, 0));
+    assert_eq!(host.destroyed().len(), 37);
+    assert_eq!(host.faces.listeners()[0].udp.unwrap().unheard, 1);
+}
+
+#[test]
+fn peers_that_speak_are_not_pushed_out_by_strangers() {
+    let config = FacesConfig { peers_max: 3, ..FacesConfig::default() };
+    let (mut host, bound) = udp_host(config, "127.0.0.1:0");
+    let clients: Vec<_> = (0..5).map(|_| socket(bound)).collect();
+    for name in ["a", "b"] {
+        clients[..3].iter().for_each(|client| assert!(client.send(&interest(name)).is_ok()));
+    }
+    host.until("heard", |host| host.received.len() == 6);
+    clients[3..].iter().for_each(|client| assert!(client.send(&interest("c")).is_ok()));
+    host.until("refused", |host| host.faces.listeners()[0].refused == 2);
+    assert_eq!((host.faces.len(), host.received.len()), (3, 6));
+    assert_eq!(host.faces.drops().total(Cause::PeersFull), 2);
+    assert!(host.destroyed().is_empty());
 }
 
 #[test]

@@ -49,6 +49,30 @@ impl HashKey {
         fold(state ^ self.0[2], self.0[3])
     }
 
+    /// As [`step`](Self::step), for a component that stands at `start..end` of `bytes`: what is around it there lets one of up to sixteen octets be
+    /// read in two loads, without a branch on its length.
+    ///
+    /// # Panics
+    /// When the place is outside `bytes`.
+    #[inline(always)]
+    pub fn step_at(&self, prefix: u64, bytes: &[u8], start: usize, end: usize) -> u64 {
+        let len = end.wrapping_sub(start);
+        let (a, b) = if len > 16 {
+            return self.step(prefix, &bytes[start..end]);
+        } else if let Some(behind) = bytes.get(start..start + 16) {
+            (word(behind, 0) & MASKS[len].0, word(behind, 8) & MASKS[len].1)
+        } else if end >= 16 && end <= bytes.len() {
+            let before = &bytes[end - 16..end];
+            let both = u128::from(word(before, 0)) | u128::from(word(before, 8)) << 64;
+            let both = both.checked_shr(8 * (16 - len as u32)).unwrap_or(0);
+            (both as u64, (both >> 64) as u64)
+        } else {
+            return self.step(prefix, &bytes[start..end]);
+        };
+        let state = if len == 0 { prefix } else { fold(a ^ prefix, b ^ self.0[1]) };
+        fold(state ^ self.0[2], self.0[3])
+    }
+
     /// The hash of a whole name.
     pub fn name(&self, name: NameRef<'_>) -> u64 {
         let bytes = name.as_bytes();
@@ -68,6 +92,18 @@ impl core::fmt::Debug for HashKey {
         f.write_str("HashKey(secret)")
     }
 }
+
+/// What to keep of sixteen octets, as two little-endian words, to have the first so many.
+const MASKS: [(u64, u64); 17] = {
+    let mut masks = [(0, 0); 17];
+    let mut len = 1;
+    while len <= 16 {
+        let mask = u128::MAX >> (8 * (16 - len));
+        masks[len] = (mask as u64, (mask >> 64) as u64);
+        len += 1;
+    }
+    masks
+};
 
 #[inline(always)]
 fn fold(a: u64, b: u64) -> u64 {
@@ -153,6 +189,15 @@ impl Prefixes {
         self.key_len = 0;
     }
 
+    /// Forgets the former name and takes in another, component by component.
+    #[inline(always)]
+    pub fn begin<'p>(&'p mut self, key: &'p HashKey) -> PrefixesBuilder<'p> {
+        self.hashes[0] = key.root();
+        self.ends[0] = 0;
+        let root = key.root();
+        PrefixesBuilder { prefixes: self, hash_key: key, count: 0, digest: false, whole: root, key: root, key_len: 0 }
+    }
+
     /// Appends one component, as [`NameRef::check_with`] shows it. Names of packets end before octet 65536.
     #[inline]
     pub fn push(&mut self, key: &HashKey, typ: ComponentType, component: &[u8], end: usize) {
@@ -230,6 +275,48 @@ impl Prefixes {
     }
 }
 
+/// [`Prefixes`] in the making: what each component changes is kept at hand until [`finish`](Self::finish).
+#[derive(Debug)]
+#[must_use = "prefixes are whole when finished"]
+pub struct PrefixesBuilder<'p> {
+    prefixes: &'p mut Prefixes,
+    hash_key: &'p HashKey,
+    count: usize,
+    digest: bool,
+    whole: u64,
+    key: u64,
+    key_len: usize,
+}
+
+impl PrefixesBuilder<'_> {
+    /// Appends one component, which stands at `start..` in `bytes`, as long as `component`, and ends at octet `end` of the name.
+    #[inline(always)]
+    pub fn push(&mut self, typ: ComponentType, bytes: &[u8], start: usize, component: &[u8], end: usize) {
+        self.whole = self.hash_key.step_at(self.whole, bytes, start, start + component.len());
+        self.count += 1;
+        if self.count <= PREFIXES_MAX {
+            self.prefixes.hashes[self.count] = self.whole;
+            self.prefixes.ends[self.count] = end as u16;
+        }
+        self.digest = typ == ComponentType::IMPLICIT_DIGEST;
+        if !self.digest {
+            self.key = self.whole;
+            self.key_len = end;
+        }
+    }
+
+    /// All components were appended.
+    #[inline(always)]
+    pub fn finish(self) {
+        let prefixes = self.prefixes;
+        prefixes.count = self.count.min(usize::from(u16::MAX)) as u16;
+        prefixes.digest = self.digest;
+        prefixes.whole = self.whole;
+        prefixes.key = self.key;
+        prefixes.key_len = self.key_len as u16;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,6 +362,36 @@ mod tests {
         #[test]
         fn step_is_its_definition(prefix: u64, component in proptest::collection::vec(any::<u8>(), 1..70)) {
             prop_assert_eq!(KEY.step(prefix, &component), slow_step(&KEY, prefix, &component));
+        }
+
+        #[test]
+        fn step_is_the_same_wherever_a_component_stands(
+            prefix: u64, before in 0_usize..20, component in proptest::collection::vec(any::<u8>(), 1..40), behind in 0_usize..20,
+        ) {
+            let mut bytes = vec![0xa5; before];
+            bytes.extend_from_slice(&component);
+            bytes.resize(before + component.len() + behind, 0x5a);
+            let there = KEY.step_at(prefix, &bytes, before, before + component.len());
+            prop_assert_eq!(there, KEY.step(prefix, &component));
+        }
+
+        #[test]
+        fn built_prefixes_are_those_pushed(parts in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u8>(), 0..20)), 0..40)) {
+            let digest = crate::Component::new(ComponentType::IMPLICIT_DIGEST, &[9; 32]).unwrap();
+            let name = parts.iter().fold(Name::new(), |n, (d, p)| if *d { n.with(digest) } else { n.with_generic(p) });
+            let bytes = name.as_ref().as_bytes();
+            let pushed = Prefixes::of(&KEY, name.as_ref());
+            let mut built = Prefixes::of(&KEY, "/x/y".parse::<Name>().unwrap().as_ref());
+            let mut builder = built.begin(&KEY);
+            NameRef::check_with(bytes, 0, |typ, component, end| {
+                builder.push(typ, bytes, end - component.len(), component, end);
+            }).unwrap();
+            builder.finish();
+            prop_assert_eq!((built.count(), built.whole(), built.key()), (pushed.count(), pushed.whole(), pushed.key()));
+            prop_assert_eq!((built.key_len(), built.has_digest()), (pushed.key_len(), pushed.has_digest()));
+            for count in 0..=pushed.kept() {
+                prop_assert_eq!((built.hash(count), built.end(count)), (pushed.hash(count), pushed.end(count)));
+            }
         }
 
         #[test]

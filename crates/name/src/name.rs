@@ -26,7 +26,7 @@ impl<'a> NameRef<'a> {
 
     /// Checks as [`check`](Self::check) does and shows each component on the way: its type, its whole encoding and where that ends in
     /// `value`. Errors count octets from `base`.
-    #[inline]
+    #[inline(always)]
     pub fn check_with(
         value: &'a [u8],
         base: usize,
@@ -34,19 +34,14 @@ impl<'a> NameRef<'a> {
     ) -> Result<Self, Error> {
         let mut pos = 0;
         while pos < value.len() {
-            let head = read_head(value, pos);
-            let (typ, len, start) = head.map_err(|e| Error::new(e.fault, e.offset + base))?;
-            let typ = u16::try_from(typ)
-                .ok()
-                .and_then(ComponentType::new)
-                .ok_or(Error::new(Fault::TypeRange, base + pos))?;
-            if len > (value.len() - start) as u64 {
-                return Err(Error::new(Fault::Truncated, base + pos));
-            }
-            if typ.is_digest() && len != 32 {
-                return Err(Error::new(Fault::DigestLength, base + pos));
-            }
-            let end = start + len as usize;
+            // Nearly every component has one octet of type and of length, and is no digest.
+            let (typ, end) = match value.get(pos..pos + 2) {
+                Some(&[typ @ 3..=252, len @ 0..=252]) if usize::from(len) + pos + 2 <= value.len() => {
+                    (u16::from(typ), pos + 2 + usize::from(len))
+                }
+                _ => component_at(value, pos, base)?,
+            };
+            let typ = ComponentType::new(typ).ok_or(Error::new(Fault::TypeRange, base + pos))?;
             each(typ, &value[pos..end], end);
             pos = end;
         }
@@ -226,6 +221,24 @@ impl Borrow<[u8]> for Name {
     fn borrow(&self) -> &[u8] {
         &self.value
     }
+}
+
+/// Type and end of the component at `pos`, whatever it is.
+#[inline(never)]
+fn component_at(value: &[u8], pos: usize, base: usize) -> Result<(u16, usize), Error> {
+    let head = read_head(value, pos);
+    let (typ, len, start) = head.map_err(|e| Error::new(e.fault, e.offset + base))?;
+    let typ = u16::try_from(typ)
+        .ok()
+        .and_then(ComponentType::new)
+        .ok_or(Error::new(Fault::TypeRange, base + pos))?;
+    if len > (value.len() - start) as u64 {
+        return Err(Error::new(Fault::Truncated, base + pos));
+    }
+    if typ.is_digest() && len != 32 {
+        return Err(Error::new(Fault::DigestLength, base + pos));
+    }
+    Ok((typ.number(), start + len as usize))
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ impl<'a> Data<'a> {
     }
 
     /// As [`check`](Self::check); shows each name component on the way, as [`NameRef::check_with`] does.
-    #[inline]
+    #[inline(always)]
     pub fn check_with(
         wire: &'a [u8],
         each: impl FnMut(ComponentType, &'a [u8], usize),
@@ -57,32 +57,29 @@ impl<'a> Data<'a> {
         Ok(data)
     }
 
+    #[inline(always)]
     fn fields(&mut self, mut reader: Reader<'a>) -> Result<(), Error> {
-        // Position in the fixed order of the last field taken.
+        // Type of the last field taken: the fixed order is that of the types.
+        const { assert!(t::META_INFO < t::CONTENT && t::CONTENT < t::SIGNATURE_INFO) };
+        const { assert!(t::SIGNATURE_INFO < t::SIGNATURE_VALUE) };
         let mut last = 0;
         while let Some(field) = reader.next()? {
-            let position = match field.typ {
-                t::META_INFO => 1,
-                t::CONTENT => 2,
-                t::SIGNATURE_INFO => 3,
-                t::SIGNATURE_VALUE => 4,
-                t::NAME => return Err(Error::new(Fault::FieldOrder, field.start)),
-                _ if field.is_critical() => return Err(Error::new(Fault::UnknownCritical, field.start)),
-                _ => continue,
-            };
-            if position <= last {
-                return Err(Error::new(Fault::FieldOrder, field.start));
-            }
-            last = position;
             match field.typ {
+                t::NAME => return Err(Error::new(Fault::FieldOrder, field.start)),
+                t::META_INFO | t::CONTENT | t::SIGNATURE_INFO | t::SIGNATURE_VALUE if field.typ <= last => {
+                    return Err(Error::new(Fault::FieldOrder, field.start));
+                }
                 t::META_INFO => self.meta = Meta::check(&field)?,
                 t::CONTENT => self.content = Span::of(&field),
                 t::SIGNATURE_INFO => {
                     SignatureInfo::check(field.value, field.value_start)?;
                     self.signature_info = Span::of(&field);
                 }
-                _ => self.signature_value = Span::of(&field),
+                t::SIGNATURE_VALUE => self.signature_value = Span::of(&field),
+                _ if field.is_critical() => return Err(Error::new(Fault::UnknownCritical, field.start)),
+                _ => continue,
             }
+            last = field.typ;
         }
         if self.signature_info.is_some() && self.signature_value.is_some() {
             Ok(())

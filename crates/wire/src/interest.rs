@@ -49,7 +49,7 @@ impl<'a> Interest<'a> {
     }
 
     /// As [`check`](Self::check); shows each name component on the way, as [`NameRef::check_with`] does.
-    #[inline]
+    #[inline(always)]
     pub fn check_with(
         wire: &'a [u8],
         mut each: impl FnMut(ComponentType, &'a [u8], usize),
@@ -94,6 +94,7 @@ impl<'a> Interest<'a> {
         Ok(interest)
     }
 
+    #[inline(always)]
     fn fields(&mut self, mut reader: Reader<'a>) -> Result<(), Error> {
         // Position in the fixed order of the last field taken.
         let mut last = 0;

@@ -81,6 +81,8 @@ impl<'a> SignatureInfo<'a> {
     ///
     /// # Errors
     /// What is wrong and where.
+    // Inlined, so that who only checks doesn't pay for what is read.
+    #[inline]
     pub fn check(value: &'a [u8], base: usize) -> Result<Self, Error> {
         let mut reader = Reader::new(value, base);
         let first = reader

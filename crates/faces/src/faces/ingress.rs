@@ -9,12 +9,19 @@ use crate::timers::Timer;
 use crate::udp::sys::{self, Received};
 use crate::uri::FaceUri;
 use arrayvec::ArrayVec;
+use core::time::Duration;
 use nw_element::{Cause, DropReason, FaceId, Instant, Packet, Pool, Scope};
 use nw_wire::{Fault, LpPacket};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+
+/// Faces looked at to find one that gives way to a newcomer.
+const YIELD_LOOKS_MAX: usize = 16;
+
+/// A peer that spoke more than once gives way after so long a silence.
+const YIELD_SILENCE: Duration = Duration::from_secs(60);
 
 impl Faces {
     /// Serves a socket that epoll says is ready: accepts, reads, goes on with what waits to be written. Decoded packets are appended to
@@ -223,8 +230,15 @@ impl Faces {
                 continue;
             }
             let known = last.filter(|(peer, _)| *peer == message.peer).map(|(_, id)| id);
-            let first = &pool.chunk_bytes(chunk)[..message.len.min(message.stride)];
-            let id = match known.map_or_else(|| self.peer_face(now, index, message.peer, first), Ok) {
+            let id = match known {
+                Some(id) => Ok(id),
+                None => {
+                    let first = &pool.chunk_bytes(chunk)[..message.len.min(message.stride)];
+                    let is_packet = LpPacket::check(first).map(drop);
+                    self.peer_face(now, index, message.peer, is_packet, pool)
+                }
+            };
+            let id = match id {
                 Ok(id) => id,
                 Err(reason) => {
                     self.unheard(index, reason, message.len.div_ceil(message.stride).max(1) as u64);
@@ -269,7 +283,8 @@ impl Faces {
         now: Instant,
         index: usize,
         peer: SocketAddr,
-        first: &[u8],
+        is_packet: Result<(), nw_wire::Error>,
+        pool: &mut Pool,
     ) -> Result<FaceId, DropReason> {
         let Some(Some(socket)) = self.sockets.get(index) else { return Err(Cause::FaceGone.into()) };
         if let Some(id) = socket.peers.get(&peer) {
@@ -279,15 +294,38 @@ impl Faces {
             return Err(Cause::FaceGone.into());
         }
         // Noise gets no face.
-        LpPacket::check(first).map_err(|error| DropReason::Malformed(error.fault))?;
+        is_packet.map_err(|error| DropReason::Malformed(error.fault))?;
         let options = FaceOptions { persistency: Some(Persistency::OnDemand), ..FaceOptions::default() };
-        // Anybody can write any source address, so strangers don't get all the faces there are.
-        let full = socket.peers.len() >= self.config.peers_max;
+        // Anybody can write any source address, so strangers don't get all the faces there are, nor keep them.
+        let full = socket.peers.len() >= self.config.peers_max && !self.make_room(now, index, pool);
         let added = if full { None } else { self.add_peer(now, index, peer, &options).ok() };
         if let Some(socket) = &mut self.sockets[index] {
             *if added.is_some() { &mut socket.accepted } else { &mut socket.refused } += 1;
         }
-        added.ok_or(Cause::NoBuffer.into())
+        added.ok_or(Cause::PeersFull.into())
+    }
+
+    /// Ends the on-demand face of a peer that spoke but once, or was silent for long, the longest known first; false when a bounded look finds
+    /// none. A peer that spoke since it was looked at last has a second chance.
+    fn make_room(&mut self, now: Instant, index: usize, pool: &mut Pool) -> bool {
+        for _ in 0..YIELD_LOOKS_MAX {
+            let Some(Some(socket)) = self.sockets.get_mut(index) else { return false };
+            let Some((id, since)) = socket.waiting_to_yield.pop_front() else { return false };
+            let Some(face) = self.slots.get(id).filter(|face| face.persistency == Persistency::OnDemand)
+            else {
+                continue;
+            };
+            let silent = now.since(face.heard);
+            if face.counters.in_packets <= 1 || face.heard <= since && silent >= YIELD_SILENCE {
+                self.end_face(id, CloseReason::Idle, pool);
+                return true;
+            }
+            let heard = face.heard;
+            if let Some(Some(socket)) = self.sockets.get_mut(index) {
+                socket.waiting_to_yield.push_back((id, heard));
+            }
+        }
+        false
     }
 
     fn unheard(&mut self, index: usize, reason: DropReason, datagrams: u64) {

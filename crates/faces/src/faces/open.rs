@@ -176,6 +176,14 @@ impl Faces {
         }
         if let Some(socket) = &mut self.sockets[index] {
             socket.peers.insert(peer, id);
+            if idle.is_some() {
+                socket.waiting_to_yield.push_back((id, now));
+            }
+            // Faces that ended otherwise are cleared away before they outnumber those that live.
+            if socket.waiting_to_yield.len() > 64 + 2 * socket.peers.len() {
+                let slots = &self.slots;
+                socket.waiting_to_yield.retain(|(id, _)| slots.get(*id).is_some());
+            }
         }
         Ok(id)
     }

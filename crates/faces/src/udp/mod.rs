@@ -12,11 +12,11 @@ use crate::queue::ByteQueue;
 use crate::status::UdpBuffer;
 use crate::uri::FaceUri;
 use arrayvec::ArrayVec;
-use nw_element::{FaceId, Pool};
+use nw_element::{FaceId, Instant, Pool};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -48,6 +48,8 @@ pub struct UdpSocket {
     pub listening: bool,
     /// The faces, by peer. The keys come from outside, hence the keyed hash of the standard library.
     pub peers: HashMap<SocketAddr, FaceId>,
+    /// On-demand faces in the order in which they have to give way to newcomers, each with the moment it was put there. May hold ended ones.
+    pub waiting_to_yield: VecDeque<(FaceId, Instant)>,
     /// Faces with something in their outbox.
     pub dirty: Vec<FaceId>,
     /// The receive buffer was over half full when last looked at.
@@ -123,6 +125,7 @@ impl UdpSocket {
                 local,
                 listening,
                 peers: HashMap::new(),
+                waiting_to_yield: VecDeque::new(),
                 dirty: Vec::new(),
                 congested: false,
                 accepted: 0,

@@ -22,6 +22,7 @@ pub fn decode(pool: &mut Pool, packet: &Packet) -> Result<(), Error> {
 /// What is wrong and where.
 #[inline]
 pub fn decode_bytes(key: &HashKey, bytes: &[u8], meta: &mut Meta) -> Result<(), Error> {
+    meta.route_hint.forget();
     let mut prefixes = meta.prefixes.begin(key);
     match bytes.first() {
         Some(&first) if u32::from(first) == types::INTEREST => {

@@ -2,6 +2,7 @@
 
 use crate::{FaceId, Instant};
 use nw_name::{HashKey, NameRef, Prefixes};
+use nw_tables::fib::FibHint;
 use nw_wire::{NackReason, Token};
 
 /// What a packet is to forwarding.
@@ -36,6 +37,7 @@ pub struct LinkFields {
 
 /// Metadata of one packet.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Meta {
     /// What it is.
     pub kind: Kind,
@@ -51,8 +53,6 @@ pub struct Meta {
     pub link: LinkFields,
     /// Where the name's TLV-VALUE stands in the packet: start and length, octets.
     pub name: (u16, u16),
-    /// Hashes and ends of the name's prefixes.
-    pub prefixes: Prefixes,
     /// Interest: CanBePrefix.
     pub can_be_prefix: bool,
     /// Interest: MustBeFresh.
@@ -71,6 +71,10 @@ pub struct Meta {
     pub freshness_ms: u32,
     /// Data: true once a content store has it, or must not have it.
     pub cached: bool,
+    /// Interest: what asking for the FIB's memory found out already.
+    pub route_hint: FibHint,
+    /// Hashes and ends of the name's prefixes. Large, so last.
+    pub prefixes: Prefixes,
 }
 
 impl Meta {
@@ -84,7 +88,6 @@ impl Meta {
             arrival: Instant::START,
             link: LinkFields::default(),
             name: (0, 0),
-            prefixes: Prefixes::new(key),
             can_be_prefix: false,
             must_be_fresh: false,
             nonce: 0,
@@ -94,6 +97,8 @@ impl Meta {
             hint: (0, 0),
             freshness_ms: 0,
             cached: false,
+            route_hint: FibHint::default(),
+            prefixes: Prefixes::new(key),
         }
     }
 

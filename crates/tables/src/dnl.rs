@@ -7,7 +7,7 @@
 //! A pair is found for 6.1 to 6.5 seconds; one that never was there with a probability of about 10 / 2^32.
 
 use crate::Instant;
-use crate::memory::Lines;
+use crate::memory::{Lines, equal_doubles};
 use zerocopy::FromZeros;
 
 /// How long a pair is remembered at least, milliseconds.
@@ -42,10 +42,7 @@ impl Line {
     /// The place of a live fingerprint.
     #[inline]
     fn find(&self, fingerprint: u32, now: u16) -> Option<usize> {
-        let mut mask = 0_u32;
-        for (place, other) in self.fingerprints.iter().enumerate() {
-            mask |= u32::from(*other == fingerprint) << place;
-        }
+        let mut mask = equal_doubles(&self.fingerprints, fingerprint);
         while mask != 0 {
             let place = mask.trailing_zeros() as usize;
             if is_live(self.ticks[place], now) {

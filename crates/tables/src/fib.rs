@@ -19,6 +19,7 @@ mod tests;
 use crate::FaceId;
 use crate::index::{Index, IndexFull};
 use blocks::{BLOCK_MAX, Blocks};
+use core::cell::Cell;
 use hops::HopSets;
 use lengths::Lengths;
 use nw_name::{HashKey, NameRef, PREFIXES_MAX, Prefixes};
@@ -104,9 +105,31 @@ impl From<IndexFull> for FibError {
     }
 }
 
+/// What the stages of [`Fib::prefetch_hinted`] found out about one name, for the lookup that follows. It holds for as long as the FIB stays as it is, and
+/// for this name only: [`forget`](Self::forget) it when the name changes.
+#[derive(Clone, Debug, Default)]
+pub struct FibHint {
+    /// Which FIB it is about: none ever has 0 changes.
+    change: Cell<u64>,
+    /// Lengths still worth trying.
+    lengths: Cell<u64>,
+    /// The first block that the longest of them leads to, plus one.
+    block: Cell<u32>,
+}
+
+impl FibHint {
+    /// Says nothing from now on.
+    #[inline(always)]
+    pub fn forget(&self) {
+        self.change.set(0);
+    }
+}
+
 /// The FIB of one shard.
 pub struct Fib {
     key: HashKey,
+    /// Counts changes from 1 on: tells whether a hint still holds.
+    change: u64,
     config: FibConfig,
     lengths: Lengths,
     index: Index,
@@ -123,6 +146,7 @@ impl Fib {
     pub fn new(key: HashKey, config: FibConfig) -> Self {
         Fib {
             key,
+            change: 1,
             config,
             lengths: Lengths::new(key, config.prefixes_max, config.middle),
             index: Index::with_capacity(config.prefixes_max),
@@ -149,6 +173,7 @@ impl Fib {
         if next_hops.len() > self.config.next_hops_per_prefix_max {
             return Err(FibError::TooManyNextHops);
         }
+        self.change += 1;
         self.sort(next_hops);
         let hop_set = self.hop_sets.intern(&self.sorted)?;
         let done = match self.find(prefixes.whole(), name.as_bytes()) {
@@ -170,6 +195,7 @@ impl Fib {
 
     /// Removes a prefix; false when it was not there.
     pub fn remove(&mut self, name: NameRef<'_>) -> bool {
+        self.change += 1;
         let prefixes = Prefixes::of(&self.key, name);
         let Some(block) = self.find(prefixes.whole(), name.as_bytes()) else { return false };
         let Entry { hop_set, components, epoch, .. } = Entry::of(self.blocks.bytes(block));
@@ -184,8 +210,33 @@ impl Fib {
     /// The longest prefix of `name` that was set. `prefixes` are those of `name`.
     #[inline]
     pub fn lookup(&self, name: NameRef<'_>, prefixes: &Prefixes) -> Option<FibEntry<'_>> {
+        self.lookup_among(self.lengths.of(prefixes), name, prefixes)
+    }
+
+    /// As [`lookup`](Self::lookup), with what [`prefetch_hinted`](Self::prefetch_hinted) found out about this name.
+    #[inline]
+    pub fn lookup_hinted(
+        &self,
+        name: NameRef<'_>,
+        prefixes: &Prefixes,
+        hint: &FibHint,
+    ) -> Option<FibEntry<'_>> {
+        if hint.change.get() != self.change {
+            return self.lookup(name, prefixes);
+        }
+        let lengths = hint.lengths.get();
+        if let Some(block) = hint.block.get().checked_sub(1)
+            && let Some(longest) = lengths.checked_ilog2()
+            && let Some(prefix) = name.as_bytes().get(..prefixes.end(longest as usize))
+            && Entry::has_name(self.blocks.bytes(block), prefix)
+        {
+            return Some(self.entry(block));
+        }
+        self.lookup_among(lengths, name, prefixes)
+    }
+
+    fn lookup_among(&self, mut lengths: u64, name: NameRef<'_>, prefixes: &Prefixes) -> Option<FibEntry<'_>> {
         let bytes = name.as_bytes();
-        let mut lengths = self.lengths.of(prefixes);
         while let Some(length) = take_longest(&mut lengths) {
             let Some(prefix) = bytes.get(..prefixes.end(length)) else { continue };
             if let Some(block) = self.find(prefixes.hash(length), prefix) {
@@ -209,6 +260,38 @@ impl Fib {
             0 => self.lengths.prefetch(prefixes),
             1 => self.prefetch_bucket(prefixes),
             _ => self.prefetch_entry(prefixes),
+        }
+    }
+
+    /// As [`prefetch`](Self::prefetch); what a stage finds out is kept in `hint`, so that the next one and the lookup need not.
+    #[inline]
+    pub fn prefetch_hinted(&self, stage: usize, prefixes: &Prefixes, hint: &FibHint) {
+        match stage {
+            0 => self.lengths.prefetch(prefixes),
+            1 => {
+                let lengths = self.lengths.of(prefixes);
+                hint.change.set(self.change);
+                hint.lengths.set(lengths);
+                hint.block.set(0);
+                if let Some(longest) = lengths.checked_ilog2() {
+                    self.index.prefetch(prefixes.hash(longest as usize));
+                }
+            }
+            _ if hint.change.get() != self.change => self.prefetch_entry(prefixes),
+            _ => {
+                let mut lengths = hint.lengths.get();
+                let Some(longest) = lengths.checked_ilog2().map(|length| length as usize) else { return };
+                if let Some(block) = self.index.candidates(prefixes.hash(longest)).next() {
+                    hint.block.set(block + 1);
+                    self.blocks.prefetch(block, Entry::HEADER + prefixes.end(longest));
+                    return;
+                }
+                lengths &= !(1 << longest);
+                hint.lengths.set(lengths);
+                if let Some(next) = lengths.checked_ilog2() {
+                    self.index.prefetch(prefixes.hash(next as usize));
+                }
+            }
         }
     }
 

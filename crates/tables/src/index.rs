@@ -118,33 +118,42 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexFull`]; nothing has changed then.
+    #[inline]
     pub fn insert(&mut self, hash: u64, slot: u32) -> Result<(), IndexFull> {
         if self.len >= self.entries_max {
             return Err(IndexFull);
         }
-        let home = self.home(hash);
-        let mut bucket = home;
-        for _ in 0..self.probes {
-            let free = self.buckets[bucket].matching(FREE);
+        let (home, probes) = (self.home(hash), self.probes);
+        let buckets = &mut self.buckets[..];
+        let mut number = home;
+        for _ in 0..probes {
+            let bucket = &mut buckets[number];
+            let free = bucket.matching(FREE);
             if free != 0 {
                 let position = free.trailing_zeros() as usize;
-                self.buckets[bucket].tags[position] = tag_of(hash);
-                self.buckets[bucket].slots[position] = slot;
-                self.each_passed(home, bucket, |passed| *passed += 1);
+                bucket.tags[position] = tag_of(hash);
+                bucket.slots[position] = slot;
                 self.len += 1;
+                if number != home {
+                    self.each_passed(home, number, |passed| *passed += 1);
+                }
                 return Ok(());
             }
-            bucket = self.after(bucket);
+            number = after(number, buckets.len());
         }
         Err(IndexFull)
     }
 
     /// Removes one entry with this hash and slot; false when there is none.
+    #[inline]
     pub fn remove(&mut self, hash: u64, slot: u32) -> bool {
         let Some((bucket, position)) = self.locate(hash, slot) else { return false };
         self.buckets[bucket].tags[position] = FREE;
-        self.each_passed(self.home(hash), bucket, |passed| *passed -= 1);
         self.len -= 1;
+        let home = self.home(hash);
+        if bucket != home {
+            self.each_passed(home, bucket, |passed| *passed -= 1);
+        }
         true
     }
 
@@ -185,24 +194,31 @@ impl Index {
         after(bucket, self.buckets.len())
     }
 
+    #[inline]
     fn locate(&self, hash: u64, slot: u32) -> Option<(usize, usize)> {
         let tag = tag_of(hash);
-        let mut bucket = self.home(hash);
+        let buckets = &self.buckets[..];
+        let mut number = self.home(hash);
         for _ in 0..self.probes {
-            let here = &self.buckets[bucket];
-            let found =
-                (0..SLOTS).find(|position| here.tags[*position] == tag && here.slots[*position] == slot);
-            if let Some(position) = found {
-                return Some((bucket, position));
+            let bucket = &buckets[number];
+            let mut matching = bucket.matching(tag);
+            while matching != 0 {
+                let position = matching.trailing_zeros() as usize;
+                if bucket.slots[position] == slot {
+                    return Some((number, position));
+                }
+                matching &= matching - 1;
             }
-            if here.passed == 0 {
+            if bucket.passed == 0 {
                 break;
             }
-            bucket = self.after(bucket);
+            number = after(number, buckets.len());
         }
         None
     }
 
+    #[cold]
+    #[inline(never)]
     fn each_passed(&mut self, home: usize, end: usize, mut change: impl FnMut(&mut u16)) {
         let mut bucket = home;
         while bucket != end {

@@ -101,6 +101,24 @@ impl Token {
         true
     }
 
+    /// One of at most eight octets, as the first of them and how many: what tables keep, moved in one go. The octets beyond are zero.
+    #[inline(always)]
+    pub fn to_short(&self) -> Option<([u8; 8], u8)> {
+        let [a, b, c, d, e, f, g, h, ..] = self.octets;
+        (self.len <= 8).then_some(([a, b, c, d, e, f, g, h], self.len))
+    }
+
+    /// The reverse of [`to_short`](Self::to_short).
+    #[inline(always)]
+    pub fn from_short(octets: [u8; 8], len: u8) -> Self {
+        let len = len.min(8);
+        // Octets beyond the length are zero in every token, as tokens are compared whole.
+        let kept = u64::from_le_bytes(octets) & u64::MAX.checked_shr(64 - 8 * u32::from(len)).unwrap_or(0);
+        let mut token = Token { len, octets: [0; 32] };
+        token.octets[..8].copy_from_slice(&kept.to_le_bytes());
+        token
+    }
+
     /// Its octets, empty when absent.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {

@@ -162,7 +162,7 @@ impl Router {
         let (bytes, meta) = (context.pool.bytes(&packet), context.pool.meta(&packet));
         let ingress = meta.ingress;
         let name = meta.name_in(bytes);
-        let route = self.fib.lookup(name, &meta.prefixes);
+        let route = self.fib.lookup_hinted(name, &meta.prefixes, &meta.route_hint);
         let (strategy, by_name) =
             route.map_or((Strategies::DEFAULT, NOWHERE), |route| (route.strategy, route.next_hops));
         // The hint says where to; the strategy is still that of the name.

@@ -179,7 +179,7 @@ impl Element for Router {
         match port {
             In::Interest => {
                 self.pit.prefetch(stage, &meta.prefixes);
-                self.fib.prefetch(stage, &meta.prefixes);
+                self.fib.prefetch_hinted(stage, &meta.prefixes, &meta.route_hint);
                 if stage == 0 {
                     self.dead_nonces.prefetch(meta.prefixes.key(), meta.nonce);
                 }

@@ -142,7 +142,7 @@ impl Record {
 impl InlineIn {
     #[inline]
     pub fn holds(token: &Token) -> bool {
-        token.as_bytes().len() <= 8
+        token.to_short().is_some()
     }
 
     #[inline]
@@ -150,16 +150,16 @@ impl InlineIn {
         self.face = record.face.bits();
         self.nonce = record.nonce;
         self.expiry = record.expiry.as_nanos();
-        self.token_len = put_token(&mut self.token, record.token.as_bytes());
+        (self.token, self.token_len) = record.token.to_short().unwrap_or_default();
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn record(&self) -> InRecord {
         InRecord {
             face: FaceId::from_bits(self.face),
             nonce: self.nonce,
             expiry: Instant::from_nanos(self.expiry),
-            token: token_of(&self.token, self.token_len),
+            token: Token::from_short(self.token, self.token_len),
         }
     }
 }

@@ -49,19 +49,38 @@ impl Pit {
     /// # Errors
     /// [`PitFull::Face`] when the face has as many as it may; [`PitFull::Table`] when there is no room or the entry has gone. The face's
     /// former record, if any, is as it was.
+    #[inline]
     pub fn upsert_in(&mut self, entry: EntryRef, record: InRecord) -> Result<bool, PitFull> {
         assert_ne!(record.face, FaceId::NONE, "a record is some face's");
+        // The usual case: it is the entry's first.
+        if let Some(e) = live(&mut self.entries, self.shard, entry)
+            && e.incoming.face == 0
+            && e.more_in == NONE
+            && InlineIn::holds(&record.token)
+        {
+            if self.faces.is_full(record.face) {
+                return Err(PitFull::Face);
+            }
+            e.incoming.set(&record);
+            self.faces.add_in(record.face);
+            return Ok(true);
+        }
+        self.upsert_further_in(entry, &record)
+    }
+
+    #[inline(never)]
+    fn upsert_further_in(&mut self, entry: EntryRef, record: &InRecord) -> Result<bool, PitFull> {
         let Pit { entries, records, faces, .. } = self;
         let e = live(entries, self.shard, entry).ok_or(PitFull::Table)?;
         let fits = InlineIn::holds(&record.token);
         let was_inline = e.incoming.face == record.face.bits();
         if was_inline && fits {
-            e.incoming.set(&record);
+            e.incoming.set(record);
             return Ok(false);
         }
         let (last, len) = match records.find(e.more_in, record.face) {
             Found::At(place) => {
-                records.records[place].set_in(&record);
+                records.records[place].set_in(record);
                 return Ok(false);
             }
             Found::Nowhere { last, len } => (last, len),
@@ -70,13 +89,13 @@ impl Pit {
             return Err(PitFull::Face);
         }
         if fits && e.incoming.face == 0 {
-            e.incoming.set(&record);
+            e.incoming.set(record);
         } else {
             if len >= RECORDS_PER_ENTRY_MAX {
                 return Err(PitFull::Table);
             }
             let place = records.append(&mut e.more_in, last).ok_or(PitFull::Table)?;
-            records.records[place].set_in(&record);
+            records.records[place].set_in(record);
             if was_inline {
                 // Its token got longer than the entry has room for.
                 e.incoming.face = 0;
@@ -91,12 +110,11 @@ impl Pit {
     /// The entry's in-records; none when it has gone.
     #[inline]
     pub fn in_records(&self, entry: EntryRef) -> InRecords<'_> {
-        let inline = self.entry(entry).filter(|e| e.incoming.face != 0).map(|e| &e.incoming);
-        InRecords {
-            inline,
-            link: self.entry(entry).map_or(NONE, |e| e.more_in),
-            records: &self.records.records,
-        }
+        let (inline, link) = match self.entry(entry) {
+            Some(e) => ((e.incoming.face != 0).then_some(&e.incoming), e.more_in),
+            None => (None, NONE),
+        };
+        InRecords { inline, link, records: &self.records.records }
     }
 
     /// A face's in-record.
@@ -132,29 +150,44 @@ impl Pit {
     ///
     /// # Errors
     /// [`PitFull::Table`] when there is no room or the entry has gone.
+    #[inline]
     pub fn upsert_out(&mut self, entry: EntryRef, record: OutRecord) -> Result<bool, PitFull> {
         assert_ne!(record.face, FaceId::NONE, "a record is some face's");
+        // The usual case: it is the entry's first.
+        if let Some(e) = live(&mut self.entries, self.shard, entry)
+            && e.outgoing.face == 0
+            && e.more_out == NONE
+        {
+            e.outgoing.set(&record);
+            self.faces.add_out(record.face);
+            return Ok(true);
+        }
+        self.upsert_further_out(entry, &record)
+    }
+
+    #[inline(never)]
+    fn upsert_further_out(&mut self, entry: EntryRef, record: &OutRecord) -> Result<bool, PitFull> {
         let Pit { entries, records, faces, .. } = self;
         let e = live(entries, self.shard, entry).ok_or(PitFull::Table)?;
         if e.outgoing.face == record.face.bits() {
-            e.outgoing.set(&record);
+            e.outgoing.set(record);
             return Ok(false);
         }
         let (last, len) = match records.find(e.more_out, record.face) {
             Found::At(place) => {
-                records.records[place].set_out(&record);
+                records.records[place].set_out(record);
                 return Ok(false);
             }
             Found::Nowhere { last, len } => (last, len),
         };
         if e.outgoing.face == 0 {
-            e.outgoing.set(&record);
+            e.outgoing.set(record);
         } else {
             if len >= RECORDS_PER_ENTRY_MAX {
                 return Err(PitFull::Table);
             }
             let place = records.append(&mut e.more_out, last).ok_or(PitFull::Table)?;
-            records.records[place].set_out(&record);
+            records.records[place].set_out(record);
         }
         faces.add_out(record.face);
         Ok(true)
@@ -163,12 +196,11 @@ impl Pit {
     /// The entry's out-records; none when it has gone.
     #[inline]
     pub fn out_records(&self, entry: EntryRef) -> OutRecords<'_> {
-        let inline = self.entry(entry).filter(|e| e.outgoing.face != 0).map(|e| &e.outgoing);
-        OutRecords {
-            inline,
-            link: self.entry(entry).map_or(NONE, |e| e.more_out),
-            records: &self.records.records,
-        }
+        let (inline, link) = match self.entry(entry) {
+            Some(e) => ((e.outgoing.face != 0).then_some(&e.outgoing), e.more_out),
+            None => (None, NONE),
+        };
+        OutRecords { inline, link, records: &self.records.records }
     }
 
     /// A face's out-record.

@@ -3,8 +3,8 @@
 use nw_api::config::Config;
 use nw_api::management::client::{decode_cs_info, decode_items, decode_status};
 use nw_api::management::{
-    ChannelStatus, ControlParameters, ControlResponse, FaceEventNotification, FaceQueryFilter, FaceStatus, FibEntry, RibEntry, StrategyChoice,
-    command,
+    ChannelStatus, ControlParameters, ControlResponse, FaceEventNotification, FaceQueryFilter, FaceStatus,
+    FibEntry, RibEntry, StrategyChoice, command,
 };
 use nw_wire::Interest;
 

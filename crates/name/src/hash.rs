@@ -195,7 +195,15 @@ impl Prefixes {
         self.hashes[0] = key.root();
         self.ends[0] = 0;
         let root = key.root();
-        PrefixesBuilder { prefixes: self, hash_key: key, count: 0, digest: false, whole: root, key: root, key_len: 0 }
+        PrefixesBuilder {
+            prefixes: self,
+            hash_key: key,
+            count: 0,
+            digest: false,
+            whole: root,
+            key: root,
+            key_len: 0,
+        }
     }
 
     /// Appends one component, as [`NameRef::check_with`] shows it. Names of packets end before octet 65536.

@@ -222,7 +222,8 @@ pub(crate) fn equal_doubles(doubles: &[u32; 10], wanted: u32) -> u32 {
         let wanted = _mm_set1_epi32(wanted as i32);
         let equal = |at: usize| _mm_cmpeq_epi32(_mm_loadu_si128(start.add(at).cast()), wanted);
         // A word per element of the first eight; the last two are the upper half of the last four.
-        let first = _mm_movemask_epi8(_mm_packs_epi16(_mm_packs_epi32(equal(0), equal(4)), _mm_setzero_si128()));
+        let first =
+            _mm_movemask_epi8(_mm_packs_epi16(_mm_packs_epi32(equal(0), equal(4)), _mm_setzero_si128()));
         let last = _mm_movemask_ps(_mm_castsi128_ps(equal(6)));
         first as u32 | (last as u32 >> 2) << 8
     }

@@ -329,6 +329,7 @@ impl PrefixesBuilder<'_> {
 mod tests {
     use super::*;
     use crate::name::Name;
+    use alloc::vec;
     use proptest::prelude::*;
 
     /// The definition in the module's comment, octet by octet.

@@ -66,7 +66,8 @@ pub trait Element {
     type Out: Port;
 
     /// Asks for the memory that [`process`](Self::process) will read for this packet, without waiting for it. Hosts call it for a whole batch, once per
-    /// stage from 0 to [`PREFETCH_STAGES`](Self::PREFETCH_STAGES), before processing the first packet of the batch. Changes nothing.
+    /// stage from 0 to [`PREFETCH_STAGES`](Self::PREFETCH_STAGES), before processing the first packet of the batch. It changes nothing
+    /// that can be seen: at most it notes in the packet's metadata what `process` would find out again.
     #[inline]
     fn prefetch(&self, stage: usize, port: Self::In, packet: &Packet, pool: &Pool) {
         let _ = (stage, port, packet, pool);

@@ -272,3 +272,58 @@ proptest! {
         prop_assert_eq!(entries, model.into_iter().collect::<Vec<_>>());
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    /// A lookup with a hint finds what one without finds, though the FIB changes between stages.
+    #[test]
+    fn a_hint_changes_nothing(steps in steps(), change_before in 0usize..4) {
+        let mut fib = fib(60);
+        for step in steps {
+            match step {
+                Step::Set(name, face) => _ = fib.set(name.as_ref(), &[hop(face, face)], StrategyId(0)),
+                Step::Remove(name) => _ = fib.remove(name.as_ref()),
+                Step::Lookup(name) => {
+                    let prefixes = Prefixes::of(&KEY, name.as_ref());
+                    let hint = FibHint::default();
+                    for stage in 0..=Fib::PREFETCH_STAGES {
+                        if stage == change_before {
+                            let parent = name.as_ref().prefix(name.as_ref().len() / 2).to_name();
+                            if !fib.remove(parent.as_ref()) {
+                                _ = fib.set(parent.as_ref(), &[hop(7, 7)], StrategyId(1));
+                            }
+                        }
+                        if stage < Fib::PREFETCH_STAGES {
+                            fib.prefetch_hinted(stage, &prefixes, &hint);
+                        }
+                    }
+                    let hinted = fib.lookup_hinted(name.as_ref(), &prefixes, &hint);
+                    let plain = fib.lookup(name.as_ref(), &prefixes);
+                    let parts = |e: FibEntry<'_>| (e.prefix_len, e.next_hops.to_vec(), e.strategy);
+                    prop_assert_eq!(hinted.map(parts), plain.map(parts));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hint_that_leads_to_another_prefix_is_seen_through() {
+    let mut fib = fib(10);
+    for (uri, face) in [("/a/b", 300), ("/c/d", 301)] {
+        fib.set(name(uri).as_ref(), &[hop(face, 0)], StrategyId(0)).unwrap();
+    }
+    let hint_for = |uri: &str| {
+        let (name, hint) = (name(uri), FibHint::default());
+        let prefixes = Prefixes::of(&KEY, name.as_ref());
+        (0..Fib::PREFETCH_STAGES).for_each(|stage| fib.prefetch_hinted(stage, &prefixes, &hint));
+        (name, prefixes, hint)
+    };
+    let (asked, prefixes, hint) = hint_for("/a/b/x");
+    let (_, _, other) = hint_for("/c/d/x");
+    assert_ne!(hint.block.get(), other.block.get());
+    // As if the tags of both were the same by chance.
+    hint.block.set(other.block.get());
+    let found = fib.lookup_hinted(asked.as_ref(), &prefixes, &hint).unwrap();
+    assert_eq!(found.next_hops, [hop(300, 0)]);
+}

@@ -224,3 +224,22 @@ fn nesting_exhausts_nothing() {
     }
     assert_eq!(inside, [5, 0]);
 }
+
+#[test]
+fn short_tokens_survive_their_short_form_whole() {
+    for len in 0..=32usize {
+        let octets: Vec<u8> = (0..len).map(|i| 0xa0 | i as u8).collect();
+        let token = Token::new(&octets).unwrap();
+        match token.to_short() {
+            Some((short, short_len)) => {
+                assert!(len <= 8);
+                assert_eq!(Token::from_short(short, short_len), token);
+                // What a table keeps behind the length is not part of the token.
+                let mut dirty = [0xff; 8];
+                dirty[..len].copy_from_slice(&octets);
+                assert_eq!(Token::from_short(dirty, short_len), token);
+            }
+            None => assert!(len > 8),
+        }
+    }
+}

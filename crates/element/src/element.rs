@@ -37,6 +37,11 @@ impl<Out: Port> Outbox<Out> {
         self.packets.drain(..)
     }
 
+    /// What left since [`len`](Self::len) was `len`.
+    pub fn since(&self, len: usize) -> &[(Out, Packet)] {
+        &self.packets[len.min(self.packets.len())..]
+    }
+
     /// Packets that left and were not taken yet.
     pub fn len(&self) -> usize {
         self.packets.len()

@@ -29,6 +29,7 @@ pub struct Plane {
     dispatched: Outbox<packet_dispatcher::Out>,
     stored: Outbox<content_store::Out>,
     routed: Outbox<router::Out>,
+    lessons: Vec<Packet>,
     batch: Vec<(packet_dispatcher::Out, Packet)>,
     prefetch: bool,
 }
@@ -39,11 +40,12 @@ impl Plane {
         Plane {
             dispatcher: PacketDispatcher::new(seed),
             content_store: ContentStore::new(key, store),
-            router: Router::new(key, router),
+            router: Router::new(key, RouterConfig { seed: !seed, ..router }),
             drops: DropCounters::default(),
             dispatched: Outbox::with_capacity(BATCH),
             stored: Outbox::with_capacity(BATCH),
             routed: Outbox::with_capacity(4 * BATCH),
+            lessons: Vec::new(),
             batch: Vec::with_capacity(BATCH),
             prefetch: true,
         }
@@ -152,6 +154,7 @@ impl Plane {
         for (port, packet) in self.routed.drain() {
             match port {
                 router::Out::Interest | router::Out::Nack => out.push(packet),
+                router::Out::Lesson => self.lessons.push(packet),
                 router::Out::Data => {
                     let mut context =
                         Context { pool: &mut *pool, out: &mut self.stored, drops: &mut self.drops };
@@ -195,6 +198,11 @@ impl Plane {
         let result = change(&mut self.router, &mut context);
         self.take_routed(now, pool, out);
         result
+    }
+
+    /// What self-learning found out since last asked: announcements and Nacks, for control.
+    pub fn lessons(&mut self) -> Vec<Packet> {
+        core::mem::take(&mut self.lessons)
     }
 
     /// Its pending Interests, routes and strategies.

@@ -82,6 +82,19 @@ impl Measurements {
     }
 
     /// What `owner` remembers of the first `components` of a name, if anything. Its life is not prolonged.
+    pub fn peek(
+        &self,
+        now: Instant,
+        owner: StrategyId,
+        name: NameRef<'_>,
+        prefixes: &Prefixes,
+        components: usize,
+    ) -> Option<&Record> {
+        let slot = self.find_live(now, owner, name, prefixes, components)?;
+        Some(&self.entries[slot as usize].record)
+    }
+
+    /// As [`peek`](Self::peek), to be changed.
     pub fn record(
         &mut self,
         now: Instant,
@@ -90,12 +103,8 @@ impl Measurements {
         prefixes: &Prefixes,
         components: usize,
     ) -> Option<&mut Record> {
-        if components > prefixes.kept() {
-            return None;
-        }
-        let slot = self.find(prefixes.hash(components), prefix_of(name, prefixes, components))?;
-        let entry = &mut self.entries[slot as usize];
-        (entry.expiry > now.as_nanos() && entry.owner == owner.0).then_some(&mut entry.record)
+        let slot = self.find_live(now, owner, name, prefixes, components)?;
+        Some(&mut self.entries[slot as usize].record)
     }
 
     /// What `owner` remembers of the longest prefix of a name of which it remembers anything.
@@ -107,19 +116,13 @@ impl Measurements {
         prefixes: &Prefixes,
     ) -> Option<&mut Record> {
         let mut lengths = self.lengths_set & (u64::MAX >> (63 - prefixes.kept()));
-        let mut found = None;
         while let Some(length) = lengths.checked_ilog2() {
             lengths &= !(1 << length);
-            let length = length as usize;
-            if let Some(slot) = self.find(prefixes.hash(length), prefix_of(name, prefixes, length)) {
-                let entry = &self.entries[slot as usize];
-                if entry.expiry > now.as_nanos() && entry.owner == owner.0 {
-                    found = Some(slot);
-                    break;
-                }
+            if let Some(slot) = self.find_live(now, owner, name, prefixes, length as usize) {
+                return Some(&mut self.entries[slot as usize].record);
             }
         }
-        found.map(|slot| &mut self.entries[slot as usize].record)
+        None
     }
 
     /// As [`record`](Self::record), a new one where there is none; it lives for `lifetime_ms` from now at least.
@@ -180,6 +183,22 @@ impl Measurements {
     /// Octets of address space.
     pub fn memory_bytes(&self) -> usize {
         self.entries.memory_bytes() + self.names.memory_bytes() + self.index.memory_bytes()
+    }
+
+    fn find_live(
+        &self,
+        now: Instant,
+        owner: StrategyId,
+        name: NameRef<'_>,
+        prefixes: &Prefixes,
+        components: usize,
+    ) -> Option<u32> {
+        if components > prefixes.kept() {
+            return None;
+        }
+        let slot = self.find(prefixes.hash(components), prefix_of(name, prefixes, components))?;
+        let entry = &self.entries[slot as usize];
+        (entry.expiry > now.as_nanos() && entry.owner == owner.0).then_some(slot)
     }
 
     fn find(&self, hash: u64, prefix: &[u8]) -> Option<u32> {

@@ -3,10 +3,10 @@
 use super::{Out, Router, RouterCounters};
 use crate::scope::NameScope;
 use crate::strategy::{Eligibility, Forward, StrategyError, StrategyId, is_pending};
-use nw_element::decode::decode;
-use nw_element::{Cause, Context, DropReason, FaceId, FaceInfo, Instant, Scope};
+use nw_element::{Context, FaceId, FaceInfo, Instant, Scope};
 use nw_name::{Name, NameRef, Prefixes};
 use nw_tables::fib::{Fib, FibError, NextHop};
+use nw_tables::measurements::Measurements;
 use nw_tables::pit::{EntryRef, Pit};
 
 impl Router {
@@ -73,11 +73,32 @@ impl Router {
     /// When there is no such strategy, its parameters are bad, or too many are in use.
     pub fn resolve_strategy(&mut self, name: NameRef<'_>) -> Result<StrategyId, StrategyError> {
         let fib = &self.fib;
-        self.strategies.resolve(name, || {
+        let (id, is_new) = self.strategies.resolve(name, || {
             let mut in_use = [false; 256];
             fib.entries().iter().for_each(|(_, route)| in_use[usize::from(route.strategy.0)] = true);
             in_use
-        })
+        })?;
+        if is_new {
+            // What another strategy of this number remembered would mislead it.
+            self.strategy_state.measurements.forget(id);
+        }
+        Ok(id)
+    }
+
+    /// Keeps an announcement that control found good, until `until`: self-learning sends it along with Data below `prefix`.
+    pub fn keep_announcement(
+        &mut self,
+        now: Instant,
+        prefix: NameRef<'_>,
+        announcement: &[u8],
+        until: Instant,
+    ) {
+        self.announcements.keep(now, prefix, announcement, until);
+    }
+
+    /// What strategies remember of prefixes, for status.
+    pub const fn measurements(&self) -> &Measurements {
+        &self.strategy_state.measurements
     }
 
     /// The name of a strategy, with version and parameters.
@@ -122,7 +143,10 @@ impl Router {
 
     /// Octets of address space of all tables.
     pub fn memory_bytes(&self) -> usize {
-        self.fib.memory_bytes() + self.pit.memory_bytes() + self.dead_nonces.memory_bytes()
+        self.fib.memory_bytes()
+            + self.pit.memory_bytes()
+            + self.dead_nonces.memory_bytes()
+            + self.strategy_state.measurements.memory_bytes()
     }
 
     /// "New nexthop: for pending PIT entries under the prefix strategy.afterNewNextHop (multicast forwards them)."
@@ -157,14 +181,6 @@ impl Router {
             Eligibility::new(&self.faces, record.face, local, scope).allows(face)
         });
         let Some(asker) = asker else { return };
-        let Some(packet) = context.pool.copy_of(self.pit.interest(entry)) else {
-            return context.drops.count(Cause::NoBuffer);
-        };
-        if let Err(error) = decode(context.pool, &packet) {
-            debug_assert!(false, "the table's copy of an Interest is broken: {error}");
-            return context.pool.drop_packet(packet, DropReason::Malformed(error.fault), context.drops);
-        }
-        context.pool.meta_mut(&packet).ingress = asker.face;
-        self.send_interest(now, entry, packet, Forward { face, retx_interval_ms: 0 }, context);
+        self.send_again(now, entry, asker.face, Forward::plain(face), context);
     }
 }

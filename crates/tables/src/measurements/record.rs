@@ -118,11 +118,16 @@ impl FaceRecord {
     /// Notices that the answer awaited did not come in time; after `silences_max` of these in a row the face has failed.
     pub fn notice_silence(&mut self, now: Instant, silences_max: u8) {
         if self.awaits && self.awaited_until <= now.as_nanos() {
-            self.awaits = false;
-            self.silences = self.silences.saturating_add(1);
-            if self.silences >= silences_max {
-                self.state = FaceState::Failed;
-            }
+            self.missed(silences_max);
+        }
+    }
+
+    /// It gave no answer that is of use; after `silences_max` of these in a row it has failed.
+    pub fn missed(&mut self, silences_max: u8) {
+        self.awaits = false;
+        self.silences = self.silences.saturating_add(1);
+        if self.silences >= silences_max {
+            self.state = FaceState::Failed;
         }
     }
 

@@ -18,6 +18,8 @@ use nw_tables::cs::CsConfig;
 
 /// Packets that ask for memory together.
 pub const BATCH: usize = 32;
+/// Packets for control that one turn may bring.
+const LESSONS_MAX: usize = 256;
 
 /// The elements and what is between them.
 #[derive(Debug)]
@@ -45,7 +47,7 @@ impl Plane {
             dispatched: Outbox::with_capacity(BATCH),
             stored: Outbox::with_capacity(BATCH),
             routed: Outbox::with_capacity(4 * BATCH),
-            lessons: Vec::new(),
+            lessons: Vec::with_capacity(LESSONS_MAX),
             batch: Vec::with_capacity(BATCH),
             prefetch: true,
         }
@@ -154,7 +156,9 @@ impl Plane {
         for (port, packet) in self.routed.drain() {
             match port {
                 router::Out::Interest | router::Out::Nack => out.push(packet),
-                router::Out::Lesson => self.lessons.push(packet),
+                router::Out::Lesson if self.lessons.len() < LESSONS_MAX => self.lessons.push(packet),
+                // Control learns from the next one.
+                router::Out::Lesson => pool.drop_packet(packet, Cause::NoBuffer, &mut self.drops),
                 router::Out::Data => {
                     let mut context =
                         Context { pool: &mut *pool, out: &mut self.stored, drops: &mut self.drops };
@@ -200,9 +204,9 @@ impl Plane {
         result
     }
 
-    /// What self-learning found out since last asked: announcements and Nacks, for control.
-    pub fn lessons(&mut self) -> Vec<Packet> {
-        core::mem::take(&mut self.lessons)
+    /// The next of what self-learning found out: an announcement or a Nack, for control. To be asked until there is none, in the same turn.
+    pub fn next_lesson(&mut self) -> Option<Packet> {
+        self.lessons.pop()
     }
 
     /// Its pending Interests, routes and strategies.

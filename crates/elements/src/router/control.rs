@@ -3,7 +3,8 @@
 use super::{Out, Router, RouterCounters};
 use crate::scope::NameScope;
 use crate::strategy::{Eligibility, Forward, StrategyError, StrategyId, is_pending};
-use nw_element::{Context, FaceId, FaceInfo, Instant, Scope};
+use nw_element::decode::decode;
+use nw_element::{Cause, Context, DropReason, FaceId, FaceInfo, Instant, Scope};
 use nw_name::{Name, NameRef, Prefixes};
 use nw_tables::fib::{Fib, FibError, NextHop};
 use nw_tables::measurements::Measurements;
@@ -181,6 +182,14 @@ impl Router {
             Eligibility::new(&self.faces, record.face, local, scope).allows(face)
         });
         let Some(asker) = asker else { return };
-        self.send_again(now, entry, asker.face, Forward::plain(face), context);
+        let Some(packet) = context.pool.copy_of(self.pit.interest(entry)) else {
+            return context.drops.count(Cause::NoBuffer);
+        };
+        if let Err(error) = decode(context.pool, &packet) {
+            debug_assert!(false, "the table's copy of an Interest is broken: {error}");
+            return context.pool.drop_packet(packet, DropReason::Malformed(error.fault), context.drops);
+        }
+        context.pool.meta_mut(&packet).ingress = asker.face;
+        self.send_interest(now, entry, packet, Forward::plain(face), context);
     }
 }

@@ -3,8 +3,13 @@
 use super::{LinkService, Tally};
 use crate::outbox::Outbox;
 use crate::status::FaceFlags;
-use nw_element::{Cause, FaceId, Instant, Kind, LinkFields, Packet, Pool};
+use nw_element::{
+    ANNOUNCEMENT_LEN_MAX, Cause, FaceId, Instant, Kind, LinkFields, Packet, Pool, Ticket,
+};
 use nw_wire::lp::{FRAG_COUNT_MAX, LpHeader, NackReason};
+
+/// Octets of a link packet that are left to other fields and a piece of the payload where a prefix announcement goes with it.
+const OTHER_FIELDS_LEN: usize = 256;
 
 impl LinkService {
     /// Puts one packet, with its link fields, into the outbox; or drops and counts it. `queue_bytes` is what waits for the socket already.
@@ -19,8 +24,50 @@ impl LinkService {
         tally: &mut Tally<'_>,
     ) {
         let meta = pool.meta(&packet);
-        let kind = meta.kind;
-        let mut header = self.header(kind, &meta.link);
+        let header = self.header(meta.kind, &meta.link);
+        if meta.link.announcement != Ticket::NONE {
+            return self.send_announced(now, packet, header, queue_bytes, pool, outbox, tally);
+        }
+        self.send_with(now, packet, header, queue_bytes, pool, outbox, tally);
+    }
+
+    /// As [`send`](Self::send), with a prefix announcement where there is room for it.
+    #[cold]
+    #[expect(clippy::too_many_arguments, reason = "those of `send` and the header")]
+    fn send_announced(
+        &mut self,
+        now: Instant,
+        packet: Packet,
+        mut header: LpHeader<'_>,
+        queue_bytes: usize,
+        pool: &mut Pool,
+        outbox: &mut Outbox,
+        tally: &mut Tally<'_>,
+    ) {
+        let meta = pool.meta(&packet);
+        let mut kept = [0; ANNOUNCEMENT_LEN_MAX];
+        let announcement = pool.announcement(meta.link.announcement).filter(|_| meta.kind == Kind::Data);
+        let room = self.settings.mtu.unwrap_or(usize::MAX).saturating_sub(OTHER_FIELDS_LEN);
+        if let Some(announcement) = announcement.filter(|announcement| announcement.len() <= room) {
+            kept[..announcement.len()].copy_from_slice(announcement);
+            header.prefix_announcement = Some(&kept[..announcement.len()]);
+        }
+        self.send_with(now, packet, header, queue_bytes, pool, outbox, tally);
+    }
+
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "those of `send` and the header")]
+    fn send_with(
+        &mut self,
+        now: Instant,
+        packet: Packet,
+        mut header: LpHeader<'_>,
+        queue_bytes: usize,
+        pool: &mut Pool,
+        outbox: &mut Outbox,
+        tally: &mut Tally<'_>,
+    ) {
+        let kind = pool.meta(&packet).kind;
         if self.settings.flags.contains(FaceFlags::CONGESTION_MARKING) {
             let (threshold, interval) = (self.settings.marking_threshold, self.settings.marking_interval);
             if self.marking.is_due(now, queue_bytes as u64, threshold, interval) {

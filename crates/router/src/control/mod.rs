@@ -19,6 +19,7 @@ mod events;
 mod face_commands;
 mod publisher;
 pub mod rib;
+mod self_learning;
 mod statics;
 mod table_commands;
 #[cfg(test)]

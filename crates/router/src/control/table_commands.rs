@@ -13,7 +13,7 @@ use nw_wire::Interest;
 /// Packets erased by one command at most.
 const ERASE_MAX: u64 = 256;
 /// Cost of a route that a prefix announcement made.
-const ANNOUNCED_COST: u64 = 2048;
+pub(super) const ANNOUNCED_COST: u64 = 2048;
 
 impl Control {
     pub(super) fn register(
@@ -87,6 +87,10 @@ impl Control {
                     authority.announcement(asked.now, &announcement.data, announcement.prefix, asked.ingress);
                 if verdict == Verdict::Accept {
                     let response = self.announce(asked, &announcement, env);
+                    if response.code == 200 {
+                        let life_ms = response.body.expiration_period.unwrap_or(0);
+                        env.keep_announcement(announcement.prefix, wire, asked.now.plus_millis(life_ms));
+                    }
                     return self.answer(interest.name(), &response, env);
                 }
                 verdict

@@ -5,6 +5,7 @@ mod datasets;
 mod faces;
 mod fake;
 mod hostile;
+mod learning;
 mod statics;
 
 use super::*;

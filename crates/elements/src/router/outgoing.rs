@@ -70,7 +70,7 @@ impl Router {
     /// As above for an entry that Data has answered: nonces are remembered "if MustBeFresh and FreshnessPeriod < 6 s", as then the same nonce
     /// may come again while no cache answers it.
     pub(super) fn finish_satisfied(&mut self, now: Instant, entry: EntryRef, freshness_ms: u32) {
-        if self.pit.must_be_fresh(entry) && u64::from(freshness_ms) < dnl::LIFETIME_MS {
+        if self.pit.must_be_fresh(entry) && is_fresh_briefly(freshness_ms) {
             self.bury_nonces(now, entry);
         }
         self.counters.satisfied += 1;
@@ -96,4 +96,10 @@ impl Router {
         }
         self.matched = left;
     }
+}
+
+/// The same nonce may come again, while it is remembered, for what caches hold no longer as fresh.
+#[inline]
+pub(super) const fn is_fresh_briefly(freshness_ms: u32) -> bool {
+    (freshness_ms as u64) < dnl::LIFETIME_MS
 }

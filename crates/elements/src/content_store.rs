@@ -108,7 +108,7 @@ impl ContentStore {
         let egress = meta.egress;
         if !meta.cached {
             let wire = context.pool.bytes(&packet);
-            self.store.insert(now, meta.name_in(wire), &meta.prefixes, wire, meta.freshness_ms);
+            self.store.insert(now, meta.name, &meta.prefixes, wire, meta.freshness_ms);
             context.pool.meta_mut(&packet).cached = true;
         }
         if egress == FaceId::NONE {
@@ -128,13 +128,11 @@ impl Element for ContentStore {
     #[inline]
     fn prefetch(&self, stage: usize, port: In, packet: &Packet, pool: &Pool) {
         let meta = pool.meta(packet);
-        if meta.cached {
-            return;
+        match port {
+            In::Interest => self.store.prefetch(stage, &meta.prefixes),
+            In::Data if meta.cached => {}
+            In::Data => self.store.prefetch_insert(stage, &meta.prefixes),
         }
-        if port == In::Data {
-            self.store.prefetch_insert(stage, &meta.prefixes);
-        }
-        self.store.prefetch(stage, &meta.prefixes);
     }
 
     #[inline]

@@ -45,6 +45,13 @@ impl Policy {
         }
     }
 
+    /// Entries, what would be kept longest first.
+    pub fn recent<'a>(&self, entries: &'a [Entry]) -> impl Iterator<Item = u32> + use<'a> {
+        let Policy::Lru(queue) = self;
+        let newest = (queue.newest != NONE).then_some(queue.newest);
+        core::iter::successors(newest, |slot| Some(entries[*slot as usize].older).filter(|older| *older != NONE))
+    }
+
     /// What is to go next.
     #[inline]
     pub const fn victim(&self) -> Option<u32> {

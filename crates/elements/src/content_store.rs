@@ -63,7 +63,19 @@ impl ContentStore {
         &mut self.store
     }
 
+    #[inline]
     fn interest(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
+        let meta = context.pool.meta(&packet);
+        if !meta.can_be_prefix && !self.store.may_hold(&meta.prefixes) {
+            self.store.missed();
+            context.out.send(Out::Miss, packet);
+            return;
+        }
+        self.look_up(now, packet, context);
+    }
+
+    #[inline(never)]
+    fn look_up(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
         let meta = context.pool.meta(&packet);
         let ask = Ask {
             name: meta.name_in(context.pool.bytes(&packet)),

@@ -5,7 +5,7 @@
 //! neighbours as long as packets are of similar sizes, and a copy out is few copies.
 //! Blocks never used take no resident memory; freed ones are used again before others are touched.
 
-use crate::memory::{Lines, prefetch_value};
+use crate::memory::{Lines, prefetch_ends};
 
 /// No block; ends chains.
 pub const NONE: u32 = u32::MAX;
@@ -82,12 +82,18 @@ impl<const N: usize> BlockArena<N> {
             self.take(blocks)?
         };
         self.in_use += blocks;
-        if blocks == 1 {
+        self.overwrite(head, bytes);
+        Some(head)
+    }
+
+    /// Puts other octets, of as many blocks, into a chain.
+    #[inline]
+    pub fn overwrite(&mut self, head: u32, bytes: &[u8]) {
+        if bytes.len() <= N {
             self.blocks[head as usize][..bytes.len()].copy_from_slice(bytes);
         } else {
             self.fill(head, bytes);
         }
-        Some(head)
     }
 
     /// Writes along a chain of blocks.
@@ -217,7 +223,7 @@ impl<const N: usize> BlockArena<N> {
     #[inline(always)]
     pub fn prefetch(&self, head: u32) {
         if let Some(block) = self.blocks.get(head as usize) {
-            prefetch_value(&block[..N.min(PREFETCH_LEN)]);
+            prefetch_ends(&block[..N.min(PREFETCH_LEN)]);
         }
     }
 }

@@ -23,6 +23,7 @@ mod tree;
 mod upkeep;
 
 use crate::arena::BlockArena;
+use crate::index::Spot;
 use crate::memory::Lines;
 use crate::{Ask, Instant};
 use arrayvec::ArrayVec;
@@ -74,7 +75,7 @@ pub enum Insertion {
     /// The same packet was there; it counts as just used and is fresh from now on.
     Refreshed,
     /// Not kept: admission is off, it is larger than the store or than a packet may be, its name ends with an implicit digest (no packet's own
-    /// does), or its place in the index is full.
+    /// does) or does not stand where it is said to, or its place in the index is full.
     NotKept,
 }
 
@@ -111,6 +112,10 @@ pub struct ContentStore {
     blocks_limit: usize,
     admit: bool,
     serve: bool,
+    /// Octets of a packet that is taken in, at most; 0 while none is.
+    wire_len_max: usize,
+    /// The same for packets that may replace the next victim in its place, see [`settle`](ContentStore::settle).
+    replace_len_max: usize,
     counters: CsCounters,
 }
 
@@ -122,7 +127,7 @@ impl ContentStore {
     pub fn new(key: HashKey, config: CsConfig) -> Self {
         let packets_max = config.packets_max.min(1 << 30);
         let arena = BlockArena::new(config.bytes_max / BLOCK_LEN);
-        ContentStore {
+        let mut store = ContentStore {
             key,
             packets_max,
             packets_limit: packets_max,
@@ -134,8 +139,25 @@ impl ContentStore {
             len: 0,
             admit: true,
             serve: true,
+            wire_len_max: 0,
+            replace_len_max: 0,
             counters: CsCounters::default(),
-        }
+        };
+        store.settle();
+        store
+    }
+
+    /// False when there is surely no packet of this name (or name and digest): what nearly all Interests that are not answered learn from one
+    /// line of the index. Counts nothing; [`find`](Self::find) or [`missed`](Self::missed) does.
+    #[inline(always)]
+    pub fn may_hold(&self, prefixes: &Prefixes) -> bool {
+        self.tree.index.candidates(prefixes.key()).next().is_some()
+    }
+
+    /// Counts an Interest that asked for what [`may_hold`](Self::may_hold) ruled out.
+    #[inline(always)]
+    pub const fn missed(&mut self) {
+        self.counters.misses += self.serve as u64;
     }
 
     /// The packet that answers, if there is one; it counts as used. Of several with the asked name the one that came last answers.
@@ -143,11 +165,7 @@ impl ContentStore {
         if !self.serve {
             return None;
         }
-        let mut found = None;
-        // Most Interests ask for what is not here: nothing but a line of the index is touched then.
-        if self.tree.index.candidates(ask.prefixes.key()).next().is_some() {
-            found = self.exact(now, ask);
-        }
+        let mut found = self.exact(now, ask);
         if ask.can_be_prefix && found.is_none() {
             found = self.longer(now, ask);
         }
@@ -188,6 +206,7 @@ impl ContentStore {
 
     /// Keeps a Data packet, checked before: where its name's TLV-VALUE stands in it (start and length, octets), that name's prefixes, the whole
     /// packet, and its FreshnessPeriod in milliseconds. Others go to make room.
+    #[inline]
     pub fn insert(
         &mut self,
         now: Instant,
@@ -196,36 +215,90 @@ impl ContentStore {
         wire: &[u8],
         freshness_ms: u32,
     ) -> Insertion {
-        if !self.admit {
-            return Insertion::NotKept;
-        }
-        let key = prefixes.key();
-        let blocks = BlockArena::<BLOCK_LEN>::blocks_for(wire.len());
-        let name_start = usize::from(place.0);
-        let name = wire.get(name_start..name_start + usize::from(place.1));
-        let fits = wire.len() <= PACKET_LEN_MAX
-            && name_start <= usize::from(u8::MAX)
-            && blocks <= self.blocks_limit
-            && self.packets_limit > 0
-            && !wire.is_empty()
-            && !prefixes.has_digest();
-        let (Some(name), true) = (name, fits) else { return self.refuse() };
         // A Data is fresh *for* its FreshnessPeriod; without one it is never fresh.
         let fresh_until =
             if freshness_ms == 0 { 0 } else { now.plus_millis(u64::from(freshness_ms)).as_nanos() };
-        if self.tree.index.candidates(key).next().is_some()
-            && let Some(known) = self.same_packet(name, key, wire)
+        if self.replace_victim(place, prefixes, wire, fresh_until) {
+            return Insertion::New;
+        }
+        self.insert_any(now, place, prefixes, wire, fresh_until)
+    }
+
+    /// The common case in a full store: the packet takes the place of the next victim, which has as many blocks. False when it is not that.
+    #[inline]
+    fn replace_victim(
+        &mut self,
+        place: (u16, u16),
+        prefixes: &Prefixes,
+        wire: &[u8],
+        fresh_until: u64,
+    ) -> bool {
+        let last = wire.len().wrapping_sub(1);
+        let blocks = last / BLOCK_LEN + 1;
+        let full = self.len == self.packets_limit || self.tree.arena.in_use() + blocks > self.blocks_limit;
+        let (true, true, Some(slot)) = (last < self.replace_len_max, full, self.policy.victim()) else {
+            return false;
+        };
+        let entry = &mut self.tree.entries[slot as usize];
+        let key = prefixes.key();
+        if (usize::from(entry.wire_len) - 1) / BLOCK_LEN + 1 != blocks
+            || !is_place(place, wire)
+            || prefixes.has_digest()
         {
+            return false;
+        }
+        let Some(spot) = self.tree.index.insert_first(key, slot) else { return false };
+        if !self.tree.index.remove_at(entry.spot, entry.key, slot) {
+            self.tree.index.remove(entry.key, slot);
+        }
+        entry.key = key;
+        entry.spot = spot;
+        entry.fresh_until = fresh_until;
+        entry.stored = self.counters.insertions as u32;
+        entry.wire_len = wire.len() as u16;
+        entry.name_len = place.1;
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.name_start = place.0 as u8;
+        entry.digested = 0;
+        self.tree.arena.overwrite(slot, wire);
+        self.policy.replaced(&mut self.tree.entries, slot);
+        self.counters.insertions += 1;
+        self.counters.evictions += 1;
+        self.prefetch_victims();
+        true
+    }
+
+    #[inline(never)]
+    fn insert_any(
+        &mut self,
+        now: Instant,
+        place: (u16, u16),
+        prefixes: &Prefixes,
+        wire: &[u8],
+        fresh_until: u64,
+    ) -> Insertion {
+        if !self.admit {
+            return Insertion::NotKept;
+        }
+        let fits = !wire.is_empty() && wire.len() <= self.wire_len_max;
+        if !fits || !is_place(place, wire) || prefixes.has_digest() {
+            return self.refuse();
+        }
+        let (key, blocks) = (prefixes.key(), BlockArena::<BLOCK_LEN>::blocks_for(wire.len()));
+        let name = &wire[usize::from(place.0)..][..usize::from(place.1)];
+        if let Some(known) = self.same_packet(name, key, wire) {
             return self.refresh(known, fresh_until);
         }
         self.make_room(self.packets_limit - 1, self.blocks_limit - blocks);
         let Some(slot) = self.tree.arena.store(wire) else { return self.refuse() };
-        if self.tree.index.insert(key, slot).is_err() {
+        let spot = self.tree.index.insert_first(key, slot);
+        if spot.is_none() && self.tree.index.insert(key, slot).is_err() {
             self.tree.arena.free(slot, wire.len());
             return self.refuse();
         }
         let entry = &mut self.tree.entries[slot as usize];
         *entry = Entry::new(key, (place.0 as u8, place.1), wire.len() as u16, entry.generation);
+        entry.spot = spot.unwrap_or(Spot::NONE);
         entry.fresh_until = fresh_until;
         entry.stored = self.counters.insertions as u32;
         self.policy.inserted(&mut self.tree.entries, slot);
@@ -234,10 +307,8 @@ impl ContentStore {
         if !self.upkeep.is_off() {
             self.tend(now, slot, NameRef::from_checked(name), prefixes);
         }
-        // When the store is full it is known what goes next and after that: by then the lines of the latter are here.
-        let full = self.len == self.packets_limit || self.tree.arena.in_use() + blocks > self.blocks_limit;
-        if full && let Some(victim) = self.policy.victim() {
-            self.tree.prefetch_removal(self.tree.entries[victim as usize].newer);
+        if self.len == self.packets_limit || self.tree.arena.in_use() + blocks > self.blocks_limit {
+            self.prefetch_victims();
         }
         Insertion::New
     }
@@ -287,6 +358,7 @@ impl ContentStore {
         self.packets_limit = packets_max.min(self.packets_max);
         self.blocks_limit = (bytes_max / BLOCK_LEN).min(self.tree.arena.capacity());
         self.make_room(self.packets_limit, self.blocks_limit);
+        self.settle();
         self.limits()
     }
 
@@ -296,8 +368,9 @@ impl ContentStore {
     }
 
     /// Switches taking packets in.
-    pub const fn set_admit(&mut self, admit: bool) {
+    pub fn set_admit(&mut self, admit: bool) {
         self.admit = admit;
+        self.settle();
     }
 
     /// Whether Interests are answered.
@@ -402,6 +475,22 @@ impl ContentStore {
         None
     }
 
+    /// When the store is full it is known what goes next and after that: by then the lines of the latter are here.
+    #[inline]
+    fn prefetch_victims(&self) {
+        if let Some(victim) = self.policy.victim() {
+            self.tree.prefetch_removal(self.tree.entries[victim as usize].newer);
+        }
+    }
+
+    /// Works out which packets are taken in. To be called after each change of what that depends on: limits, the switch, the tree's being off.
+    pub(super) fn settle(&mut self) {
+        let takes = self.admit && self.packets_limit > 0;
+        let wire_len_max = PACKET_LEN_MAX.min(self.blocks_limit * BLOCK_LEN);
+        self.wire_len_max = if takes { wire_len_max } else { 0 };
+        self.replace_len_max = if self.upkeep.is_off() { self.wire_len_max } else { 0 };
+    }
+
     #[cold]
     fn refuse(&mut self) -> Insertion {
         self.counters.refusals += 1;
@@ -458,13 +547,16 @@ impl ContentStore {
     #[inline]
     fn remove(&mut self, slot: u32) {
         let entry = &mut self.tree.entries[slot as usize];
-        let (key, wire_len, linked) = (entry.key, entry.wire_len, entry.place.linked != 0);
+        let Entry { key, spot, wire_len, .. } = *entry;
+        let linked = entry.place.linked != 0;
         entry.wire_len = 0;
         entry.generation = entry.generation.wrapping_add(1);
         if linked {
             self.tree.unlink(slot);
         }
-        self.tree.index.remove(key, slot);
+        if !self.tree.index.remove_at(spot, key, slot) {
+            self.tree.index.remove(key, slot);
+        }
         self.tree.arena.free(slot, usize::from(wire_len));
         self.policy.removed(&mut self.tree.entries, slot);
         self.len -= 1;
@@ -474,4 +566,10 @@ impl ContentStore {
     fn entry(&self, found: CsRef) -> Option<&Entry> {
         self.tree.entries.get(found.slot as usize).filter(|entry| entry.generation == found.generation)
     }
+}
+
+/// True when a name's TLV-VALUE can stand at this place of a packet: behind two types and two lengths, within it.
+#[inline(always)]
+fn is_place((start, len): (u16, u16), wire: &[u8]) -> bool {
+    start <= u16::from(u8::MAX) && usize::from(start) + usize::from(len) <= wire.len()
 }

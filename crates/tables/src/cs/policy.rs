@@ -37,6 +37,14 @@ impl Policy {
         }
     }
 
+    /// The next victim went, and another packet came in its entry.
+    #[inline]
+    pub fn replaced(&mut self, entries: &mut [Entry], slot: u32) {
+        match self {
+            Policy::Lru(queue) => queue.turn(entries, slot),
+        }
+    }
+
     /// An entry goes.
     #[inline]
     pub fn removed(&mut self, entries: &mut [Entry], slot: u32) {
@@ -83,6 +91,17 @@ impl Queue {
             None => self.oldest = slot,
         }
         self.newest = slot;
+    }
+
+    /// Makes the oldest the newest.
+    #[inline]
+    fn turn(&mut self, entries: &mut [Entry], oldest: u32) {
+        let second = entries[oldest as usize].newer;
+        // Alone, it is both.
+        let Some(entry) = entries.get_mut(second as usize) else { return };
+        entry.older = NONE;
+        self.oldest = second;
+        self.push(entries, oldest);
     }
 
     #[inline]

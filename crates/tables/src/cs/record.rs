@@ -1,5 +1,6 @@
 //! What the content store keeps of a packet and of a prefix: one cache line each.
 
+use crate::index::Spot;
 use zerocopy::FromZeros;
 
 /// No record.
@@ -64,7 +65,8 @@ pub(super) struct Entry {
     pub name_start: u8,
     /// True when the digest was computed and kept.
     pub digested: u8,
-    spare: u32,
+    /// Where its key stands in the index, if that is known.
+    pub spot: Spot,
 }
 
 /// One prefix that several records share.
@@ -102,7 +104,7 @@ impl Entry {
             generation,
             name_start: name.0,
             digested: 0,
-            spare: 0,
+            spot: Spot::NONE,
         }
     }
 

@@ -126,12 +126,16 @@ impl Tree {
     #[inline]
     pub fn prefetch_removal(&self, slot: u32) {
         let Some(entry) = self.entries.get(slot as usize) else { return };
-        self.index.prefetch(entry.key);
+        self.index.prefetch_at(entry.spot);
         self.arena.prefetch(slot);
         self.entries.prefetch(entry.newer as usize);
-        if entry.place.linked == 0 {
-            return;
+        if entry.place.linked != 0 {
+            self.prefetch_unlink(entry);
         }
+    }
+
+    #[cold]
+    fn prefetch_unlink(&self, entry: &Entry) {
         if entry.place.edge != entry.key {
             self.index.prefetch(entry.place.edge);
         }

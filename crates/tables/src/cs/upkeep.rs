@@ -126,6 +126,7 @@ impl ContentStore {
         let wanted = result == Search::GaveUp || self.upkeep.looks > LOOKS_MAX;
         if wanted && !matches!(self.upkeep.state, State::Linking(_)) {
             self.upkeep.state = State::Linking(0);
+            self.settle();
         }
         if matches!(self.upkeep.state, State::Linking(_)) {
             self.upkeep.asked = now;
@@ -195,6 +196,7 @@ impl ContentStore {
         if self.upkeep.is_off() {
             self.upkeep.looks = 0;
         }
+        self.settle();
     }
 
     /// Entries in a bucket of the index; those that are there by two hashes twice.

@@ -11,7 +11,7 @@
 //!
 //! Entries of one hash share these [`PROBES_MAX`] buckets. Who indexes things that others can multiply under one hash must bound how many.
 
-use crate::memory::{Lines, equal_words};
+use crate::memory::{Lines, any_equal_word, equal_words};
 use zerocopy::FromZeros;
 
 /// Buckets a search looks at, at most.
@@ -125,6 +125,14 @@ impl Index {
         }
     }
 
+    /// False when there is surely no entry with this hash; one line tells nearly always.
+    #[inline(always)]
+    pub fn may_have(&self, hash: u64) -> bool {
+        let bucket = &self.buckets[self.home(hash)];
+        any_equal_word(&bucket.tags, tag_of(hash))
+            || bucket.passed != 0 && self.candidates(hash).next().is_some()
+    }
+
     /// The first candidate that `is_it` confirms.
     #[inline(always)]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
@@ -139,7 +147,7 @@ impl Index {
         let bucket = &mut self.buckets[home];
         let free = bucket.matching(FREE);
         if free == 0
-            || bucket.matching(tag) != 0
+            || any_equal_word(&bucket.tags, tag)
             || bucket.passed != 0
             || self.len >= self.entries_max
             || home >> (u32::BITS - Spot::BITS) != 0
@@ -473,6 +481,7 @@ mod tests {
                         let mut wanted = model.get(&number).cloned().unwrap_or_default();
                         found.sort_unstable();
                         wanted.sort_unstable();
+                        prop_assert_eq!(index.may_have(hash(number)), !wanted.is_empty());
                         prop_assert_eq!(found, wanted);
                     }
                     Step::Clear => {

@@ -151,7 +151,7 @@ impl ContentStore {
     /// line of the index. Counts nothing; [`find`](Self::find) or [`missed`](Self::missed) does.
     #[inline(always)]
     pub fn may_hold(&self, prefixes: &Prefixes) -> bool {
-        self.tree.index.candidates(prefixes.key()).next().is_some()
+        self.tree.index.may_have(prefixes.key())
     }
 
     /// Counts an Interest that asked for what [`may_hold`](Self::may_hold) ruled out.
@@ -260,11 +260,11 @@ impl ContentStore {
         entry.generation = entry.generation.wrapping_add(1);
         entry.name_start = place.0 as u8;
         entry.digested = 0;
-        self.tree.arena.overwrite(slot, wire);
         self.policy.replaced(&mut self.tree.entries, slot);
         self.counters.insertions += 1;
         self.counters.evictions += 1;
         self.prefetch_victims();
+        self.tree.arena.overwrite(slot, wire);
         true
     }
 
@@ -408,7 +408,8 @@ impl ContentStore {
     pub fn prefetch(&self, stage: usize, prefixes: &Prefixes) {
         match stage {
             0 => self.tree.index.prefetch(prefixes.key()),
-            1 => {
+            // Most are not here.
+            1 if self.tree.index.may_have(prefixes.key()) => {
                 for id in self.tree.index.candidates(prefixes.key()).filter(|id| !is_node(*id)) {
                     self.tree.entries.prefetch(id as usize);
                     self.tree.arena.prefetch(id);

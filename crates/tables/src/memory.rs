@@ -279,7 +279,11 @@ mod tests {
             words[position % 10] = 0x03;
             assert_eq!(equal_words(&words, 0x03), 1 << (position % 10));
             assert_eq!(equal_words(&words, 0x8003), 0x3ff & !(1 << (position % 10)));
-            assert!(any_equal_word(&words, 0x03) && any_equal_word(&words, 0x8003) && !any_equal_word(&words, 0x80));
+            assert!(
+                any_equal_word(&words, 0x03)
+                    && any_equal_word(&words, 0x8003)
+                    && !any_equal_word(&words, 0x80)
+            );
         }
     }
 

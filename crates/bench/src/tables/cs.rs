@@ -78,7 +78,8 @@ impl Item {
     /// Where its name's value is in its packet of at most 256 octets: behind two types and two lengths of at most three octets.
     fn place(&self) -> (u16, u16) {
         let name = self.name.as_ref().as_bytes();
-        let start = (4..9).find(|start| self.wire[*start..].starts_with(name)).expect("a packet of this name");
+        let start =
+            (4..9).find(|start| self.wire[*start..].starts_with(name)).expect("a packet of this name");
         (start as u16, name.len() as u16)
     }
 }

@@ -57,7 +57,9 @@ impl Policy {
     pub fn recent<'a>(&self, entries: &'a [Entry]) -> impl Iterator<Item = u32> + use<'a> {
         let Policy::Lru(queue) = self;
         let newest = (queue.newest != NONE).then_some(queue.newest);
-        core::iter::successors(newest, |slot| Some(entries[*slot as usize].older).filter(|older| *older != NONE))
+        core::iter::successors(newest, |slot| {
+            Some(entries[*slot as usize].older).filter(|older| *older != NONE)
+        })
     }
 
     /// What is to go next.

@@ -94,7 +94,15 @@ impl Entry {
     pub const fn new(key: u64, name: (u8, u16), wire_len: u16, generation: u16) -> Self {
         Entry {
             key,
-            place: Place { edge: 0, parent: NONE, before: NONE, after: NONE, depth: 0, linked: 0, spare: [0; 2] },
+            place: Place {
+                edge: 0,
+                parent: NONE,
+                before: NONE,
+                after: NONE,
+                depth: 0,
+                linked: 0,
+                spare: [0; 2],
+            },
             fresh_until: 0,
             newer: NONE,
             older: NONE,
@@ -118,7 +126,8 @@ impl Entry {
 impl Node {
     /// Of a prefix, with nothing below, hanging nowhere.
     pub const fn new(hash: u64, depth: u8) -> Self {
-        let place = Place { edge: hash, parent: NONE, before: NONE, after: NONE, depth, linked: 1, spare: [0; 2] };
+        let place =
+            Place { edge: hash, parent: NONE, before: NONE, after: NONE, depth, linked: 1, spare: [0; 2] };
         Node { hash, place, first: NONE, count: 0, fresh_end: 0, spare: 0 }
     }
 

@@ -349,3 +349,110 @@ fn memory_returns_after_a_million_names() {
     assert_eq!(cs.erase(NameRef::ROOT, usize::MAX), 1000);
     assert_eq!((cs.bytes(), cs.prefix_nodes(), cs.tree.index.len()), (0, 0, 0));
 }
+
+/// The tree comes when somebody asks by prefix for what is not among the recent packets, bit by bit, and goes when nobody does.
+#[test]
+fn the_tree_comes_and_goes_with_those_who_ask_by_prefix() {
+    let mut cs = store(1000, 1 << 20);
+    let uri = |i: usize| format!("/p{}/x/{i}", i % 7);
+    for i in 0..RECENT_MAX {
+        put(&mut cs, &uri(i));
+    }
+    // So few are looked through.
+    assert!(prefix(&mut cs, "/p3/x").is_some() && prefix(&mut cs, "/elsewhere").is_none());
+    assert!(!cs.knows_prefixes() && cs.tree.assert_whole(cs.len()) == 0);
+    for i in RECENT_MAX..900 {
+        put(&mut cs, &uri(i));
+    }
+    assert_eq!(cs.counters().searches_given_up, 0);
+    // The first search that is in vain begins the tree; it and those behind it build it, and insertions do.
+    let mut searches = 0;
+    while !cs.knows_prefixes() {
+        assert!(prefix(&mut cs, "/p0/x/0").is_some(), "an exact name is found always");
+        assert_eq!(prefix(&mut cs, "/elsewhere"), None);
+        searches += 1;
+        let linked = cs.tree.assert_whole(cs.len());
+        assert!(linked > 0 && linked <= 100 * searches, "{linked} after {searches}");
+    }
+    assert!((5..=20).contains(&searches), "{searches}");
+    let given_up = cs.counters().searches_given_up;
+    assert!(given_up > 0);
+    assert!((0..7).all(|i| prefix(&mut cs, &format!("/p{i}")).is_some()));
+    assert!(prefix(&mut cs, "/elsewhere").is_none());
+    assert_eq!(cs.counters().searches_given_up, given_up);
+    // Insertions keep it, until nobody asked for a while; then they take it down.
+    let later = KEPT_IDLE.as_millis() as u64 + 1;
+    let insert_at = |cs: &mut ContentStore, now_ms, i: usize| {
+        let n = name(&uri(i));
+        insert(cs, now_ms, &n, &data(&n, b""), 0)
+    };
+    insert_at(&mut cs, later - 1, 1000);
+    assert!(cs.knows_prefixes());
+    for i in 1001..1400 {
+        insert_at(&mut cs, later, i);
+        cs.tree.assert_whole(cs.len());
+    }
+    assert!(!cs.knows_prefixes());
+    assert_eq!((cs.prefix_nodes(), cs.tree.assert_whole(cs.len())), (0, 0));
+    assert_eq!(cs.tree.index.len(), cs.len(), "an index record each");
+    // What is asked meanwhile brings it back.
+    find(&mut cs, later, &name("/elsewhere"), true, false);
+    for i in 2000..2300 {
+        insert_at(&mut cs, later, i);
+    }
+    assert!(cs.knows_prefixes());
+}
+
+/// Looks that are enough, but many, are worth a tree, too.
+#[test]
+fn many_looks_bring_the_tree() {
+    let mut cs = store(100, 1 << 20);
+    for i in 0..40 {
+        put(&mut cs, &format!("/{i}"));
+    }
+    let looks = (0..1000).take_while(|_| prefix(&mut cs, "/none").is_none() && !cs.knows_prefixes()).count();
+    assert!((50..200).contains(&looks), "{looks}");
+}
+
+/// An entry is in the index under its key and under its edge; when these have one tag it is met twice there.
+#[test]
+fn an_entry_whose_key_and_edge_share_a_tag_is_met_once() {
+    let edge = KEY.name(name("/x").as_ref());
+    let same_tag = |n: &Name| KEY.name(n.as_ref()) >> 48 == edge >> 48;
+    let twin = (0..10_000_000u64)
+        .map(|i| name("/x").with_generic(i.to_be_bytes()))
+        .find(same_tag)
+        .expect("one in 65536 names");
+    // All homes are one bucket in an index of so few.
+    let mut cs = store_with_tree(2, 1 << 10);
+    assert_eq!(cs.tree.index.buckets(), 1);
+    insert(&mut cs, 0, &twin, &data(&twin, b""), 0);
+    let slot = cs.tree.index.candidates(edge).next().expect("it is there");
+    assert_eq!(cs.tree.index.candidates(edge).filter(|id| *id == slot).count(), 2);
+    let root = cs.tree.entries[slot as usize].place.parent;
+    assert_eq!(cs.tree.on_edge(root, edge)[..], [slot]);
+    assert_eq!(cs.erase(name("/x").as_ref(), 9), 1);
+    assert_eq!((cs.len(), cs.tree.assert_whole(0), cs.tree.index.len()), (0, 0, 0));
+}
+
+/// A packet that replaces the next victim in its place, one that does not fit there, and one whose bucket others passed.
+#[test]
+fn the_victims_place_is_taken_when_it_fits() {
+    let mut cs = store(50, 1 << 20);
+    for i in 0..2000 {
+        let n = name(&format!("/r/{i}"));
+        let len = [10, 10, 300, 10, 700][i % 5];
+        let wire = data(&n, &vec![i as u8; len]);
+        assert_eq!(insert(&mut cs, 0, &n, &wire, 0), Insertion::New);
+        assert_eq!(find(&mut cs, 0, &n, false, false), Some(wire));
+        let first = i.saturating_sub(49);
+        assert!(exact(&mut cs, &format!("/r/{first}")).is_some(), "{i}");
+        for j in first + 1..=i {
+            // In the order they came, so that the order of use stays that.
+            assert!(exact(&mut cs, &format!("/r/{j}")).is_some(), "{j} of {i}");
+        }
+        assert_eq!(exact(&mut cs, &format!("/r/{}", first.wrapping_sub(1))), None);
+        assert_eq!((cs.len(), cs.tree.index.len()), (i.min(49) + 1, i.min(49) + 1));
+    }
+    assert_eq!(cs.counters().evictions, 1950);
+}

@@ -10,9 +10,9 @@
 //!  `------------- every bucket was seen -- Unlinking <----------------------------'   (a look brings it back)
 //! ```
 
+use super::ContentStore;
 use super::record::is_node;
 use super::search::Search;
-use super::ContentStore;
 use crate::{Ask, Instant};
 use arrayvec::ArrayVec;
 use core::time::Duration;

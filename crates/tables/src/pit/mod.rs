@@ -463,7 +463,8 @@ impl Pit {
             + self.faces.memory_bytes()
     }
 
-    /// Asks for memory that an Interest, or a Data without token, will need: 0 the index, 1 entries that may be it, 2 their names.
+    /// Asks for memory that an Interest, or a Data without token, will need: 0 the index, 1 entries that may be it, 2 their names and
+    /// neighbours in the timer.
     #[inline(always)]
     pub fn prefetch(&self, stage: usize, prefixes: &Prefixes) {
         let hash = prefixes.key();
@@ -472,7 +473,10 @@ impl Pit {
             1 => self.index.candidates(hash).for_each(|slot| self.entries.prefetch(slot as usize)),
             2 => {
                 let entries = self.index.candidates(hash).map(|slot| &self.entries[slot as usize]);
-                entries.filter(|entry| entry.hash == hash).for_each(|entry| self.prefetch_name(entry));
+                for entry in entries.filter(|entry| entry.hash == hash) {
+                    self.prefetch_name(entry);
+                    self.wheel.prefetch(&self.entries, entry);
+                }
             }
             _ => {}
         }

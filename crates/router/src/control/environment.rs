@@ -9,7 +9,7 @@ use nw_api::management::{ChannelStatus, CsInfo, DropCount, FacePersistency, Face
 use nw_name::{Name, NameRef};
 use nw_tables::fib::{NextHop, StrategyId};
 use nw_tables::{FaceId, Instant};
-use nw_wire::{Data, Interest};
+use nw_wire::{Data, Interest, Token};
 
 /// The router, as management sees and changes it.
 pub trait Environment {
@@ -32,8 +32,8 @@ pub trait Environment {
     /// True when the face is there; cheaper than [`face_status`](Self::face_status).
     fn has_face(&self, face: FaceId) -> bool;
 
-    /// All faces, ordered by id.
-    fn faces(&self) -> Vec<FaceStatus>;
+    /// The ids of all faces, in order.
+    fn face_ids(&self) -> Vec<FaceId>;
 
     /// All listeners, in an order that stays.
     fn channels(&self) -> Vec<ChannelStatus>;
@@ -67,8 +67,9 @@ pub trait Environment {
         Vec::new()
     }
 
-    /// Hands a Data to forwarding, as if it came by the internal face. `no_cache` is CachePolicy NoCache.
-    fn send(&mut self, data: &[u8], no_cache: bool);
+    /// Hands a Data to forwarding, as if it came by the internal face, with CachePolicy NoCache. With the token of an Interest that came to the
+    /// internal face it satisfies that one and no other.
+    fn send(&mut self, data: &[u8], token: Token);
 }
 
 /// Tells apart the faces that are being made.

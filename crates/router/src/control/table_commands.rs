@@ -22,19 +22,10 @@ impl Control {
         parameters: &ControlParameters,
         env: &mut dyn Environment,
     ) -> ControlResponse {
-        let route = Route {
-            cost: parameters.cost.unwrap_or(0),
-            flags: parameters.flags.unwrap_or(flags::CHILD_INHERIT),
-            expires: parameters
-                .expiration_period
-                .map_or(Instant::NEVER, |period_ms| asked.now.plus_millis(period_ms)),
-        };
-        let prepared = prefix(parameters).and_then(|name| Ok((name, face(asked, parameters.face_id, env)?)));
-        let (name, face) = match prepared {
+        let (name, face, origin, route) = match to_route(asked, parameters, env) {
             Ok(prepared) => prepared,
             Err(refusal) => return refusal.into(),
         };
-        let origin = parameters.origin.unwrap_or(origin::APP);
         match self.put_route(name, face, origin, route, env) {
             Err(refusal) => refusal.into(),
             Ok(()) => ControlResponse::ok(ControlParameters {
@@ -82,7 +73,9 @@ impl Control {
     ) -> Reply {
         let announcement = match Announcement::check(wire) {
             Ok(announcement) => announcement,
-            Err(why) => return self.answer(interest.name(), &ControlResponse::refuse(400, why), env),
+            Err(why) => {
+                return self.answer(interest.name(), asked.token, &ControlResponse::refuse(400, why), env);
+            }
         };
         let (now, ingress, prefix) = (asked.now, asked.ingress, announcement.prefix);
         // The command last: accepted, it counts as seen.
@@ -92,10 +85,14 @@ impl Control {
         };
         match verdict {
             Verdict::Accept => {
+                let before = self.rib.asked();
                 let response = self.announce(asked, &announcement, env);
-                self.answer(interest.name(), &response, env)
+                if response.is_ok() && (self.rib.asked() > before || self.rib.is_walking(prefix)) {
+                    return self.answer_when_in_effect(interest.name(), asked.token, response, env);
+                }
+                self.answer(interest.name(), asked.token, &response, env)
             }
-            Verdict::Deny(why) => self.answer(interest.name(), &ControlResponse::refuse(403, why), env),
+            Verdict::Deny(why) => self.deny(asked, interest, why, env),
             Verdict::Silent => Reply::Silent,
             Verdict::Later => Reply::Later,
         }
@@ -231,6 +228,23 @@ pub(super) fn cs_erase(parameters: &ControlParameters, env: &mut dyn Environment
         capacity: (more && wanted > ERASE_MAX).then_some(ERASE_MAX),
         ..ControlParameters::of(name)
     })
+}
+
+/// What `rib/register` is to register.
+pub(super) fn to_route<'a>(
+    asked: Asked,
+    parameters: &'a ControlParameters,
+    env: &dyn Environment,
+) -> Result<(NameRef<'a>, FaceId, u64, Route), Refusal> {
+    let route = Route {
+        cost: parameters.cost.unwrap_or(0),
+        flags: parameters.flags.unwrap_or(flags::CHILD_INHERIT),
+        expires: parameters
+            .expiration_period
+            .map_or(Instant::NEVER, |period_ms| asked.now.plus_millis(period_ms)),
+    };
+    let name = prefix(parameters)?;
+    Ok((name, face(asked, parameters.face_id, env)?, parameters.origin.unwrap_or(origin::APP), route))
 }
 
 /// The prefix of a command that adds to the FIB.

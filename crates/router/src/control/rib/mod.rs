@@ -109,7 +109,7 @@ pub struct Rib {
 }
 
 /// Names below a changed one that are looked at within the change itself.
-const AT_ONCE_MAX: usize = 64;
+const AT_ONCE_MAX: usize = 16;
 
 impl Rib {
     /// Empty, but for `/`, whose strategy is `strategy`, listed as `listed`. A prefix of the FIB gets at most `next_hops_max` next hops (the

@@ -258,7 +258,14 @@ proptest! {
             prop_assert_eq!(&fib, &model.fib());
             prop_assert_eq!(rib.routes_len(), model.routes.len());
         }
-        let routed: Vec<Name> = rib.routes().map(|(name, _)| name.to_name()).collect();
+        let mut routed: Vec<Name> = Vec::new();
+        let mut behind = None;
+        loop {
+            behind = rib.routes_part(behind.as_ref().map(Name::as_ref), 2, |name, _| routed.push(name.to_name()));
+            if behind.is_none() {
+                break;
+            }
+        }
         let expected: BTreeSet<Name> = model.routes.keys().map(|(name, ..)| name.clone()).collect();
         prop_assert_eq!(routed, expected.into_iter().collect::<Vec<_>>());
     }

@@ -8,6 +8,7 @@
 //! State and its bound: one walk for each name at most.
 
 use super::{EntryId, Octets, Rib};
+use nw_name::NameRef;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
@@ -21,8 +22,14 @@ pub(super) struct Reasons {
 }
 
 impl Reasons {
+    /// Reason enough for both. A walk for a strategy's sake passes over names that show what is above, so together with one for theirs it goes
+    /// as far as one for what is passed on.
     const fn and(self, other: Self) -> Self {
-        Reasons { inherits: self.inherits || other.inherits, strategy: self.strategy || other.strategy }
+        let mixed = self.only_shown() != other.only_shown();
+        Reasons {
+            inherits: self.inherits || other.inherits || mixed,
+            strategy: self.strategy || other.strategy,
+        }
     }
 
     const fn only_shown(self) -> bool {
@@ -62,6 +69,11 @@ impl Rib {
     /// All that was asked up to here is in effect, once the FIB is told.
     pub fn settled(&self) -> u64 {
         self.walks.open.first().map_or(self.walks.asked, |since| since - 1)
+    }
+
+    /// True when names below this one are still to be brought up to date because of a change to it.
+    pub fn is_walking(&self, name: NameRef<'_>) -> bool {
+        self.walks.by_name.contains_key(name.as_bytes())
     }
 
     /// True when [`work`](Self::work) has something to do.

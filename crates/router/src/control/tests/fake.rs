@@ -18,7 +18,7 @@ pub(in crate::control) struct Fake {
     pub(in crate::control) fib: BTreeMap<Name, (Vec<NextHop>, StrategyId)>,
     pub(in crate::control) fib_max: usize,
     pub(in crate::control) fib_changes: usize,
-    pub(in crate::control) sent: Vec<(Vec<u8>, bool)>,
+    pub(in crate::control) sent: Vec<(Vec<u8>, Token)>,
     pub(in crate::control) cs: CsInfo,
     /// What creating a face comes to, by URI; a face is made at once when it is not here.
     pub(in crate::control) outcomes: BTreeMap<String, Created>,
@@ -114,8 +114,8 @@ impl Environment for Fake {
         self.faces.contains_key(&face)
     }
 
-    fn faces(&self) -> Vec<FaceStatus> {
-        self.faces.values().cloned().collect()
+    fn face_ids(&self) -> Vec<FaceId> {
+        self.faces.keys().copied().collect()
     }
 
     fn channels(&self) -> Vec<ChannelStatus> {
@@ -177,8 +177,8 @@ impl Environment for Fake {
         vec![DropCount { reason: "no_route".to_owned(), count: 9 }]
     }
 
-    fn send(&mut self, data: &[u8], no_cache: bool) {
-        self.sent.push((data.to_vec(), no_cache));
+    fn send(&mut self, data: &[u8], token: Token) {
+        self.sent.push((data.to_vec(), token));
     }
 }
 

@@ -231,6 +231,14 @@ impl Environment for Hands<'_> {
         link_packet.extend_from_slice(data);
         self.faces.inject(self.now, &link_packet, self.pool, self.batch);
     }
+
+    fn ask(&mut self, interest: &[u8], next_hop: Option<FaceId>) {
+        let header = LpHeader { next_hop_face_id: next_hop.map(FaceId::number), ..LpHeader::default() };
+        let mut link_packet = Vec::with_capacity(interest.len() + 16);
+        header.encode(interest.len(), &mut link_packet);
+        link_packet.extend_from_slice(interest);
+        self.faces.inject(self.now, &link_packet, self.pool, self.batch);
+    }
 }
 
 const fn persistency(persistency: api::FacePersistency) -> Persistency {

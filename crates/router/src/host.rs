@@ -7,7 +7,7 @@
 //! The clock is read once per wake-up. While there is nothing to do the thread sleeps until the next timer.
 
 use crate::StartError;
-use crate::authorize::Authority;
+use crate::authorize::{Authority, advertiser_signer};
 use crate::control::{Control, ControlConfig, Ingress, Plan, Refusal, Ticket};
 use crate::environment::{Hands, last_status};
 use crate::plane::Plane;
@@ -36,6 +36,8 @@ const EVENTS_MAX: usize = 256;
 const CHUNKS_MAX: usize = 256;
 /// Packets under way at one time.
 const PACKETS_MAX: usize = 65_536;
+/// First octet of a Data.
+const DATA: u8 = nw_wire::types::DATA as u8;
 /// The host's own epoll token; those of faces are above 2^32.
 const WAKE: u64 = 0;
 
@@ -61,7 +63,13 @@ impl Handle {
 
     /// Takes over what can change while running: routes, faces, strategies.
     pub fn reload(&self, config: Config) {
-        self.tell(Message::Reload(Box::new(Plan::of(config))));
+        let signer = advertiser_signer(&config);
+        let mut plan = Plan::of(config);
+        match signer {
+            Ok(signer) => plan = plan.signed_by(signer),
+            Err(error) => tracing::error!(%error, "commands to others are signed as before"),
+        }
+        self.tell(Message::Reload(Box::new(plan)));
     }
 
     fn tell(&self, message: Message) {
@@ -159,7 +167,8 @@ impl Host {
         };
         let mut control =
             Control::new(control_config, &mut hands).map_err(|refusal| StartError::Tables(refusal.text))?;
-        let plan = Plan::of(config);
+        let signer = advertiser_signer(&config)?;
+        let plan = Plan::of(config).signed_by(signer);
         let config = plan.rest.clone();
         control.apply_config(plan, &mut hands);
         while control.has_work() {
@@ -298,7 +307,12 @@ impl Host {
 
     fn answer(&mut self, now: Instant, link_packet: &[u8]) {
         let Ok(packet) = LpPacket::check(link_packet) else { return };
-        let (Some(wire), None) = (packet.fragment, packet.nack) else { return };
+        let Some(wire) = packet.fragment else { return };
+        match (packet.nack, wire.first()) {
+            (Some(reason), _) => return self.control.on_nack(now, wire, reason.as_str()),
+            (None, Some(&DATA)) => return self.control.on_data(now, wire),
+            (None, _) => {}
+        }
         let face = packet.incoming_face_id.and_then(FaceId::from_number).unwrap_or(FaceId::NONE);
         let local = self.known.info(face).is_some_and(|info| info.scope == Scope::Local);
         let ingress = Ingress { face, local };
@@ -387,7 +401,7 @@ impl Host {
                 Message::Reload(plan) => {
                     if self.config.needs_restart(&plan.rest) {
                         tracing::warn!(
-                            "some options that changed take effect at the next start: all but faces, routes, strategies and log level"
+                            "some options that changed take effect at the next start: all but faces, routes, strategies, what others are told and log level"
                         );
                     }
                     self.config = plan.rest.clone();

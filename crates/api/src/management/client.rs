@@ -38,7 +38,18 @@ pub fn command<S: Sign + ?Sized>(
     unique: Uniqueness,
     signer: &S,
 ) -> Result<Vec<u8>, S::Error> {
-    let name = verb.name(root).with_generic(parameters.encode());
+    command_named(verb.name(root).with_generic(parameters.encode()), unique, signer)
+}
+
+/// As [`command`], for a command that has another root: the whole name up to the signature.
+///
+/// # Errors
+/// The signer's.
+pub fn command_named<S: Sign + ?Sized>(
+    name: Name,
+    unique: Uniqueness,
+    signer: &S,
+) -> Result<Vec<u8>, S::Error> {
     interest(name, unique).encode_signed(signer, &signature_fields(unique))
 }
 
@@ -64,10 +75,16 @@ pub const IMPORT_LEN_MAX: usize = 8192;
 ///
 /// # Errors
 /// The signer's.
-pub fn import<S: Sign + ?Sized>(routes: &[u8], unique: Uniqueness, signer: &S) -> Result<Vec<u8>, S::Error> {
+pub fn import<S: Sign + ?Sized>(
+    routes: &[u8],
+    lifetime_ms: u64,
+    unique: Uniqueness,
+    signer: &S,
+) -> Result<Vec<u8>, S::Error> {
     let (module, word) = IMPORT;
     let name = Root::Localhost.name().with_generic(module).with_generic(word);
-    interest(name, unique).parameters(routes).encode_signed(signer, &signature_fields(unique))
+    let interest = interest(name, unique).lifetime_ms(lifetime_ms).parameters(routes);
+    interest.encode_signed(signer, &signature_fields(unique))
 }
 
 fn interest(name: Name, unique: Uniqueness) -> InterestBuilder {

@@ -70,6 +70,10 @@ pub trait Environment {
     /// Hands a Data to forwarding, as if it came by the internal face, with CachePolicy NoCache. With the token of an Interest that came to the
     /// internal face it satisfies that one and no other.
     fn send(&mut self, data: &[u8], token: Token);
+
+    /// Hands an Interest to forwarding, as if it came by the internal face: to a face, or where routes lead. What answers it is told by
+    /// [`Control::on_data`](super::Control::on_data) and [`Control::on_nack`](super::Control::on_nack).
+    fn ask(&mut self, interest: &[u8], next_hop: Option<FaceId>);
 }
 
 /// Tells apart the faces that are being made.

@@ -13,6 +13,7 @@
 //! * State and bounds: the [`Rib`]'s, 64 MiB of published datasets, 4096 notifications, 1024 faces being connected, 16384 answers that wait.
 //! * Timers: call [`Control::on_timeout`] when [`Control::next_timeout`] has come.
 
+mod advertise;
 mod announcement;
 mod dataset;
 pub mod environment;
@@ -32,11 +33,12 @@ pub use environment::{
     Ticket, UpdateRefusal, Verdict,
 };
 
+use advertise::Advertiser;
 use events::Events;
 use nw_api::config::Reach;
 use nw_api::management::command::{self, Request};
 use nw_api::management::{ControlParameters, ControlResponse, FaceEventKind, FaceStatus, Root, Verb};
-use nw_name::{Name, NameRef};
+use nw_name::{Component, Name, NameRef};
 use nw_tables::{FaceId, Instant};
 use nw_wire::{DataBuilder, DigestSha256, Interest, PACKET_LEN_MAX, Token};
 use publisher::Publisher;
@@ -96,6 +98,7 @@ pub struct Control {
     tickets: u64,
     work: Work,
     refusals: Quiet,
+    advertiser: Advertiser,
 }
 
 /// A command's circumstances.
@@ -136,7 +139,6 @@ impl Control {
         let (strategy, listed) = env.resolve_strategy(named(statics::DEFAULT_STRATEGY).as_ref())?;
         let mut control = Control {
             rib: Rib::new(config.next_hops_max, config.routes_max, strategy, listed),
-            config,
             localhop: Reach::Nowhere,
             publisher: Publisher::default(),
             events: Events::new(),
@@ -144,7 +146,9 @@ impl Control {
             connecting: BTreeMap::new(),
             tickets: 0,
             work: Work::default(),
+            advertiser: Advertiser::new(config.start_unix_ms),
             refusals: Quiet::default(),
+            config,
         };
         for (prefix, strategy) in statics::BUILT_IN {
             control.choose(named(prefix).as_ref(), named(strategy).as_ref(), env)?;
@@ -156,7 +160,7 @@ impl Control {
     /// Takes over what a configuration says about faces, routes, strategies and `/localhop/nfd`; at the start, and again when the file was
     /// read again: then only differences are carried out, by [`work`](Self::work). What can't be done is logged, and tried again where that may
     /// help.
-    pub fn apply_config(&mut self, plan: Plan, env: &mut dyn Environment) {
+    pub fn apply_config(&mut self, mut plan: Plan, env: &mut dyn Environment) {
         let localhop = plan.rest.management.localhop;
         if (localhop == Reach::Nowhere) != (self.localhop == Reach::Nowhere) {
             let by_hand = (localhop != Reach::Nowhere).then_some(ByHand::Cost(0));
@@ -164,6 +168,7 @@ impl Control {
             log_refusal("/localhop/nfd", done);
         }
         self.localhop = localhop;
+        self.apply_advertising(&plan.rest.rib, plan.signer.take(), env);
         self.apply_statics(plan);
     }
 
@@ -243,6 +248,7 @@ impl Control {
             env.send(data, Token::NONE);
         }
         let Some(id) = FaceId::from_number(face.face_id) else { return };
+        self.advertise_to_face(now, id, (kind != FaceEventKind::Destroyed).then_some(face.uri.as_str()));
         if kind == FaceEventKind::Destroyed {
             self.rib.remove_face(id);
             log_refusal(&face.uri, self.commit(env));
@@ -272,7 +278,9 @@ impl Control {
 
     /// When [`on_timeout`](Self::on_timeout) is to be called; [`Instant::NEVER`] when nothing waits.
     pub fn next_timeout(&self) -> Instant {
-        let timers = [self.rib.next_expiry(), self.publisher.next_expiry(), self.statics.next_retry()];
+        let statics = self.statics.next_retry();
+        let timers =
+            [self.rib.next_expiry(), self.publisher.next_expiry(), statics, self.advertiser.next_timeout()];
         timers.into_iter().flatten().min().unwrap_or(Instant::NEVER)
     }
 
@@ -283,6 +291,7 @@ impl Control {
         log_refusal("an expired route", self.commit(env));
         self.publisher.expire(now);
         self.retry_statics(now, env);
+        self.tell_others(now, env);
     }
 
     /// Routes, next hops and strategies.
@@ -485,7 +494,12 @@ fn named(uri: &str) -> Name {
 
 /// True for names that only the router itself answers: nobody may take management's place.
 fn is_reserved(name: NameRef<'_>) -> bool {
-    [LOCALHOST_NFD, LOCALHOP_NFD].iter().any(|own| named(own).as_ref().is_prefix_of(name))
+    const OWN: [[&[u8]; 2]; 2] = [[b"localhost", b"nfd"], [b"localhop", b"nfd"]];
+    let mut components = name.components();
+    let first = [components.next(), components.next()];
+    OWN.iter().any(|own| {
+        own.iter().zip(&first).all(|(own, component)| *component == Some(Component::generic(own)))
+    })
 }
 
 /// What a command is about, for commands that are about a prefix; one that does not say it is about all names.

@@ -13,6 +13,7 @@ use nw_api::config::{Config, FaceItem, RouteItem};
 use nw_api::management::{FacePersistency, flags, origin};
 use nw_name::{Name, NameRef};
 use nw_tables::{FaceId, Instant};
+use nw_trust::Signer;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::iter::Peekable;
 use std::ops::Bound;
@@ -46,6 +47,8 @@ const FACES_PER_PART: usize = 4;
 pub struct Plan {
     /// All but faces, routes and strategies.
     pub(crate) rest: Config,
+    /// Signs commands to others; `None` is the one that did so far.
+    pub(crate) signer: Option<Signer>,
     strategies: Vec<(Name, Name)>,
     faces: Vec<(String, FaceItem)>,
     routes: Vec<(RouteKey, RouteItem)>,
@@ -55,6 +58,13 @@ pub struct Plan {
 type RouteKey = (String, Name);
 
 impl Plan {
+    /// With what signs commands to others.
+    #[must_use]
+    pub fn signed_by(mut self, signer: Signer) -> Self {
+        self.signer = Some(signer);
+        self
+    }
+
     /// Takes the time that a long file takes.
     pub fn of(mut config: Config) -> Self {
         let routes = std::mem::take(&mut config.route);
@@ -74,7 +84,7 @@ impl Plan {
         let strategies: BTreeMap<Name, Name> =
             strategies.into_iter().map(|choice| (choice.prefix, choice.strategy)).collect();
         let (strategies, faces) = (strategies.into_iter().collect(), faces.into_iter().collect());
-        Plan { rest: config, strategies, faces, routes }
+        Plan { rest: config, signer: None, strategies, faces, routes }
     }
 }
 

@@ -5,7 +5,7 @@ use super::rib::{ByHand, Route};
 use super::{
     Asked, Authorize, COMPONENTS_MAX, Control, Environment, Refusal, Reply, Verdict, is_reserved, statics,
 };
-use nw_api::management::{ControlParameters, ControlResponse, Root, Strategy, flags, origin};
+use nw_api::management::{ControlParameters, FaceScope, ControlResponse, Root, Strategy, flags, origin};
 use nw_name::NameRef;
 use nw_tables::{FaceId, Instant};
 use nw_wire::Interest;
@@ -243,8 +243,16 @@ pub(super) fn to_route<'a>(
             .expiration_period
             .map_or(Instant::NEVER, |period_ms| asked.now.plus_millis(period_ms)),
     };
-    let name = prefix(parameters)?;
-    Ok((name, face(asked, parameters.face_id, env)?, parameters.origin.unwrap_or(origin::APP), route))
+    let name = match parameters.name.as_ref().map(|name| name.as_ref()) {
+        // The way to a gateway: this router's own answers still come first.
+        Some(name) if is_gateway(name) && asked.ingress.local => name,
+        _ => prefix(parameters)?,
+    };
+    let face = face(asked, parameters.face_id, env)?;
+    if is_gateway(name) && env.face_status(face).is_none_or(|status| status.scope == FaceScope::Local) {
+        return Err(Refusal::new(403, "a gateway is not on this machine"));
+    }
+    Ok((name, face, parameters.origin.unwrap_or(origin::APP), route))
 }
 
 /// The prefix of a command that adds to the FIB.
@@ -257,6 +265,10 @@ fn prefix(parameters: &ControlParameters) -> Result<NameRef<'_>, Refusal> {
         return Err(Refusal::new(403, "this name is the router's own"));
     }
     Ok(name)
+}
+
+fn is_gateway(name: NameRef<'_>) -> bool {
+    name.len() == 2 && name == super::named(super::LOCALHOP_NFD).as_ref()
 }
 
 fn too_long() -> Refusal {

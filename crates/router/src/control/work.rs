@@ -56,6 +56,8 @@ impl Control {
             || !self.work.batches.is_empty()
             || self.publisher.has_work()
             || self.statics.has_work()
+            || self.rib.has_touched()
+            || self.advertiser.has_work()
     }
 
     /// Does a part of what takes long: some hundred microseconds at most. To be called, with packets in between, while
@@ -68,6 +70,9 @@ impl Control {
             self.commit_each(env);
         }
         self.work_on_datasets(now, env);
+        if self.rib.has_touched() || self.advertiser.has_work() {
+            self.work_on_advertising(now, env);
+        }
         for _ in 0..ANSWERS_PER_PART {
             let settled = self.rib.settled();
             let Some(waiting) = self.work.waiting.pop_front_if(|waiting| waiting.when <= settled) else {

@@ -106,6 +106,8 @@ pub struct Rib {
     leaving: BTreeSet<FaceId>,
     /// Names and routes that one change may touch at once.
     at_once_max: usize,
+    /// Names whose routes changed, when somebody wants to know.
+    touched: Option<Vec<Octets>>,
 }
 
 /// Names below a changed one that are looked at within the change itself.
@@ -134,6 +136,7 @@ impl Rib {
             walks: Walks::default(),
             leaving: BTreeSet::new(),
             at_once_max: AT_ONCE_MAX,
+            touched: None,
         };
         rib.set_strategy(NameRef::ROOT, strategy, listed);
         rib
@@ -241,6 +244,25 @@ impl Rib {
         self.refresh(id, false, true);
         self.release_if_empty(id);
         Some(before)
+    }
+
+    /// Whether [`take_touched`](Self::take_touched) shall tell.
+    pub fn watch(&mut self, yes: bool) {
+        match yes {
+            true => drop(self.touched.get_or_insert_default()),
+            false => self.touched = None,
+        }
+    }
+
+    /// True when there is something to be told.
+    pub fn has_touched(&self) -> bool {
+        self.touched.as_ref().is_some_and(|touched| !touched.is_empty())
+    }
+
+    /// Names whose routes changed since the last call.
+    pub fn take_touched(&mut self) -> impl Iterator<Item = Name> + use<> {
+        let touched = self.touched.as_mut().map(core::mem::take).unwrap_or_default();
+        touched.into_iter().map(|name| NameRef::from_checked(&name).to_name())
     }
 
     /// Forgets all of a face, which must not come back: some of it at once, the rest by [`work`](Self::work).
@@ -414,6 +436,10 @@ impl Rib {
         let routed = self.entry(id).routes > 0;
         change(self);
         self.generation += 1;
+        if let Some(touched) = &mut self.touched {
+            let entry = self.entries[id as usize].as_ref().expect("an id is used while its entry is there");
+            touched.push(entry.name.clone());
+        }
         if routed && self.entry(id).routes == 0 {
             self.forget_marks(id);
         }

@@ -19,6 +19,7 @@ pub(in crate::control) struct Fake {
     pub(in crate::control) fib_max: usize,
     pub(in crate::control) fib_changes: usize,
     pub(in crate::control) sent: Vec<(Vec<u8>, Token)>,
+    pub(in crate::control) asked: Vec<(Vec<u8>, Option<FaceId>)>,
     pub(in crate::control) cs: CsInfo,
     /// What creating a face comes to, by URI; a face is made at once when it is not here.
     pub(in crate::control) outcomes: BTreeMap<String, Created>,
@@ -53,6 +54,7 @@ impl Fake {
             fib_max: 50_000,
             fib_changes: 0,
             sent: Vec::new(),
+            asked: Vec::new(),
             cs,
             outcomes: BTreeMap::new(),
             tickets: Vec::new(),
@@ -179,6 +181,10 @@ impl Environment for Fake {
 
     fn send(&mut self, data: &[u8], token: Token) {
         self.sent.push((data.to_vec(), token));
+    }
+
+    fn ask(&mut self, interest: &[u8], next_hop: Option<FaceId>) {
+        self.asked.push((interest.to_vec(), next_hop));
     }
 }
 

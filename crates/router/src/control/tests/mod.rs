@@ -1,10 +1,12 @@
 //! Management as a client sees it, over a router made of maps.
 
+mod advertise;
 mod commands;
 mod datasets;
 mod faces;
 mod fake;
 mod hostile;
+mod parts;
 mod statics;
 
 use super::*;

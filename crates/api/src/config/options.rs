@@ -147,6 +147,34 @@ section! {
     }
 }
 
+section! {
+    /// Telling other routers which prefixes are here. Takes effect at once when the file is read again.
+    Rib = "rib" {
+        /// Tell the routing daemon of this machine prefixes that clients register for themselves (origin `client`): signed commands
+        /// `/localhost/nlsr/rib/register` and `unregister`, as soon as `/localhost/nlsr` has a route.
+        readvertise_nlsr: bool = false;
+        /// Tell these faces every prefix that an application registers: signed commands `/localhop/nfd/rib/register` and `unregister`.
+        readvertise_to: Vec<Uri> = vec![];
+        /// Tell gateways these prefixes while a route is below one of them. A gateway is a face that has a route for `/localhop/nfd`; an empty
+        /// list tells nothing.
+        propagate: Vec<Name> = vec![];
+        /// Cost of routes that others are told.
+        propagate_cost: u32 = 15;
+        /// A command to others is given up when it is not answered for so many milliseconds.
+        command_timeout_ms: u32 = 10_000, in 100..=600_000;
+        /// What others were told is told again after so many seconds. It ends there after three times as many.
+        refresh_s: u32 = 300, in 1..=86_400;
+        /// A command that failed is sent again after so many seconds, then after twice as many each time.
+        retry_min_s: u32 = 50, in 1..=86_400;
+        /// A command that failed is sent again after at most so many seconds.
+        retry_max_s: u32 = 3600, in 1..=86_400;
+        /// File with the private key (PKCS#8, PEM) that signs commands to others. Without one they carry a plain digest, which others refuse.
+        key: Option<PathBuf> = None, as "\"/etc/namewire/router.key\"";
+        /// File with the certificate of that key: names the key to others.
+        certificate: Option<PathBuf> = None, as "\"/etc/namewire/router.cert\"";
+    }
+}
+
 words! {
     /// How much is logged.
     LogLevel {

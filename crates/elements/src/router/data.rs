@@ -87,6 +87,10 @@ impl Router {
         if matched.is_empty() {
             return Err(Cause::UnsolicitedData);
         }
+        // Management answers each asker by token: an answer may stand below the name of somebody else's question.
+        if meta.ingress == FaceId::INTERNAL && token.is_some() && token == matched.first().copied() {
+            matched.truncate(1);
+        }
         if !self.accept_data_from_any_face {
             matched.retain(|entry| self.pit.out_record(*entry, meta.ingress).is_some());
             if matched.is_empty() {

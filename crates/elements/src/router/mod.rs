@@ -22,6 +22,7 @@
 //! | `data.rs` | incoming Data: every pending Interest it satisfies |
 //! | `nack.rs` | incoming and outgoing Nacks |
 //! | `outgoing.rs` | outgoing Interests, expiry |
+//! | `scan.rs` | what looks at every pending Interest, a part at a time |
 //! | `control.rs` | faces, routes, strategies, regions; status |
 
 mod control;
@@ -29,6 +30,7 @@ mod data;
 mod interest;
 mod nack;
 mod outgoing;
+mod scan;
 
 use crate::strategy::{Decisions, Strategies};
 use nw_element::{Context, Element, FaceId, Instant, Packet, Pool};
@@ -127,6 +129,7 @@ pub struct Router {
     /// Names of the regions this router is in: ForwardingHints that lead here have done their work.
     regions: Vec<Name>,
     counters: RouterCounters,
+    scans: scan::Scans,
     // Room used again by each packet, so that none of them allocates.
     decisions: Decisions,
     matched: Vec<EntryRef>,
@@ -160,6 +163,7 @@ impl Router {
             strategies: Strategies::default(),
             regions: Vec::new(),
             counters: RouterCounters::default(),
+            scans: scan::Scans::default(),
             decisions: Decisions::with_capacity(next_hops_max),
             matched: Vec::with_capacity(MATCHES_MAX),
             downstreams: Vec::with_capacity(1024),
@@ -203,10 +207,11 @@ impl Element for Router {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.pit.next_expiry()
+        if self.scans.is_empty() { self.pit.next_expiry() } else { Some(Instant::START) }
     }
 
-    fn tick(&mut self, now: Instant, _: &mut Context<'_, Out>) {
+    fn tick(&mut self, now: Instant, context: &mut Context<'_, Out>) {
+        self.scan_part(now, context);
         for _ in 0..EXPIRED_PER_TICK {
             match self.pit.pop_expired(now) {
                 Some(entry) => self.finish_unsatisfied(now, entry),

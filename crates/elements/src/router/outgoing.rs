@@ -2,7 +2,7 @@
 
 use super::{Out, Router};
 use crate::strategy::Forward;
-use nw_element::{Cause, Context, FaceId, Instant, LinkFields, Packet, Scope};
+use nw_element::{Cause, Context, Instant, LinkFields, Packet, Scope};
 use nw_tables::dnl;
 use nw_tables::pit::{EntryRef, OutRecord};
 use nw_wire::Token;
@@ -82,19 +82,6 @@ impl Router {
         for record in self.pit.out_records(entry) {
             self.dead_nonces.insert(now, hash, record.nonce);
         }
-    }
-
-    /// Ends what waits only for a face that is gone.
-    pub(super) fn forget_face(&mut self, now: Instant, face: FaceId) {
-        let mut left = core::mem::take(&mut self.matched);
-        left.clear();
-        self.pit.remove_face(face, &mut |entry| left.push(entry));
-        for entry in left.drain(..) {
-            if self.pit.in_records(entry).next().is_none() {
-                self.finish_unsatisfied(now, entry);
-            }
-        }
-        self.matched = left;
     }
 }
 

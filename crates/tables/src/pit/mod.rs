@@ -424,6 +424,13 @@ impl Pit {
             .map(|slot| self.reference(slot))
     }
 
+    /// The entries in `slots_max` slots from slot `from` on, and where the next part begins; `None` when that was the last.
+    pub fn entries_part(&self, from: u32, slots_max: u32) -> (Vec<EntryRef>, Option<u32>) {
+        let end = self.free.touched().min(from.saturating_add(slots_max));
+        let used = (from..end).filter(|slot| self.entries[*slot as usize].is_used());
+        (used.map(|slot| self.reference(slot)).collect(), (end < self.free.touched()).then_some(end))
+    }
+
     /// Entries in it.
     #[inline]
     pub fn len(&self) -> usize {

@@ -353,6 +353,9 @@ pub struct FaceOptions {
     /// IncomingFaceId and NextHopFaceId
     #[arg(long, value_name = "BOOL")]
     pub local_fields: Option<bool>,
+    /// Acknowledges link packets and sends lost ones again; the other end must, too
+    #[arg(long, value_name = "BOOL")]
+    pub reliability: Option<bool>,
     /// Marks when its queue is long
     #[arg(long, value_name = "BOOL")]
     pub congestion_marking: Option<bool>,

@@ -249,6 +249,7 @@ fn face_parameters(options: &FaceOptions) -> ControlParameters {
     let bits = [
         (options.local_fields, flags::LOCAL_FIELDS),
         (options.congestion_marking, flags::CONGESTION_MARKING),
+        (options.reliability, flags::RELIABILITY),
     ];
     let mask = bits.iter().filter(|(wanted, _)| wanted.is_some()).fold(0, |mask, (_, bit)| mask | bit);
     let set = bits.iter().filter(|(wanted, _)| *wanted == Some(true)).fold(0, |set, (_, bit)| set | bit);

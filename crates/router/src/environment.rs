@@ -92,9 +92,6 @@ impl Environment for Hands<'_> {
                 FaceError::LocalFieldsNonLocal => {
                     UpdateRefusal { flags: flags::LOCAL_FIELDS, text, ..UpdateRefusal::default() }
                 }
-                FaceError::Reliability => {
-                    UpdateRefusal { flags: flags::RELIABILITY, text, ..UpdateRefusal::default() }
-                }
                 _ => UpdateRefusal { text, ..UpdateRefusal::default() },
             }
         })

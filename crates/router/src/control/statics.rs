@@ -439,6 +439,8 @@ fn options(item: &FaceItem) -> FaceChange {
     FaceChange {
         persistency: FacePersistency::from_word(item.persistency.as_str()),
         mtu: item.mtu.map(u64::from),
+        flags: if item.reliability == Some(true) { flags::RELIABILITY } else { 0 },
+        mask: if item.reliability.is_some() { flags::RELIABILITY } else { 0 },
         ..FaceChange::default()
     }
 }

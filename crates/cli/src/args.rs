@@ -353,6 +353,9 @@ pub struct FaceOptions {
     /// IncomingFaceId and NextHopFaceId
     #[arg(long, value_name = "BOOL")]
     pub local_fields: Option<bool>,
+    /// Acknowledges link packets and sends lost ones again; the other end must, too
+    #[arg(long, value_name = "BOOL")]
+    pub reliability: Option<bool>,
     /// Marks when its queue is long
     #[arg(long, value_name = "BOOL")]
     pub congestion_marking: Option<bool>,
@@ -405,6 +408,24 @@ pub enum RouteVerb {
         /// Ends by itself after so many milliseconds
         #[arg(long, value_name = "MS")]
         expires: Option<u64>,
+        #[command(flatten)]
+        reading: Reading,
+    },
+    /// Add many routes from a file, a hundred thousand a second
+    ///
+    /// One route a line: PREFIX FACE [COST] [origin=WORD] [expires=MS] [no-inherit] [capture]. FACE is a peer's URI or a face id. Empty lines and
+    /// lines that begin with # are passed over. `nw route export` writes this form.
+    Import {
+        /// The file; - is standard input
+        file: PathBuf,
+        #[command(flatten)]
+        reading: Reading,
+    },
+    /// Write all routes, in the form that `nw route import` reads
+    Export {
+        /// Only routes of this origin: app, static, …
+        #[arg(long)]
+        origin: Option<String>,
         #[command(flatten)]
         reading: Reading,
     },

@@ -13,6 +13,7 @@ mod output;
 mod peek;
 mod ping;
 mod progress;
+mod routes;
 mod run;
 mod signals;
 mod signing;

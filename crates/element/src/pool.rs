@@ -258,6 +258,14 @@ impl Pool {
         &mut self.packets[packet.slot as usize].meta
     }
 
+    /// Bytes and metadata together: what most elements look at.
+    #[inline(always)]
+    pub fn view(&self, packet: &Packet) -> (&[u8], &Meta) {
+        let slot = &self.packets[packet.slot as usize];
+        let range = slot.start as usize..(slot.start + slot.len) as usize;
+        (&self.chunks[slot.chunk as usize].bytes[range], &slot.meta)
+    }
+
     /// Bytes and metadata together, the latter to be changed: what decoding needs.
     #[inline]
     pub fn parts_mut(&mut self, packet: &Packet) -> (&HashKey, &[u8], &mut Meta) {

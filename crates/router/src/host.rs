@@ -7,8 +7,8 @@
 //! The clock is read once per wake-up. While there is nothing to do the thread sleeps until the next timer.
 
 use crate::StartError;
-use crate::authorize::Authority;
-use crate::control::{Control, ControlConfig, Ingress, Refusal, Ticket};
+use crate::authorize::{Authority, advertiser_signer};
+use crate::control::{Control, ControlConfig, Ingress, Plan, Refusal, Ticket};
 use crate::environment::{Hands, last_status};
 use crate::plane::Plane;
 use crate::settings;
@@ -24,23 +24,27 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use std::sync::Arc;
-use std::time::{self, SystemTime, UNIX_EPOCH};
+use std::time::{self, Duration, SystemTime, UNIX_EPOCH};
 
-/// Management Interests answered before packets get their turn again.
-const MANAGEMENT_PER_TURN: usize = 64;
+/// How long management may keep packets waiting in one turn; what is begun is ended, which takes less than as long again.
+const MANAGEMENT_PER_TURN: Duration = Duration::from_micros(250);
+/// Management Interests answered before the clock is looked at.
+const MANAGEMENT_AT_ONCE: usize = 8;
 /// Sockets served per wait.
 const EVENTS_MAX: usize = 256;
 /// Chunks of 64 KiB that packets of one turn are read into.
 const CHUNKS_MAX: usize = 256;
 /// Packets under way at one time.
 const PACKETS_MAX: usize = 65_536;
+/// First octet of a Data.
+const DATA: u8 = nw_wire::types::DATA as u8;
 /// The host's own epoll token; those of faces are above 2^32.
 const WAKE: u64 = 0;
 
 /// What others ask of a running router.
 #[derive(Debug)]
 enum Message {
-    Reload(Box<Config>),
+    Reload(Box<Plan>),
     Stop,
 }
 
@@ -59,7 +63,13 @@ impl Handle {
 
     /// Takes over what can change while running: routes, faces, strategies.
     pub fn reload(&self, config: Config) {
-        self.tell(Message::Reload(Box::new(config)));
+        let signer = advertiser_signer(&config);
+        let mut plan = Plan::of(config);
+        match signer {
+            Ok(signer) => plan = plan.signed_by(signer),
+            Err(error) => tracing::error!(%error, "commands to others are signed as before"),
+        }
+        self.tell(Message::Reload(Box::new(plan)));
     }
 
     fn tell(&self, message: Message) {
@@ -78,6 +88,7 @@ pub struct Host {
     messages: Receiver<Message>,
     handle: Handle,
     started: time::Instant,
+    /// Without faces, routes and strategies, which control keeps.
     config: Config,
     faces: Faces,
     known: FaceTable,
@@ -89,6 +100,8 @@ pub struct Host {
     out: Vec<Packet>,
     untold: Vec<FaceEvent>,
     connecting: Vec<(FaceId, Ticket)>,
+    /// Management has more to do.
+    busy: bool,
 }
 
 /// Lends everything but control.
@@ -154,7 +167,13 @@ impl Host {
         };
         let mut control =
             Control::new(control_config, &mut hands).map_err(|refusal| StartError::Tables(refusal.text))?;
-        control.apply_config(now, &config, &mut hands);
+        let signer = advertiser_signer(&config)?;
+        let plan = Plan::of(config).signed_by(signer);
+        let config = plan.rest.clone();
+        control.apply_config(plan, &mut hands);
+        while control.has_work() {
+            control.work(now, &mut hands);
+        }
         let (sender, messages) = crossbeam_channel::bounded(64);
         let wake = Arc::new(wake);
         Ok(Host {
@@ -174,6 +193,7 @@ impl Host {
             out,
             untold,
             connecting,
+            busy: false,
         })
     }
 
@@ -237,6 +257,9 @@ impl Host {
 
     fn timeout(&self) -> Option<Timespec> {
         let timers = [self.faces.deadline(), self.plane.deadline(), Some(self.control.next_timeout())];
+        if self.busy {
+            return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+        }
         let due = timers.into_iter().flatten().min().filter(|due| *due != Instant::NEVER)?;
         let wait = due.since(self.now());
         Some(Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) })
@@ -263,7 +286,9 @@ impl Host {
         self.pool.release(lesson);
         let hands = &mut hands!(self, now);
         match kind {
-            Kind::Data => drop(self.control.learn(now, ingress, &bytes, &mut self.authority, hands)),
+            Kind::Data => {
+                self.control.learn(now, ingress, &bytes, &mut self.authority, hands);
+            }
             Kind::Interest | Kind::Nack => {
                 if let Ok(interest) = nw_wire::Interest::check(&bytes) {
                     self.control.unlearn(now, ingress, interest.name(), hands);
@@ -282,24 +307,43 @@ impl Host {
 
     /// Answers what came to the internal face; a bounded amount, then packets have their turn.
     fn manage(&mut self, now: Instant) {
-        for _ in 0..MANAGEMENT_PER_TURN {
-            let Some(link_packet) = self.faces.next_internal() else { return };
-            self.answer(now, &link_packet);
+        let start = time::Instant::now();
+        self.busy = true;
+        while start.elapsed() < MANAGEMENT_PER_TURN {
+            let mut answered = 0;
+            while answered < MANAGEMENT_AT_ONCE
+                && let Some(link_packet) = self.faces.next_internal()
+            {
+                self.answer(now, &link_packet);
+                answered += 1;
+            }
+            let works = self.control.has_work();
+            if works {
+                self.control.work(now, &mut hands!(self, now));
+            }
+            if answered == 0 && !works {
+                self.busy = false;
+                break;
+            }
+            self.forward(now);
             self.tell_face_events(now);
-            self.faces.flush(&mut self.pool);
         }
-        // More is waiting: do not sleep.
-        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        self.faces.flush(&mut self.pool);
     }
 
     fn answer(&mut self, now: Instant, link_packet: &[u8]) {
         let Ok(packet) = LpPacket::check(link_packet) else { return };
-        let (Some(wire), None) = (packet.fragment, packet.nack) else { return };
+        let Some(wire) = packet.fragment else { return };
+        match (packet.nack, wire.first()) {
+            (Some(reason), _) => return self.control.on_nack(now, wire, reason.as_str()),
+            (None, Some(&DATA)) => return self.control.on_data(now, wire),
+            (None, _) => {}
+        }
         let face = packet.incoming_face_id.and_then(FaceId::from_number).unwrap_or(FaceId::NONE);
         let local = self.known.info(face).is_some_and(|info| info.scope == Scope::Local);
         let ingress = Ingress { face, local };
-        self.control.on_interest(now, ingress, wire, &mut self.authority, &mut hands!(self, now));
-        self.forward(now);
+        let (authority, token) = (&mut self.authority, packet.pit_token);
+        self.control.on_interest(now, ingress, token, wire, authority, &mut hands!(self, now));
     }
 
     fn tell_face_events(&mut self, now: Instant) {
@@ -380,14 +424,14 @@ impl Host {
         while let Ok(message) = self.messages.try_recv() {
             match message {
                 Message::Stop => return false,
-                Message::Reload(config) => {
-                    if self.config.needs_restart(&config) {
+                Message::Reload(plan) => {
+                    if self.config.needs_restart(&plan.rest) {
                         tracing::warn!(
-                            "some options that changed take effect at the next start: all but faces, routes, strategies and log level"
+                            "some options that changed take effect at the next start: all but faces, routes, strategies, what others are told and log level"
                         );
                     }
-                    self.control.apply_config(now, &config, &mut hands!(self, now));
-                    self.config = *config;
+                    self.config = plan.rest.clone();
+                    self.control.apply_config(*plan, &mut hands!(self, now));
                     self.forward(now);
                     tracing::info!("configuration taken over");
                 }

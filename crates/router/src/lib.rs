@@ -30,6 +30,14 @@ pub enum StartError {
         /// Why.
         why: String,
     },
+    /// A file of `rib.key` or `rib.certificate`.
+    #[error("can't sign commands to other routers with {}: {why}", path.display())]
+    SigningKey {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// The tables are too small for what every router has.
     #[error("the tables are too small: {0}")]
     Tables(String),

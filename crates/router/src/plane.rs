@@ -77,7 +77,9 @@ impl Plane {
             if taken == 0 {
                 break;
             }
-            self.batch.extend(self.dispatched.drain());
+            while let Some(dispatched) = self.dispatched.take() {
+                self.batch.push(dispatched);
+            }
             if self.prefetch && self.batch.len() > 1 {
                 self.prefetch_batch(pool);
             }
@@ -94,28 +96,25 @@ impl Plane {
     }
 
     fn prefetch_batch(&self, pool: &Pool) {
-        const STAGES: usize = if ContentStore::PREFETCH_STAGES > Router::PREFETCH_STAGES {
-            ContentStore::PREFETCH_STAGES
-        } else {
-            Router::PREFETCH_STAGES
-        };
-        for stage in 0..STAGES {
-            for (port, packet) in &self.batch {
-                let (store, router) = match port {
-                    packet_dispatcher::Out::Interest => {
-                        (Some(content_store::In::Interest), router::In::Interest)
-                    }
-                    packet_dispatcher::Out::Data => (Some(content_store::In::Data), router::In::Data),
-                    packet_dispatcher::Out::Nack => (None, router::In::Nack),
-                };
-                if let Some(port) = store
-                    && stage < ContentStore::PREFETCH_STAGES
-                {
-                    self.content_store.prefetch(stage, port, packet, pool);
+        const { assert!(ContentStore::PREFETCH_STAGES == 3 && Router::PREFETCH_STAGES == 3) };
+        self.prefetch_stage::<0>(pool);
+        self.prefetch_stage::<1>(pool);
+        self.prefetch_stage::<2>(pool);
+    }
+
+    #[inline(always)]
+    fn prefetch_stage<const STAGE: usize>(&self, pool: &Pool) {
+        for (port, packet) in &self.batch {
+            match port {
+                packet_dispatcher::Out::Interest => {
+                    self.content_store.prefetch(STAGE, content_store::In::Interest, packet, pool);
+                    self.router.prefetch(STAGE, router::In::Interest, packet, pool);
                 }
-                if stage < Router::PREFETCH_STAGES {
-                    self.router.prefetch(stage, router, packet, pool);
+                packet_dispatcher::Out::Data => {
+                    self.content_store.prefetch(STAGE, content_store::In::Data, packet, pool);
+                    self.router.prefetch(STAGE, router::In::Data, packet, pool);
                 }
+                packet_dispatcher::Out::Nack => self.router.prefetch(STAGE, router::In::Nack, packet, pool),
             }
         }
     }
@@ -124,16 +123,11 @@ impl Plane {
     fn ask_store(&mut self, now: Instant, interest: Packet, pool: &mut Pool, out: &mut Vec<Packet>) {
         let mut context = Context { pool, out: &mut self.stored, drops: &mut self.drops };
         self.content_store.process(now, content_store::In::Interest, interest, &mut context);
-        let mut missed = None;
-        for (port, packet) in self.stored.drain() {
+        while let Some((port, packet)) = self.stored.take() {
             match port {
                 content_store::Out::Hit | content_store::Out::Data => out.push(packet),
-                // One Interest in, at most one out.
-                content_store::Out::Miss => missed = Some(packet),
+                content_store::Out::Miss => self.route(now, router::In::Interest, packet, pool, out),
             }
-        }
-        if let Some(interest) = missed {
-            self.route(now, router::In::Interest, interest, pool, out);
         }
     }
 
@@ -153,7 +147,7 @@ impl Plane {
 
     #[inline]
     fn take_routed(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>) {
-        for (port, packet) in self.routed.drain() {
+        while let Some((port, packet)) = self.routed.take() {
             match port {
                 router::Out::Interest | router::Out::Nack => out.push(packet),
                 router::Out::Lesson if self.lessons.len() < LESSONS_MAX => self.lessons.push(packet),
@@ -163,14 +157,14 @@ impl Plane {
                     let mut context =
                         Context { pool: &mut *pool, out: &mut self.stored, drops: &mut self.drops };
                     self.content_store.process(now, content_store::In::Data, packet, &mut context);
-                }
-            }
-        }
-        for (port, packet) in self.stored.drain() {
-            match port {
-                content_store::Out::Data => out.push(packet),
-                content_store::Out::Hit | content_store::Out::Miss => {
-                    pool.drop_packet(packet, Cause::NoDownstream, &mut self.drops);
+                    while let Some((port, packet)) = self.stored.take() {
+                        match port {
+                            content_store::Out::Data => out.push(packet),
+                            content_store::Out::Hit | content_store::Out::Miss => {
+                                pool.drop_packet(packet, Cause::NoDownstream, &mut self.drops);
+                            }
+                        }
+                    }
                 }
             }
         }

@@ -117,6 +117,11 @@ impl FaceTable {
         self.slots[id.slot()] = Some((id, info));
     }
 
+    /// All of them, by slot.
+    pub fn ids(&self) -> impl Iterator<Item = FaceId> {
+        self.slots.iter().flatten().map(|(id, _)| *id)
+    }
+
     /// Forgets a face; false when it was not there.
     pub fn remove(&mut self, id: FaceId) -> bool {
         let known = self.contains(id);

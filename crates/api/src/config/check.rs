@@ -57,6 +57,14 @@ pub(super) fn contradictions(config: &Config, places: &Places, source: &mut Sour
         };
         check.say(option, "rules by which nobody may command the router", "trusted_keys, or a wider rule");
     }
+    if config.rib.key.is_some() != config.rib.certificate.is_some() {
+        let one = if config.rib.key.is_some() { "rib.key" } else { "rib.certificate" };
+        check.say(one, "one of key and certificate", "both, or neither");
+    }
+    if config.rib.retry_min_s > config.rib.retry_max_s {
+        let most = format!("at most rib.retry_max_s ({})", config.rib.retry_max_s);
+        check.say("rib.retry_min_s", config.rib.retry_min_s.to_string(), most);
+    }
     check.items(config);
 }
 
@@ -85,6 +93,7 @@ impl Check<'_, '_> {
     fn items(&mut self, config: &Config) {
         let reserved: [Name; 2] =
             ["/localhost/nfd", "/localhop/nfd"].map(|uri| uri.parse().expect("a constant name"));
+        let gateway = reserved[1].clone();
         let mut faces = BTreeMap::new();
         for (index, face) in config.face.iter().enumerate() {
             if let Some(first) = faces.insert(&face.uri, index) {
@@ -97,7 +106,9 @@ impl Check<'_, '_> {
         for (index, route) in config.route.iter().enumerate() {
             let option = format!("route[{index}].prefix");
             self.prefix(&option, route.prefix.as_ref());
-            if reserved.iter().any(|name| name.as_ref().is_prefix_of(route.prefix.as_ref())) {
+            // The way to a gateway is a route like any other.
+            let reserved = reserved.iter().any(|name| name.as_ref().is_prefix_of(route.prefix.as_ref()));
+            if reserved && route.prefix != gateway {
                 self.say(&option, route.prefix.to_string(), "a prefix that is not the router's own");
             }
             if let Some(first) = routes.insert((&route.prefix, &route.face), index) {

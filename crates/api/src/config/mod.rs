@@ -13,8 +13,8 @@ mod tests;
 mod value;
 
 pub use options::{
-    ContentStore, FaceItem, Faces, Forwarder, Log, LogLevel, Management, Persistency, Reach, RouteItem,
-    StrategyItem, Tables, Tcp, Udp, Unix,
+    ContentStore, FaceItem, Faces, Forwarder, Log, LogLevel, Management, Persistency, Reach, Rib,
+    RouteItem,    StrategyItem, Tables, Tcp, Udp, Unix,
 };
 pub use problem::{Problem, Problems};
 pub use value::{Mode, Uri};
@@ -42,6 +42,8 @@ pub struct Config {
     pub forwarder: Forwarder,
     /// `[management]`
     pub management: Management,
+    /// `[rib]`
+    pub rib: Rib,
     /// `[log]`
     pub log: Log,
     /// `[[face]]`, in the file's order.
@@ -67,7 +69,7 @@ impl Config {
     pub fn reference() -> String {
         let mut text = String::from(
             "# Configuration of a Namewire router. Every option is here with its default; a file needs only what differs.\n\
-             # A running router re-reads its file on SIGHUP: routes, faces, strategies and log level change at once, the rest at the next start.\n",
+             # A running router re-reads its file on SIGHUP: routes, faces, strategies, what others are told and log level change at once, the rest at the next start.\n",
         );
         section::write::<Faces>(&mut text);
         section::write::<Unix>(&mut text);
@@ -77,6 +79,7 @@ impl Config {
         section::write::<ContentStore>(&mut text);
         section::write::<Forwarder>(&mut text);
         section::write::<Management>(&mut text);
+        section::write::<Rib>(&mut text);
         section::write::<Log>(&mut text);
         section::write_item::<FaceItem>(&mut text);
         section::write_item::<RouteItem>(&mut text);
@@ -94,10 +97,11 @@ impl Config {
         }
     }
 
-    /// True when a change to `other` needs a new start: something other than routes, faces, strategies and log level differs.
+    /// True when a change to `other` needs a new start: something other than routes, faces, strategies, what others are told and log level differs.
     pub fn needs_restart(&self, other: &Config) -> bool {
         let live = |config: &Config| Config {
             log: Log::default(),
+            rib: Rib::default(),
             face: Vec::new(),
             route: Vec::new(),
             strategy: Vec::new(),
@@ -123,6 +127,7 @@ impl Config {
             of::<ContentStore>(),
             of::<Forwarder>(),
             of::<Management>(),
+            of::<Rib>(),
             of::<Log>(),
             of_item::<FaceItem>(),
             of_item::<RouteItem>(),

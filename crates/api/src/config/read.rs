@@ -94,6 +94,7 @@ pub(super) fn config(source: &mut Source<'_>) -> Config {
         content_store: file.section(),
         forwarder: file.section(),
         management: file.section(),
+        rib: file.section(),
         log: file.section(),
         face: file.items(),
         route: file.items(),

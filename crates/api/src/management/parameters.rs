@@ -151,13 +151,21 @@ impl ControlParameters {
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes, 0);
         let element = reader.next()?.ok_or(Error::new(Fault::Truncated, 0))?;
-        if element.typ != n::CONTROL_PARAMETERS {
-            return Err(Error::new(Fault::FieldValue, 0));
-        }
-        if !reader.is_empty() {
+        if element.typ == n::CONTROL_PARAMETERS && !reader.is_empty() {
             return Err(Error::new(Fault::Trailing, element.end()));
         }
-        Self::read(&element)
+        Self::from_element(&element)
+    }
+
+    /// From an element that may have others behind it.
+    ///
+    /// # Errors
+    /// What is wrong and where.
+    pub fn from_element(element: &nw_name::tlv::Tlv<'_>) -> Result<Self, Error> {
+        if element.typ != n::CONTROL_PARAMETERS {
+            return Err(Error::new(Fault::FieldValue, element.start));
+        }
+        Self::read(element)
     }
 
     /// For a name.

@@ -5,7 +5,7 @@ use crate::scope::NameScope;
 use crate::strategy::{Eligibility, Forward, StrategyError, StrategyId, is_pending};
 use nw_element::decode::decode;
 use nw_element::{Cause, Context, DropReason, FaceId, FaceInfo, Instant, Scope};
-use nw_name::{Name, NameRef, Prefixes};
+use nw_name::{Name, NameRef};
 use nw_tables::fib::{Fib, FibError, NextHop};
 use nw_tables::measurements::Measurements;
 use nw_tables::pit::{EntryRef, Pit};
@@ -17,12 +17,12 @@ impl Router {
         if self.knows_tokens.len() <= face.slot() {
             self.knows_tokens.resize(face.slot() + 1, false);
         }
-        // Another router takes tokens by the specification.
-        self.knows_tokens[face.slot()] = info.scope == Scope::NonLocal;
+        // Another router takes tokens by the specification, management to tell apart who asked.
+        self.knows_tokens[face.slot()] = info.scope == Scope::NonLocal || face == FaceId::INTERNAL;
     }
 
-    /// Forgets a face: what it asked for and was asked for goes too; false when it was not known. Routes to it are to be removed besides, until
-    /// then they lead nowhere.
+    /// Forgets a face: what it asked for and was asked for goes too, in a large table a part with every tick; false when it was not known. Routes
+    /// to it are to be removed besides, until then they lead nowhere.
     pub fn remove_face(&mut self, now: Instant, face: FaceId) -> bool {
         let known = self.faces.remove(face);
         self.forget_face(now, face);
@@ -53,7 +53,7 @@ impl Router {
             let is_new = |hop: &&NextHop| !known.contains(&hop.face);
             let new: Vec<FaceId> = next_hops.iter().filter(is_new).map(|hop| hop.face).collect();
             if !new.is_empty() {
-                self.follow_new_next_hops(now, name, &new, context);
+                self.follow_new_next_hops(now, name, new, context);
             }
         }
         Ok(())
@@ -150,29 +150,14 @@ impl Router {
             + self.strategy_state.measurements.memory_bytes()
     }
 
-    /// "New nexthop: for pending PIT entries under the prefix strategy.afterNewNextHop (multicast forwards them)."
-    fn follow_new_next_hops(
+    /// Sends a pending Interest to a face, for the sake of the first asker for whom it is eligible.
+    pub(super) fn follow(
         &mut self,
         now: Instant,
-        prefix: NameRef<'_>,
-        faces: &[FaceId],
+        entry: EntryRef,
+        face: FaceId,
         context: &mut Context<'_, Out>,
     ) {
-        let prefix_len = prefix.len();
-        let waiting: Vec<EntryRef> =
-            self.pit.entries().filter(|entry| prefix.is_prefix_of(self.pit.name(*entry))).collect();
-        for entry in waiting {
-            let name = self.pit.name(entry);
-            // A longer prefix has its own next hops.
-            let route = self.fib.lookup(name, &Prefixes::of(&self.key, name));
-            if route.is_some_and(|route| route.prefix_len == prefix_len) {
-                faces.iter().for_each(|face| self.follow(now, entry, *face, context));
-            }
-        }
-    }
-
-    /// Sends a pending Interest to a face, for the sake of the first asker for whom it is eligible.
-    fn follow(&mut self, now: Instant, entry: EntryRef, face: FaceId, context: &mut Context<'_, Out>) {
         if self.pit.out_record(entry, face).is_some_and(|record| is_pending(&record, now)) {
             return;
         }

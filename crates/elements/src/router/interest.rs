@@ -27,24 +27,26 @@ impl Router {
         if self.dead_nonces.contains(now, meta.prefixes.key(), nonce) {
             return self.interest_loop(packet, face, context);
         }
-        let packet = match self.strip_hint(packet, context) {
-            Some(packet) => packet,
-            None => return,
+        let packet = if meta.hint.1 == 0 {
+            packet
+        } else {
+            match self.strip_hint(packet, context) {
+                Some(packet) => packet,
+                None => return,
+            }
         };
-        let (entry, is_new) = match self.enter(&packet, context) {
+        let (entry, is_new) = match self.enter(now, &packet, context) {
             Ok(entered) => entered,
             Err(full) => return self.refuse_full(packet, face, full, context),
         };
-        if !is_new && self.is_duplicate(entry, ingress, nonce, face.link_type) {
+        let is_new_asker = if is_new {
+            true
+        } else if self.is_duplicate(entry, ingress, nonce, face.link_type) {
             return self.interest_loop(packet, face, context);
-        }
-        let is_new_asker = match self.add_asker(now, entry, is_new, context.pool.meta(&packet)) {
-            Ok(is_new_asker) => is_new_asker,
-            Err(full) => {
-                if is_new {
-                    self.pit.remove(entry);
-                }
-                return self.refuse_full(packet, face, full, context);
+        } else {
+            match self.add_asker(entry, self.asker(now, context.pool.meta(&packet))) {
+                Ok(is_new_asker) => is_new_asker,
+                Err(full) => return self.refuse_full(packet, face, full, context),
             }
         };
         match context.pool.meta(&packet).link.next_hop_face {
@@ -53,41 +55,43 @@ impl Router {
         }
     }
 
-    /// Finds or makes the entry.
+    /// Finds the entry, or makes it with its first asker. True when it is new.
     #[inline]
-    fn enter(&mut self, packet: &Packet, context: &Context<'_, Out>) -> Result<(EntryRef, bool), PitFull> {
-        let (bytes, meta) = (context.pool.bytes(packet), context.pool.meta(packet));
+    fn enter(
+        &mut self,
+        now: Instant,
+        packet: &Packet,
+        context: &Context<'_, Out>,
+    ) -> Result<(EntryRef, bool), PitFull> {
+        let (bytes, meta) = context.pool.view(packet);
         let ask = Ask {
             name: meta.name_in(bytes),
             prefixes: &meta.prefixes,
             can_be_prefix: meta.can_be_prefix,
             must_be_fresh: meta.must_be_fresh,
         };
-        self.pit.find_or_insert(&ask, bytes, meta.name, meta.nonce_start)
+        let asker = self.asker(now, meta);
+        self.pit.enter(&ask, bytes, meta.name, meta.nonce_start, &asker)
     }
 
-    /// Remembers who asked; the entry lives as long as the most patient of them. True when this face had not asked before.
+    /// Who asks, and until when.
     #[inline]
-    fn add_asker(
-        &mut self,
-        now: Instant,
-        entry: EntryRef,
-        is_new: bool,
-        meta: &Meta,
-    ) -> Result<bool, PitFull> {
+    fn asker(&self, now: Instant, meta: &Meta) -> InRecord {
         let lifetime_ms = meta.lifetime_ms.min(self.lifetime_max_ms);
         let expiry = now.plus_millis(u64::from(lifetime_ms));
-        let record = InRecord { face: meta.ingress, nonce: meta.nonce, expiry, token: meta.link.token };
-        let is_new_asker = self.pit.upsert_in(entry, record)?;
+        InRecord { face: meta.ingress, nonce: meta.nonce, expiry, token: meta.link.token }
+    }
+
+    /// Remembers who else asked; the entry lives as long as the most patient of them. True when this face had not asked before.
+    fn add_asker(&mut self, entry: EntryRef, asker: InRecord) -> Result<bool, PitFull> {
+        let expiry = asker.expiry;
+        let is_new_asker = self.pit.upsert_in(entry, asker)?;
         // "Expiry timer = latest in-record expiry."
-        let mut latest = expiry;
-        if !is_new {
-            latest = self.pit.in_records(entry).map(|record| record.expiry).max().unwrap_or(expiry);
-            // It may have lingered behind the Data that answered it.
-            self.pit.set_satisfied(entry, None);
-            if self.pit.strategy_bits(entry) & WANTS_WAKING != 0 {
-                latest = latest.min(self.pit.expiry(entry).unwrap_or(latest));
-            }
+        let mut latest = self.pit.in_records(entry).map(|record| record.expiry).max().unwrap_or(expiry);
+        // It may have lingered behind the Data that answered it.
+        self.pit.set_satisfied(entry, None);
+        if self.pit.strategy_bits(entry) & WANTS_WAKING != 0 {
+            latest = latest.min(self.pit.expiry(entry).unwrap_or(latest));
         }
         self.pit.set_expiry(entry, latest);
         Ok(is_new_asker)
@@ -163,7 +167,7 @@ impl Router {
         is_new_asker: bool,
         context: &mut Context<'_, Out>,
     ) {
-        let (bytes, meta) = (context.pool.bytes(&packet), context.pool.meta(&packet));
+        let (bytes, meta) = context.pool.view(&packet);
         let ingress = meta.ingress;
         let name = meta.name_in(bytes);
         let route = self.fib.lookup_hinted(name, &meta.prefixes, &meta.route_hint);

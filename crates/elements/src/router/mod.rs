@@ -23,6 +23,7 @@
 //! | `data.rs` | incoming Data: every pending Interest it satisfies |
 //! | `nack.rs` | incoming and outgoing Nacks |
 //! | `outgoing.rs` | outgoing Interests, expiry |
+//! | `scan.rs` | what looks at every pending Interest, a part at a time |
 //! | `seldom.rs` | what few strategies ask for: copies of their own, waking, lingering, announcements |
 //! | `control.rs` | faces, routes, strategies, regions; status |
 
@@ -31,6 +32,7 @@ mod data;
 mod interest;
 mod nack;
 mod outgoing;
+mod scan;
 mod seldom;
 
 use crate::strategy::{DISCOVERY_FACES_MAX, Decisions, Strategies, StrategyState, WANTS_WAKING};
@@ -141,6 +143,7 @@ pub struct Router {
     /// Names of the regions this router is in: ForwardingHints that lead here have done their work.
     regions: Vec<Name>,
     counters: RouterCounters,
+    scans: scan::Scans,
     // Room used again by each packet, so that none of them allocates.
     decisions: Decisions,
     matched: Vec<EntryRef>,
@@ -176,6 +179,7 @@ impl Router {
             announcements: Announcements::default(),
             regions: Vec::new(),
             counters: RouterCounters::default(),
+            scans: scan::Scans::default(),
             decisions: Decisions::with_capacity(next_hops_max.max(DISCOVERY_FACES_MAX)),
             matched: Vec::with_capacity(MATCHES_MAX),
             downstreams: Vec::with_capacity(1024),
@@ -189,7 +193,7 @@ impl Element for Router {
 
     const PREFETCH_STAGES: usize = 3;
 
-    #[inline]
+    #[inline(always)]
     fn prefetch(&self, stage: usize, port: In, packet: &Packet, pool: &Pool) {
         let meta = pool.meta(packet);
         match port {
@@ -219,10 +223,11 @@ impl Element for Router {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.pit.next_expiry()
+        if self.scans.is_empty() { self.pit.next_expiry() } else { Some(Instant::START) }
     }
 
     fn tick(&mut self, now: Instant, context: &mut Context<'_, Out>) {
+        self.scan_part(now, context);
         for _ in 0..EXPIRED_PER_TICK {
             match self.pit.pop_expired(now) {
                 Some(entry) if self.pit.strategy_bits(entry) & WANTS_WAKING != 0 => {

@@ -2,7 +2,7 @@
 
 use super::{Out, Router};
 use crate::strategy::{Form, Forward};
-use nw_element::{Cause, Context, FaceId, Instant, LinkFields, Packet, Scope};
+use nw_element::{Cause, Context, Instant, LinkFields, Packet, Scope};
 use nw_tables::dnl;
 use nw_tables::pit::{EntryRef, OutRecord};
 use nw_wire::Token;
@@ -80,7 +80,7 @@ impl Router {
 
     #[inline]
     pub(super) fn bury_nonces_if_stale(&mut self, now: Instant, entry: EntryRef, freshness_ms: u32) {
-        if self.pit.must_be_fresh(entry) && u64::from(freshness_ms) < dnl::LIFETIME_MS {
+        if self.pit.must_be_fresh(entry) && is_fresh_briefly(freshness_ms) {
             self.bury_nonces(now, entry);
         }
     }
@@ -91,17 +91,10 @@ impl Router {
             self.dead_nonces.insert(now, hash, record.nonce);
         }
     }
+}
 
-    /// Ends what waits only for a face that is gone.
-    pub(super) fn forget_face(&mut self, now: Instant, face: FaceId) {
-        let mut left = core::mem::take(&mut self.matched);
-        left.clear();
-        self.pit.remove_face(face, &mut |entry| left.push(entry));
-        for entry in left.drain(..) {
-            if self.pit.in_records(entry).next().is_none() {
-                self.finish_unsatisfied(now, entry);
-            }
-        }
-        self.matched = left;
-    }
+/// The same nonce may come again, while it is remembered, for what caches hold no longer as fresh.
+#[inline]
+pub(super) const fn is_fresh_briefly(freshness_ms: u32) -> bool {
+    (freshness_ms as u64) < dnl::LIFETIME_MS
 }

@@ -4,6 +4,7 @@ mod egress;
 mod face;
 mod ingress;
 mod open;
+mod reconnect;
 
 use crate::config::{FaceUpdate, FacesConfig};
 use crate::counters::FaceCounters;
@@ -53,6 +54,8 @@ pub struct Faces {
     drops: DropCounters,
     /// Counters of faces that have ended.
     ended: FaceCounters,
+    /// When the host last said the time.
+    latest: Instant,
 }
 
 impl Faces {
@@ -79,6 +82,7 @@ impl Faces {
             events: Vec::new(),
             drops: DropCounters::default(),
             ended: FaceCounters::default(),
+            latest: Instant::START,
         })
     }
 
@@ -99,11 +103,15 @@ impl Faces {
 
     /// Does what is due: gives up packets in pieces, ends idle faces, lets listeners try again.
     pub fn tick(&mut self, now: Instant, pool: &mut Pool) {
+        self.latest = now;
         for _ in 0..TIMERS_PER_TURN {
             match self.timers.pop(now) {
                 None => return,
                 Some(Timer::Idle(id)) => self.check_idle(now, id, pool),
-                Some(Timer::Reassembly(id)) => self.check_reassembly(now, id),
+                Some(Timer::Link(id)) => self.check_link(now, id),
+                Some(Timer::Burst(id)) => self.send_waiting(now, id),
+                Some(Timer::Reconnect(id)) => self.check_connection(now, id, pool),
+                Some(Timer::Drain(index)) => self.drain_udp(now, index as usize),
                 Some(Timer::Accept(index)) => self.resume_accepting(now, index),
             }
         }
@@ -137,7 +145,7 @@ impl Faces {
         let face = self.slots.get_mut(id).ok_or(FaceError::Unknown(id))?;
         let settings = face.link.settings().updated(update, face.scope)?;
         if let Some(persistency) = update.persistency.filter(|persistency| *persistency != face.persistency) {
-            if matches!(face.uri, FaceUri::Unix(_) | FaceUri::Fd(_) | FaceUri::Internal) {
+            if !face.may_be(persistency) {
                 return Err(FaceError::Persistency(persistency.as_str()));
             }
             face.persistency = persistency;
@@ -148,6 +156,7 @@ impl Faces {
             }
         }
         face.link.set(settings);
+        self.arm_link(id);
         Ok(())
     }
 
@@ -215,10 +224,12 @@ impl Faces {
         let settings = face.link.settings();
         let (up, queue_bytes) = match &face.transport {
             Transport::Stream(stream) => (stream.connected, stream.queue_bytes()),
-            Transport::Udp { socket, .. } => {
-                (true, self.sockets[*socket].as_ref().map_or(0, UdpSocket::queue_bytes))
+            Transport::Udp { socket, burst, .. } => {
+                let queued = self.sockets[*socket].as_ref().map_or(0, UdpSocket::queue_bytes);
+                (true, queued + burst.waiting.len())
             }
             Transport::Internal => (true, self.mailbox.bytes()),
+            Transport::Down => (false, 0),
         };
         FaceStatus {
             id,
@@ -269,11 +280,24 @@ impl Faces {
         }
         face.outbox.clear(pool);
         face.link.end(&mut self.budget, &mut tally);
-        if let Some(due) = face.idle_timer {
-            self.timers.cancel(due, Timer::Idle(id));
-        }
-        if let Some(due) = face.reassembly_timer {
-            self.timers.cancel(due, Timer::Reassembly(id));
+        let reconnect_timer = face.reconnect.as_ref().and_then(|reconnect| reconnect.timer);
+        let burst_timer = match &face.transport {
+            Transport::Udp { burst, .. } => {
+                if !burst.waiting.is_empty() {
+                    tally.drops(Cause::FaceGone, burst.waiting.records() as u64);
+                }
+                burst.timer
+            }
+            _ => None,
+        };
+        let timers = [
+            (face.idle_timer, Timer::Idle(id)),
+            (face.link_timer, Timer::Link(id)),
+            (reconnect_timer, Timer::Reconnect(id)),
+            (burst_timer, Timer::Burst(id)),
+        ];
+        for (due, timer) in timers {
+            due.into_iter().for_each(|due| self.timers.cancel(due, timer));
         }
         self.ended.merge(&face.counters);
         if let Some(listener) = face.listener.and_then(|index| self.listeners.get_mut(index as usize)) {
@@ -286,7 +310,7 @@ impl Faces {
                 let _ = epoll::delete(&self.epoll, &stream.socket);
             }
             Transport::Udp { socket, peer, .. } => self.forget_peer(*socket, peer),
-            Transport::Internal => {}
+            Transport::Internal | Transport::Down => {}
         }
         self.events.push(FaceEvent::Destroyed(Box::new(status), reason));
     }
@@ -314,14 +338,31 @@ impl Faces {
         }
     }
 
-    fn check_reassembly(&mut self, now: Instant, id: FaceId) {
+    fn check_link(&mut self, now: Instant, id: FaceId) {
         let Some(face) = self.slots.get_mut(id) else { return };
+        face.link_timer = None;
         let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
         face.link.expire(now, &mut self.budget, &mut tally);
-        face.reassembly_timer = face.link.deadline();
-        if let Some(deadline) = face.reassembly_timer {
-            self.timers.set(deadline, Timer::Reassembly(id));
+        if face.link.is_reliable() && !matches!(face.transport, Transport::Down) {
+            self.open_outbox(now, id);
+            let Some(face) = self.slots.get_mut(id) else { return };
+            let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
+            face.link.pump(now, &mut face.outbox, &mut tally);
         }
+        self.arm_link(id);
+    }
+
+    /// Sees to it that the link service is asked in time.
+    fn arm_link(&mut self, id: FaceId) {
+        let Some(face) = self.slots.get_mut(id) else { return };
+        let Some(deadline) = face.link.deadline() else { return };
+        if face.link_timer.is_some_and(|due| due <= deadline) {
+            return;
+        }
+        if let Some(later) = face.link_timer.replace(deadline) {
+            self.timers.cancel(later, Timer::Link(id));
+        }
+        self.timers.set(deadline, Timer::Link(id));
     }
 
     fn resume_accepting(&mut self, now: Instant, index: u32) {

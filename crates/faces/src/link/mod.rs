@@ -1,23 +1,27 @@
 //! The link service: link packets to network packets and back. Without sockets: bytes in a pool in, bytes in an outbox out.
 //!
 //! NDNLPv2. Received fields by its rules: NextHopFaceId only where local fields are enabled, IncomingFaceId ignored, CachePolicy and
-//! PrefixAnnouncement only on Data, Nack, NextHopFaceId and NonDiscovery never on Data. Reliability is not built yet: Acks and TxSequence are
-//! read over, as a receiver that never enabled reliability does, and the flag can't be set.
+//! PrefixAnnouncement only on Data, Nack, NextHopFaceId and NonDiscovery never on Data. Where reliability is off, Acks and TxSequence are read
+//! over.
 
 mod marking;
 mod reassembly;
+mod reliability;
 mod send;
 
 pub use marking::Marking;
 pub use reassembly::{Reassembler, ReassemblyBudget};
+pub use reliability::{Pumped, Reliability, ReliabilityCounters};
 
-use crate::config::{FaceUpdate, FacesConfig, MTU_MIN};
+use crate::config::{FaceUpdate, FacesConfig, MTU_MIN, ReliabilityLimits};
 use crate::counters::FaceCounters;
 use crate::error::FaceError;
 use crate::status::FaceFlags;
 use core::ops::Range;
 use core::time::Duration;
-use nw_element::{Cause, DropCounters, DropReason, FaceId, Instant, LinkFields, Packet, Pool, Scope, Ticket, decode};
+use nw_element::{
+    Cause, DropCounters, DropReason, FaceId, Instant, LinkFields, Packet, Pool, Scope, Ticket, decode,
+};
 use nw_wire::{Fault, LpPacket, NackReason, PACKET_LEN_MAX, Token, types};
 
 /// First octets of bare packets.
@@ -63,6 +67,8 @@ pub struct LinkSettings {
     pub marking_interval: Duration,
     /// Congestion threshold, octets of send queue.
     pub marking_threshold: u64,
+    /// Limits of reliability, for when it is on.
+    pub reliability: ReliabilityLimits,
 }
 
 impl LinkSettings {
@@ -73,22 +79,26 @@ impl LinkSettings {
             flags: FaceFlags::default().with(FaceFlags::CONGESTION_MARKING, config.congestion_marking),
             marking_interval: config.marking_interval,
             marking_threshold: config.marking_threshold,
+            reliability: config.reliability,
         }
+    }
+
+    /// With reliability on or off, as is the default for a transport.
+    #[must_use]
+    pub const fn reliable(self, on: bool) -> Self {
+        LinkSettings { flags: self.flags.with(FaceFlags::RELIABILITY, on), ..self }
     }
 
     /// With what is said changed.
     ///
     /// # Errors
-    /// Local fields where the face is not local, reliability, an MTU that can't be.
+    /// Local fields where the face is not local, an MTU that can't be.
     pub fn updated(&self, update: &FaceUpdate, scope: Scope) -> Result<Self, FaceError> {
         let mut settings = self.clone();
         settings.flags =
             FaceFlags(self.flags.0 & !update.flags_mask.0 | update.flags.0 & update.flags_mask.0);
         if settings.flags.contains(FaceFlags::LOCAL_FIELDS) && scope != Scope::Local {
             return Err(FaceError::LocalFieldsNonLocal);
-        }
-        if settings.flags.contains(FaceFlags::RELIABILITY) {
-            return Err(FaceError::Reliability);
         }
         if let Some(mtu) = update.mtu {
             if self.mtu.is_none() || !(MTU_MIN..=PACKET_LEN_MAX).contains(&mtu) {
@@ -111,12 +121,22 @@ pub struct LinkService {
     marking: Marking,
     /// Made when the first fragment comes: most faces never see one.
     reassembler: Option<Box<Reassembler>>,
+    /// There while the flag is set.
+    reliability: Option<Box<Reliability>>,
 }
 
 impl LinkService {
     /// `sequence` numbers the first fragment; it should differ from what an earlier face to the same peer used lately.
     pub fn new(settings: LinkSettings, sequence: u64) -> Self {
-        LinkService { settings, sequence, marking: Marking::default(), reassembler: None }
+        let mut link = LinkService {
+            settings: settings.clone(),
+            sequence,
+            marking: Marking::default(),
+            reassembler: None,
+            reliability: None,
+        };
+        link.set(settings);
+        link
     }
 
     /// What it was told to do.
@@ -124,9 +144,22 @@ impl LinkService {
         &self.settings
     }
 
-    /// Changes what it does.
+    /// Changes what it does. When reliability ends, so does the wait for acknowledgements.
     pub fn set(&mut self, settings: LinkSettings) {
+        let reliable = settings.flags.contains(FaceFlags::RELIABILITY);
+        if reliable && self.reliability.is_none() {
+            // The first TxSequence is as good as any; this one differs from what an earlier face used.
+            self.reliability = Some(Box::new(Reliability::new(settings.reliability, self.sequence)));
+        } else if !reliable {
+            self.reliability = None;
+        }
         self.settings = settings;
+    }
+
+    /// True while link packets are acknowledged and repeated.
+    #[inline]
+    pub const fn is_reliable(&self) -> bool {
+        self.reliability.is_some()
     }
 
     /// Takes one whole link packet and gives the network packet, decoded, if there is one now.
@@ -151,6 +184,14 @@ impl LinkService {
             Ok(lp) => lp,
             Err(error) => return end(packet, pool, tally, DropReason::Malformed(error.fault)),
         };
+        if let Some(reliability) = &mut self.reliability {
+            let transmission = lp.fragment.and(lp.tx_sequence).map(|number| (number, lp.sequence));
+            let is_new = reliability.receive(now, lp.acks(), transmission);
+            tally.face.reliability = *reliability.counters();
+            if !is_new {
+                return end(packet, pool, tally, Cause::DuplicateSequence);
+            }
+        }
         let (lp, announcement) = match announcement_in(pool.bytes(&packet), &lp) {
             None => (lp, Ticket::NONE),
             Some(range) => {
@@ -161,7 +202,7 @@ impl LinkService {
                 }
             }
         };
-        // An idle packet carries acknowledgements only, and nobody asked for those.
+        // An idle packet carries acknowledgements only.
         let Some(fragment) = lp.fragment else {
             pool.release(packet);
             return None;
@@ -184,9 +225,14 @@ impl LinkService {
         self.deliver(now, packet, received, source, pool, tally)
     }
 
-    /// When [`expire`](Self::expire) has something to do, if ever.
+    /// When [`expire`](Self::expire) or [`pump`](Self::pump) has something to do, if ever.
     pub fn deadline(&self) -> Option<Instant> {
-        self.reassembler.as_ref()?.deadline()
+        let reassembly = self.reassembler.as_ref().and_then(|reassembler| reassembler.deadline());
+        let reliability = self.reliability.as_ref().and_then(|reliability| reliability.deadline());
+        match (reassembly, reliability) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (one, other) => one.or(other),
+        }
     }
 
     /// Gives up what was not whole in time.
@@ -197,6 +243,15 @@ impl LinkService {
                 self.reassembler = None;
             }
         }
+    }
+
+    /// Forgets what was under way, as the connection was lost and a new one is to come.
+    pub fn restart(&mut self, now: Instant, budget: &mut ReassemblyBudget, tally: &mut Tally<'_>) {
+        self.end(budget, tally);
+        self.marking = Marking::default();
+        self.sequence = self.sequence.max(now.as_nanos());
+        self.reliability = None;
+        self.set(self.settings.clone());
     }
 
     /// Gives back what the face holds of shared bounds, as the face ends.

@@ -369,10 +369,8 @@ fn settings_that_cannot_be() {
         Err(FaceError::LocalFieldsNonLocal)
     ));
     assert!(stream.updated(&flags(FaceFlags::LOCAL_FIELDS), Scope::Local).is_ok());
-    assert!(matches!(
-        datagram.updated(&flags(FaceFlags::RELIABILITY), Scope::NonLocal),
-        Err(FaceError::Reliability)
-    ));
+    let reliable = datagram.updated(&flags(FaceFlags::RELIABILITY), Scope::NonLocal).unwrap();
+    assert!(LinkService::new(reliable, 1).is_reliable());
     assert!(matches!(stream.updated(&mtu(1400), Scope::Local), Err(FaceError::Mtu(1400))));
     for refused in [0, 63, 8801, usize::MAX] {
         assert!(matches!(datagram.updated(&mtu(refused), Scope::NonLocal), Err(FaceError::Mtu(_))));

@@ -63,9 +63,9 @@ impl Control {
     ) -> bool {
         let lens = (0..=name.len().min(COMPONENTS_MAX)).rev();
         let face = ingress.face;
-        let prefix = lens.map(|len| name.prefix(len)).find(|prefix| {
-            self.rib.unregister(*prefix, face, origin::PREFIX_ANNOUNCEMENT).is_some()
-        });
+        let prefix = lens
+            .map(|len| name.prefix(len))
+            .find(|prefix| self.rib.unregister(*prefix, face, origin::PREFIX_ANNOUNCEMENT).is_some());
         let Some(prefix) = prefix else { return false };
         tracing::debug!(%face, %prefix, "learnt route ended by a Nack");
         env.keep_announcement(prefix, &[], now);

@@ -122,6 +122,16 @@ impl Entry {
         self.flags & SHARED != 0
     }
 
+    /// It is alone under its hash, asks for no digest, and has one record of each kind.
+    #[inline(always)]
+    pub fn is_plain(&self) -> bool {
+        self.flags & (USED | DIGEST | SHARED) == USED
+            && self.more_in == NONE
+            && self.more_out == NONE
+            && self.incoming.face != 0
+            && self.outgoing.face != 0
+    }
+
     pub fn set_shared(&mut self) {
         self.flags |= SHARED;
     }

@@ -18,7 +18,8 @@ pub(in crate::control) struct Fake {
     pub(in crate::control) fib: BTreeMap<Name, (Vec<NextHop>, StrategyId)>,
     pub(in crate::control) fib_max: usize,
     pub(in crate::control) fib_changes: usize,
-    pub(in crate::control) sent: Vec<(Vec<u8>, bool)>,
+    pub(in crate::control) sent: Vec<(Vec<u8>, Token)>,
+    pub(in crate::control) asked: Vec<(Vec<u8>, Option<FaceId>)>,
     pub(in crate::control) cs: CsInfo,
     /// What creating a face comes to, by URI; a face is made at once when it is not here.
     pub(in crate::control) outcomes: BTreeMap<String, Created>,
@@ -54,6 +55,7 @@ impl Fake {
             fib_max: 50_000,
             fib_changes: 0,
             sent: Vec::new(),
+            asked: Vec::new(),
             cs,
             outcomes: BTreeMap::new(),
             tickets: Vec::new(),
@@ -116,8 +118,8 @@ impl Environment for Fake {
         self.faces.contains_key(&face)
     }
 
-    fn faces(&self) -> Vec<FaceStatus> {
-        self.faces.values().cloned().collect()
+    fn face_ids(&self) -> Vec<FaceId> {
+        self.faces.keys().copied().collect()
     }
 
     fn channels(&self) -> Vec<ChannelStatus> {
@@ -183,8 +185,12 @@ impl Environment for Fake {
         vec![DropCount { reason: "no_route".to_owned(), count: 9 }]
     }
 
-    fn send(&mut self, data: &[u8], no_cache: bool) {
-        self.sent.push((data.to_vec(), no_cache));
+    fn send(&mut self, data: &[u8], token: Token) {
+        self.sent.push((data.to_vec(), token));
+    }
+
+    fn ask(&mut self, interest: &[u8], next_hop: Option<FaceId>) {
+        self.asked.push((interest.to_vec(), next_hop));
     }
 }
 
@@ -201,8 +207,18 @@ impl Default for Gate {
 }
 
 impl Authorize for Gate {
-    fn command(&mut self, _: Instant, _: &Interest<'_>, _: Ingress, module: &str, verb: &str) -> Verdict {
+    fn command(
+        &mut self,
+        _: Instant,
+        _: &Interest<'_>,
+        _: Ingress,
+        module: &str,
+        verb: &str,
+        prefix: Option<NameRef<'_>>,
+    ) -> Verdict {
         assert!(!module.is_empty() && !verb.is_empty());
+        let without = module == "faces" || (module, verb) == ("cs", "config");
+        assert_eq!(prefix.is_none(), without, "{module}/{verb}");
         self.commands
     }
 
@@ -211,7 +227,14 @@ impl Authorize for Gate {
         self.announcements
     }
 
-    fn announcement(&mut self, _: Instant, _: &Data<'_>, prefix: NameRef<'_>, _: Ingress) -> Verdict {
+    fn announcement(
+        &mut self,
+        _: Instant,
+        _: &Data<'_>,
+        prefix: NameRef<'_>,
+        _: Ingress,
+        _: &Interest<'_>,
+    ) -> Verdict {
         assert!(!prefix.to_string().contains("32=PA"));
         self.announcements
     }

@@ -124,7 +124,8 @@ impl Router {
             let mut linger_ms = 0;
             if self.pit.strategy_bits(entry) & WANTS_DATA != 0 {
                 let extras = self.tell_strategy(now, entry, packet, context);
-                linger_ms = extras.linger_ms;
+                // One that lingers was counted already, whatever its strategy says now.
+                linger_ms = extras.linger_ms.max(u16::from(self.pit.satisfied(entry).is_some()));
                 if extras.lesson != Lesson::Nothing {
                     lesson = extras.lesson;
                 }

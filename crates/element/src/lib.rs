@@ -8,6 +8,7 @@
 pub mod decode;
 pub mod drops;
 pub mod element;
+pub mod journal;
 pub mod meta;
 pub mod pool;
 

@@ -103,8 +103,7 @@ pub fn advertiser_signer(config: &config::Config) -> Result<Signer, StartError> 
     let wire = certificate::read_file(&bytes).map_err(|e| error(certificate)(e.to_string()))?;
     let checked = Certificate::check(&wire).map_err(|e| error(certificate)(e.to_string()))?;
     let pem = fs::read_to_string(key).map_err(|e| error(key)(e.to_string()))?;
-    let private =
-        Key::from_pem(checked.key_name(), &pem).map_err(|e| error(key)(e.to_string()))?;
+    let private = Key::from_pem(checked.key_name(), &pem).map_err(|e| error(key)(e.to_string()))?;
     let public = private.public_key().map_err(|e| error(key)(e.to_string()))?;
     if public != checked.public_key() {
         return Err(error(key)("it is not the key of rib.certificate".to_owned()));

@@ -14,6 +14,7 @@ pub mod index;
 #[allow(unsafe_code)]
 pub mod memory;
 pub mod pit;
+pub mod sketch;
 pub mod time;
 
 pub use ask::Ask;

@@ -4,6 +4,7 @@ use super::Faces;
 use super::face::{Face, Reconnect, Token, Transport};
 use crate::config::FaceOptions;
 use crate::error::FaceError;
+use crate::inherited::InheritedUnix;
 use crate::link::LinkSettings;
 use crate::listener::{self, Listener};
 use crate::status::{FaceEvent, Persistency};
@@ -26,6 +27,14 @@ impl Faces {
     pub fn listen_unix(&mut self, path: &Path, mode: u32) -> Result<(), FaceError> {
         let listener = Listener::unix(path, mode)?;
         self.add_listener(listener)
+    }
+
+    /// Accepts unix connections on a socket that listens already. Its file is left to whoever made it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn adopt_unix(&mut self, inherited: InheritedUnix) -> Result<(), FaceError> {
+        self.add_listener(Listener::adopted(inherited))
     }
 
     /// Accepts TCP connections; gives the address bound, which says the port when 0 was asked for.

@@ -5,7 +5,7 @@ use super::rib::{ByHand, Route};
 use super::{
     Asked, Authorize, COMPONENTS_MAX, Control, Environment, Refusal, Reply, Verdict, is_reserved, statics,
 };
-use nw_api::management::{ControlParameters, FaceScope, ControlResponse, Root, Strategy, flags, origin};
+use nw_api::management::{ControlParameters, ControlResponse, FaceScope, Root, Strategy, flags, origin};
 use nw_name::NameRef;
 use nw_tables::{FaceId, Instant};
 use nw_wire::Interest;

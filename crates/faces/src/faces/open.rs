@@ -93,9 +93,12 @@ impl Faces {
                 let bind = local_address(uri, local)?;
                 let (socket, local, connected) = listener::connect(uri, bind, &self.config)?;
                 let id = self.add_stream(now, socket, (uri.clone(), local), options, connected)?;
+                // An attempt that nobody answers is over before the system says so.
+                let timer = (!connected).then(|| now + self.config.reconnect_timeout);
+                timer.into_iter().for_each(|due| self.timers.set(due, Timer::Reconnect(id)));
                 if let Some(face) = self.slots.get_mut(id) {
                     face.reconnect =
-                        Some(Box::new(Reconnect { bind, was_up: connected, ..Reconnect::default() }));
+                        Some(Box::new(Reconnect { bind, was_up: connected, timer, failures: 0 }));
                 }
                 Ok(id)
             }

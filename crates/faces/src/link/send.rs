@@ -10,6 +10,9 @@ use nw_element::{Cause, FaceId, Instant, Kind, LinkFields, Packet, Pool};
 use nw_wire::PACKET_LEN_MAX;
 use nw_wire::lp::{FRAG_COUNT_MAX, LpHeader, NackReason};
 
+/// Octets of an idle packet's head.
+const IDLE_HEAD_LEN_MAX: usize = 4;
+
 /// Octets of a Sequence.
 const SEQUENCE_LEN: usize = 10;
 
@@ -204,10 +207,17 @@ impl LinkService {
         outbox.finish_copied(mark, packet_kind);
     }
 
-    /// Sends again what was lost, and the acknowledgements that waited for long enough.
-    pub(crate) fn pump(&mut self, now: Instant, outbox: &mut Outbox, tally: &mut Tally<'_>) {
+    /// Sends again what was lost, `again_max` link packets at most, and the acknowledgements that waited for long enough.
+    pub(crate) fn pump(
+        &mut self,
+        now: Instant,
+        again_max: usize,
+        outbox: &mut Outbox,
+        tally: &mut Tally<'_>,
+    ) {
         let Some(reliability) = &mut self.reliability else { return };
-        reliability.pump(now, |pumped| {
+        let room = self.settings.mtu.unwrap_or(PACKET_LEN_MAX).saturating_sub(IDLE_HEAD_LEN_MAX);
+        reliability.pump(now, room, again_max, |pumped| {
             let mark = outbox.mark();
             match pumped {
                 Pumped::Again(bytes) => outbox.bytes_mut().extend_from_slice(bytes),

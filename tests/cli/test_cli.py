@@ -246,6 +246,12 @@ class Control(CommandLine):
         self.assertEqual(self.nw("route", "list", "--json", router=router).stdout, b"", "routes vanish with their face")
         self.nw("strategy", "set", "/s", "multicast", router=router)
         self.assertIn(b"/s ", self.nw("strategy", "list", router=router).stdout)
+        for strategy in ("best-route multicast asf self-learning random access weighted hash round-robin fail-over "
+                         "asf/v=5/probing-interval~30000/max-timeouts~5 weighted/v=1/weights~3-1").split():
+            self.assertIn(strategy.encode(), self.nw("strategy", "set", "/s", strategy, router=router).stdout)
+            self.assertIn(strategy.split("/")[0].encode(), self.nw("strategy", "set", "--help").stdout)
+        self.assertIn("weights~5-3-1", self.sentence(
+            self.nw("strategy", "set", "/s", "weighted/v=1/weights~x", router=router, code=1)))
         self.nw("strategy", "unset", "/s", router=router)
         self.assertIn("404", self.sentence(self.nw("strategy", "set", "/s", "no-such", router=router, code=1)))
         self.assertIn("refused", self.sentence(self.nw("face", "create", "tcp4://127.0.0.1:1", router=router, code=1)))

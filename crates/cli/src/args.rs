@@ -479,7 +479,13 @@ pub enum StrategyVerb {
     Set {
         /// The prefix
         prefix: Name,
-        /// best-route, multicast, or a whole name with parameters
+        /// The strategy, with parameters or without, such as `asf` or `asf/v=5/probing-interval~30000`; or a whole name
+        ///
+        /// best-route, multicast: retx-suppression-initial, -max (ms), -multiplier. They hold for all but self-learning, random and access.
+        /// asf: probing-interval, measurements-lifetime (ms), max-timeouts. self-learning, random, access: none.
+        /// weighted: weights, as in weights~5-3-1, cheapest next hop first; without, by cost. hash: depth (components). round-robin.
+        /// fail-over: max-timeouts, recovery-interval (ms).
+        #[arg(verbatim_doc_comment, value_parser = StrategyName)]
         strategy: String,
         #[command(flatten)]
         reading: Reading,
@@ -491,6 +497,41 @@ pub enum StrategyVerb {
         #[command(flatten)]
         reading: Reading,
     },
+}
+
+/// Names that completions and help offer; any other text is taken as well.
+const STRATEGIES: [&str; 10] = [
+    "best-route",
+    "multicast",
+    "asf",
+    "self-learning",
+    "random",
+    "access",
+    "weighted",
+    "hash",
+    "round-robin",
+    "fail-over",
+];
+
+/// Offers the strategies there are, takes whatever the router may know.
+#[derive(Clone, Copy, Debug)]
+struct StrategyName;
+
+impl clap::builder::TypedValueParser for StrategyName {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, clap::Error> {
+        clap::builder::StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = clap::builder::PossibleValue> + '_>> {
+        Some(Box::new(STRATEGIES.iter().map(clap::builder::PossibleValue::new)))
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -19,7 +19,7 @@ use nw_api::report::Status;
 use nw_app::control::{ControlError, command, dataset};
 use nw_app::object::{Reply, exchange};
 use nw_app::{Client, FaceUri};
-use nw_name::{Component, Name, convention};
+use nw_name::{Name, convention};
 use nw_wire::{Data, InterestBuilder};
 use std::process::ExitCode;
 
@@ -445,9 +445,7 @@ pub fn strategy(verb: &StrategyVerb) -> Done {
         StrategyVerb::Set { prefix, strategy, reading } => {
             let name: Name = match strategy.starts_with('/') {
                 true => strategy.parse()?,
-                false => {
-                    "/localhost/nfd/strategy".parse::<Name>()?.with(Component::generic(strategy.as_bytes()))
-                }
+                false => format!("/localhost/nfd/strategy/{strategy}").parse()?,
             };
             let parameters =
                 ControlParameters { strategy: Some(Strategy(name)), ..ControlParameters::of(prefix.clone()) };

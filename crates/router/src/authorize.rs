@@ -77,6 +77,23 @@ impl Authorize for Authority {
             Err(refusal) => Verdict::Deny(refusal.as_str()),
         }
     }
+
+    fn learned(
+        &mut self,
+        _: Instant,
+        announcement: &Data<'_>,
+        prefix: NameRef<'_>,
+        ingress: Ingress,
+    ) -> Verdict {
+        // Who may make a route may have it learnt.
+        match self.policy.check_data(announcement, ingress.local) {
+            Ok(()) => Verdict::Accept,
+            Err(refusal) => {
+                tracing::debug!(face = %ingress.face, %prefix, %refusal, "announcement not learnt");
+                Verdict::Deny(refusal.as_str())
+            }
+        }
+    }
 }
 
 const fn reach(reach: config::Reach) -> Reach {

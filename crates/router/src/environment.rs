@@ -156,6 +156,13 @@ impl Environment for Hands<'_> {
         })
     }
 
+    fn keep_announcement(&mut self, prefix: NameRef<'_>, announcement: &[u8], until: Instant) {
+        let now = self.now;
+        self.plane.with_router(now, self.pool, self.out, |router, _| {
+            router.keep_announcement(now, prefix, announcement, until);
+        });
+    }
+
     fn cs_config(&mut self, capacity: Option<u64>, admit: Option<bool>, serve: Option<bool>) {
         let store = self.plane.content_store_mut().store_mut();
         if let Some(capacity) = capacity {
@@ -196,6 +203,7 @@ impl Environment for Hands<'_> {
         ForwarderStatus {
             fib_entries: router.fib().len() as u64,
             pit_entries: router.pit().len() as u64,
+            measurements_entries: router.measurements().len() as u64,
             cs_entries: self.plane.content_store().store().len() as u64,
             in_interests: totals.in_interests,
             in_data: totals.in_data,

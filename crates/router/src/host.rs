@@ -18,7 +18,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError};
 use nw_api::config::Config;
 use nw_api::management::FaceEventKind;
 use nw_api::rest::LoopTime;
-use nw_element::{FaceId, FaceTable, Instant, Packet, Pool, Scope};
+use nw_element::{FaceId, FaceTable, Instant, Kind, Packet, Pool, Scope};
 use nw_faces::{FaceEvent, Faces, InheritedUnix};
 use nw_name::HashKey;
 use nw_wire::LpPacket;
@@ -351,6 +351,32 @@ impl Host {
             watch.incoming(now, &self.batch, &self.pool);
         }
         self.plane.process(now, &mut self.batch, &mut self.pool, &mut self.out);
+        self.send(now);
+        while let Some(lesson) = self.plane.next_lesson() {
+            self.learn(now, lesson);
+        }
+    }
+
+    /// Lets control change routes by what self-learning found out.
+    #[cold]
+    fn learn(&mut self, now: Instant, lesson: Packet) {
+        let meta = self.pool.meta(&lesson);
+        let (kind, face) = (meta.kind, meta.ingress);
+        let local = self.known.info(face).is_some_and(|info| info.scope == Scope::Local);
+        let ingress = Ingress { face, local };
+        let bytes = self.pool.bytes(&lesson).to_vec();
+        self.pool.release(lesson);
+        let hands = &mut hands!(self, now);
+        match kind {
+            Kind::Data => {
+                self.control.learn(now, ingress, &bytes, &mut self.authority, hands);
+            }
+            Kind::Interest | Kind::Nack => {
+                if let Ok(interest) = nw_wire::Interest::check(&bytes) {
+                    self.control.unlearn(now, ingress, interest.name(), hands);
+                }
+            }
+        }
         self.send(now);
     }
 

@@ -20,6 +20,8 @@ use nw_tables::cs::CsConfig;
 
 /// Packets that ask for memory together.
 pub const BATCH: usize = 32;
+/// Packets for control that one turn may bring.
+const LESSONS_MAX: usize = 256;
 
 /// The elements and what is between them.
 #[derive(Debug)]
@@ -31,6 +33,7 @@ pub struct Plane {
     dispatched: Outbox<packet_dispatcher::Out>,
     stored: Outbox<content_store::Out>,
     routed: Outbox<router::Out>,
+    lessons: Vec<Packet>,
     batch: Vec<(packet_dispatcher::Out, Packet)>,
     prefetch: bool,
     /// Present while somebody traces.
@@ -43,11 +46,12 @@ impl Plane {
         Plane {
             dispatcher: PacketDispatcher::new(seed),
             content_store: ContentStore::new(key, store),
-            router: Router::new(key, router),
+            router: Router::new(key, RouterConfig { seed: !seed, ..router }),
             drops: DropCounters::default(),
             dispatched: Outbox::with_capacity(BATCH),
             stored: Outbox::with_capacity(BATCH),
             routed: Outbox::with_capacity(4 * BATCH),
+            lessons: Vec::with_capacity(LESSONS_MAX),
             batch: Vec::with_capacity(BATCH),
             prefetch: true,
             explainer: None,
@@ -202,6 +206,9 @@ impl Plane {
         while let Some((port, packet)) = self.routed.take() {
             match port {
                 router::Out::Interest | router::Out::Nack => out.push(packet),
+                router::Out::Lesson if self.lessons.len() < LESSONS_MAX => self.lessons.push(packet),
+                // Control learns from the next one.
+                router::Out::Lesson => pool.drop_packet(packet, Cause::NoBuffer, &mut self.drops),
                 router::Out::Data => {
                     let mut context =
                         Context { pool: &mut *pool, out: &mut self.stored, drops: &mut self.drops };
@@ -249,6 +256,11 @@ impl Plane {
         let result = change(&mut self.router, &mut context);
         self.take_routed(now, pool, out);
         result
+    }
+
+    /// The next of what self-learning found out: an announcement or a Nack, for control. To be asked until there is none, in the same turn.
+    pub fn next_lesson(&mut self) -> Option<Packet> {
+        self.lessons.pop()
     }
 
     /// Its pending Interests, routes and strategies.

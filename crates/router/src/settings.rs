@@ -64,6 +64,8 @@ pub fn plane(config: &Config, key: HashKey, seed: u64) -> Plane {
         upstream_tokens: config.forwarder.upstream_tokens,
         accept_data_from_any_face: config.forwarder.accept_data_from_any_face,
         lifetime_max_ms: LIFETIME_MAX_MS,
+        measurements: tables.measurements as usize,
+        ..RouterConfig::default()
     };
     let store = CsConfig {
         packets_max: config.content_store.packets as usize,

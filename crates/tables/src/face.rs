@@ -140,6 +140,11 @@ impl FaceTable {
         }
     }
 
+    /// All faces, in the order of their slots. Looks at every slot ever used.
+    pub fn iter(&self) -> impl Iterator<Item = (FaceId, FaceInfo)> + Clone + '_ {
+        self.slots.iter().flatten().copied()
+    }
+
     /// True when the face is there.
     #[inline]
     pub fn contains(&self, id: FaceId) -> bool {

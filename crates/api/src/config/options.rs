@@ -102,6 +102,8 @@ section! {
         routes: u32 = 1_048_576, in 64..=134_217_728;
         /// Nonces of answered Interests remembered, so that looping ones are known.
         dead_nonces: u32 = 262_144, in 1024..=67_108_864;
+        /// Prefixes of which strategies remember how their next hops answer.
+        measurements: u32 = 65_536, in 64..=16_777_216;
     }
 }
 

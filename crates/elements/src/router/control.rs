@@ -8,6 +8,7 @@ use nw_element::{Cause, Context, DropReason, FaceId, FaceInfo, Instant, Scope};
 use nw_name::{Name, NameRef};
 use nw_tables::FaceTable;
 use nw_tables::fib::{Fib, FibError, NextHop};
+use nw_tables::measurements::Measurements;
 use nw_tables::pit::{EntryRef, Pit};
 
 impl Router {
@@ -74,11 +75,32 @@ impl Router {
     /// When there is no such strategy, its parameters are bad, or too many are in use.
     pub fn resolve_strategy(&mut self, name: NameRef<'_>) -> Result<StrategyId, StrategyError> {
         let fib = &self.fib;
-        self.strategies.resolve(name, || {
+        let (id, is_new) = self.strategies.resolve(name, || {
             let mut in_use = [false; 256];
             fib.entries().iter().for_each(|(_, route)| in_use[usize::from(route.strategy.0)] = true);
             in_use
-        })
+        })?;
+        if is_new {
+            // What another strategy of this number remembered would mislead it.
+            self.strategy_state.measurements.forget(id);
+        }
+        Ok(id)
+    }
+
+    /// Keeps an announcement that control found good, until `until`: self-learning sends it along with Data below `prefix`.
+    pub fn keep_announcement(
+        &mut self,
+        now: Instant,
+        prefix: NameRef<'_>,
+        announcement: &[u8],
+        until: Instant,
+    ) {
+        self.announcements.keep(now, prefix, announcement, until);
+    }
+
+    /// What strategies remember of prefixes, for status.
+    pub const fn measurements(&self) -> &Measurements {
+        &self.strategy_state.measurements
     }
 
     /// The name of a strategy, with version and parameters.
@@ -128,7 +150,10 @@ impl Router {
 
     /// Octets of address space of all tables.
     pub fn memory_bytes(&self) -> usize {
-        self.fib.memory_bytes() + self.pit.memory_bytes() + self.dead_nonces.memory_bytes()
+        self.fib.memory_bytes()
+            + self.pit.memory_bytes()
+            + self.dead_nonces.memory_bytes()
+            + self.strategy_state.measurements.memory_bytes()
     }
 
     /// Sends a pending Interest to a face, for the sake of the first asker for whom it is eligible.
@@ -156,6 +181,6 @@ impl Router {
             return context.pool.drop_packet(packet, DropReason::Malformed(error.fault), context.drops);
         }
         context.pool.meta_mut(&packet).ingress = asker.face;
-        self.send_interest(now, entry, packet, Forward { face, retx_interval_ms: 0 }, context);
+        self.send_interest(now, entry, packet, Forward::plain(face), context);
     }
 }

@@ -17,8 +17,11 @@ use crate::config::{FaceUpdate, FacesConfig, MTU_MIN, ReliabilityLimits};
 use crate::counters::FaceCounters;
 use crate::error::FaceError;
 use crate::status::FaceFlags;
+use core::ops::Range;
 use core::time::Duration;
-use nw_element::{Cause, DropCounters, DropReason, FaceId, Instant, LinkFields, Packet, Pool, Scope, decode};
+use nw_element::{
+    Cause, DropCounters, DropReason, FaceId, Instant, LinkFields, Packet, Pool, Scope, Ticket, decode,
+};
 use nw_wire::{Fault, LpPacket, NackReason, PACKET_LEN_MAX, Token, types};
 
 /// First octets of bare packets.
@@ -193,12 +196,22 @@ impl LinkService {
                 return end(packet, pool, tally, Cause::DuplicateSequence);
             }
         }
+        let (lp, announcement) = match announcement_in(pool.bytes(&packet), &lp) {
+            None => (lp, Ticket::NONE),
+            Some(range) => {
+                let ticket = pool.keep_announcement_in(&packet, range);
+                match LpPacket::check(pool.bytes(&packet)) {
+                    Ok(lp) => (lp, ticket),
+                    Err(error) => return end(packet, pool, tally, DropReason::Malformed(error.fault)),
+                }
+            }
+        };
         // An idle packet carries acknowledgements only.
         let Some(fragment) = lp.fragment else {
             pool.release(packet);
             return None;
         };
-        let received = Received::new(&lp);
+        let received = Received::new(&lp, announcement);
         if lp.is_fragmented() {
             let reassembler = self.reassembler.get_or_insert_with(Default::default);
             let whole = reassembler.push(now, &lp, received, budget, tally);
@@ -291,6 +304,14 @@ impl LinkService {
     }
 }
 
+/// Where the prefix announcement stands in a link packet, if there is one.
+#[inline]
+fn announcement_in(link_packet: &[u8], lp: &LpPacket<'_>) -> Option<Range<usize>> {
+    let announcement = lp.prefix_announcement?;
+    let start = announcement.as_ptr().addr().checked_sub(link_packet.as_ptr().addr())?;
+    Some(start..start + announcement.len())
+}
+
 fn end(
     packet: Packet,
     pool: &mut Pool,
@@ -311,12 +332,13 @@ pub struct Received {
     next_hop: Option<u64>,
     no_cache: bool,
     non_discovery: bool,
-    announcement: bool,
+    announced: bool,
+    announcement: Ticket,
 }
 
 impl Received {
     #[inline]
-    fn new(lp: &LpPacket<'_>) -> Self {
+    fn new(lp: &LpPacket<'_>, announcement: Ticket) -> Self {
         Received {
             token: lp.pit_token,
             nack: lp.nack,
@@ -324,7 +346,8 @@ impl Received {
             next_hop: lp.next_hop_face_id,
             no_cache: lp.no_cache,
             non_discovery: lp.non_discovery,
-            announcement: lp.prefix_announcement.is_some(),
+            announced: lp.prefix_announcement.is_some(),
+            announcement,
         }
     }
 
@@ -342,6 +365,7 @@ impl Received {
             congestion_mark: self.congestion_mark.max(u64::from(congested)),
             no_cache: self.no_cache,
             non_discovery: self.non_discovery,
+            announcement: self.announcement,
             ..LinkFields::default()
         };
         if let Some(number) = self.next_hop {
@@ -353,7 +377,7 @@ impl Received {
             }
             link.next_hop_face = Some(FaceId::from_number(number).ok_or(Cause::NextHopUnknown)?);
         }
-        if kind == Some(types::INTEREST) && (self.no_cache || self.announcement) {
+        if kind == Some(types::INTEREST) && (self.no_cache || self.announced) {
             return Err(DropReason::Malformed(Fault::LinkField));
         }
         Ok(link)

@@ -6,12 +6,14 @@ use super::{LinkService, Pumped, Tally};
 use crate::outbox::Outbox;
 use crate::status::FaceFlags;
 use arrayvec::ArrayVec;
-use nw_element::{Cause, FaceId, Instant, Kind, LinkFields, Packet, Pool};
+use nw_element::{ANNOUNCEMENT_LEN_MAX, Cause, FaceId, Instant, Kind, LinkFields, Packet, Pool, Ticket};
 use nw_wire::PACKET_LEN_MAX;
 use nw_wire::lp::{FRAG_COUNT_MAX, LpHeader, NackReason};
 
 /// Octets of an idle packet's head.
 const IDLE_HEAD_LEN_MAX: usize = 4;
+/// Octets of a link packet that are left to other fields and a piece of the payload where a prefix announcement goes with it.
+const OTHER_FIELDS_LEN: usize = 256;
 
 /// Octets of a Sequence.
 const SEQUENCE_LEN: usize = 10;
@@ -32,8 +34,51 @@ impl LinkService {
         tally: &mut Tally<'_>,
     ) {
         let meta = pool.meta(&packet);
-        let kind = meta.kind;
-        let mut header = self.header(kind, &meta.link);
+        let header = self.header(meta.kind, &meta.link);
+        if meta.link.announcement != Ticket::NONE {
+            return self.send_announced(now, packet, header, queue_bytes, pool, outbox, tally);
+        }
+        self.send_with(now, packet, header, queue_bytes, pool, outbox, tally);
+    }
+
+    /// As [`send`](Self::send), with a prefix announcement where there is room for it.
+    #[cold]
+    #[expect(clippy::too_many_arguments, reason = "those of `send` and the header")]
+    fn send_announced(
+        &mut self,
+        now: Instant,
+        packet: Packet,
+        header: LpHeader<'static>,
+        queue_bytes: usize,
+        pool: &mut Pool,
+        outbox: &mut Outbox,
+        tally: &mut Tally<'_>,
+    ) {
+        let meta = pool.meta(&packet);
+        let mut kept = [0; ANNOUNCEMENT_LEN_MAX];
+        let announcement = pool.announcement(meta.link.announcement).filter(|_| meta.kind == Kind::Data);
+        let room = self.settings.mtu.unwrap_or(usize::MAX).saturating_sub(OTHER_FIELDS_LEN);
+        let announcement = announcement.filter(|announcement| announcement.len() <= room).map(|announcement| {
+            kept[..announcement.len()].copy_from_slice(announcement);
+            &kept[..announcement.len()]
+        });
+        let header = LpHeader { prefix_announcement: announcement, ..header };
+        self.send_with(now, packet, header, queue_bytes, pool, outbox, tally);
+    }
+
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "those of `send` and the header")]
+    fn send_with(
+        &mut self,
+        now: Instant,
+        packet: Packet,
+        mut header: LpHeader<'_>,
+        queue_bytes: usize,
+        pool: &mut Pool,
+        outbox: &mut Outbox,
+        tally: &mut Tally<'_>,
+    ) {
+        let kind = pool.meta(&packet).kind;
         if self.settings.flags.contains(FaceFlags::CONGESTION_MARKING) {
             let (threshold, interval) = (self.settings.marking_threshold, self.settings.marking_interval);
             if self.marking.is_due(now, queue_bytes as u64, threshold, interval) {
@@ -130,7 +175,7 @@ impl LinkService {
         &mut self,
         now: Instant,
         packet: Packet,
-        mut header: LpHeader<'static>,
+        mut header: LpHeader<'_>,
         pool: &mut Pool,
         outbox: &mut Outbox,
         tally: &mut Tally<'_>,
@@ -182,7 +227,7 @@ impl LinkService {
         now: Instant,
         kind: Kind,
         first_sequence: u64,
-        mut header: LpHeader<'static>,
+        mut header: LpHeader<'_>,
         piece: &[u8],
         packet_kind: Option<Kind>,
         outbox: &mut Outbox,

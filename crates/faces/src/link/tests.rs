@@ -191,6 +191,37 @@ fn fields_in_the_wrong_place_end_the_packet() {
     assert_eq!(bench.pool.packets_in_use(), 0);
 }
 
+/// What comes with a Data goes on with it: whole, in pieces, and not at all where there is no room.
+#[test]
+fn prefix_announcements_come_and_go() {
+    let (payload, announcement) = (data(b"a", 3000), data(b"pa", 500));
+    let mut bench = Bench::new(Some(1400), FaceFlags::default());
+    let came = LpHeader { prefix_announcement: Some(&announcement), ..LpHeader::default() };
+    let (_, _, link) = bench.receive(&lp(came, &payload)).unwrap();
+    assert_eq!(bench.pool.announcement(link.announcement), Some(&announcement[..]));
+    let sent = bench.send(&payload, Kind::Data, link, 0);
+    assert_eq!(sent.len(), 3);
+    assert!(sent.iter().all(|link_packet| link_packet.len() <= 1400));
+    let announced: Vec<_> =
+        sent.iter().map(|octets| LpPacket::check(octets).unwrap().prefix_announcement.is_some()).collect();
+    assert_eq!(announced, [true, false, false]);
+    let received = sent.iter().filter_map(|link_packet| bench.receive(link_packet)).next().unwrap();
+    assert_eq!((&received.0, received.1), (&payload, Kind::Data));
+    assert_ne!(received.2.announcement, link.announcement, "another copy");
+    assert_eq!(bench.pool.announcement(received.2.announcement), Some(&announcement[..]));
+    // Not on an Interest, whatever its fields say.
+    assert_eq!(bench.send(&interest(b"a"), Kind::Interest, link, 0), [interest(b"a")]);
+    // Too long for the link, or to be kept at all: the Data goes without.
+    let mut narrow = Bench::new(Some(600), FaceFlags::default());
+    let (_, _, link) = narrow.receive(&lp(came, &data(b"a", 5))).unwrap();
+    assert_eq!(narrow.send(&data(b"a", 5), Kind::Data, link, 0), [data(b"a", 5)]);
+    let long = data(b"pa", nw_element::ANNOUNCEMENT_LEN_MAX);
+    let came = LpHeader { prefix_announcement: Some(&long), ..LpHeader::default() };
+    let (_, _, link) = narrow.receive(&lp(came, &data(b"a", 5))).unwrap();
+    assert_eq!(link.announcement, Ticket::NONE);
+    assert_eq!(narrow.all, DropCounters::default());
+}
+
 #[test]
 fn idle_packets_and_noise() {
     let mut bench = Bench::new(Some(8800), FaceFlags::default());

@@ -56,6 +56,11 @@ pub trait Environment {
     /// Erases at most `limit` packets under a prefix; how many it were, and whether more are left.
     fn cs_erase(&mut self, prefix: NameRef<'_>, limit: usize) -> (usize, bool);
 
+    /// Keeps a prefix announcement that was found good until `until`: self-learning sends it along with Data below `prefix`.
+    fn keep_announcement(&mut self, prefix: NameRef<'_>, announcement: &[u8], until: Instant) {
+        let _ = (prefix, announcement, until);
+    }
+
     /// The content store's state and counters.
     fn cs_info(&self) -> CsInfo;
 
@@ -218,6 +223,15 @@ pub trait Authorize {
         prefix: NameRef<'_>,
         ingress: Ingress,
         interest: &Interest<'_>,
+    ) -> Verdict;
+
+    /// As [`announcement`](Self::announcement), of one that came with Data from a neighbour: nobody commanded, nobody is answered.
+    fn learned(
+        &mut self,
+        now: Instant,
+        announcement: &Data<'_>,
+        prefix: NameRef<'_>,
+        ingress: Ingress,
     ) -> Verdict;
 }
 

@@ -22,6 +22,7 @@ mod face_commands;
 mod publisher;
 mod quiet;
 pub mod rib;
+mod self_learning;
 mod statics;
 mod table_commands;
 #[cfg(test)]

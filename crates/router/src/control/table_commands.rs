@@ -13,7 +13,7 @@ use nw_wire::Interest;
 /// Packets erased by one command at most.
 const ERASE_MAX: u64 = 256;
 /// Cost of a route that a prefix announcement made.
-const ANNOUNCED_COST: u64 = 2048;
+pub(super) const ANNOUNCED_COST: u64 = 2048;
 
 impl Control {
     pub(super) fn register(
@@ -87,6 +87,10 @@ impl Control {
             Verdict::Accept => {
                 let before = self.rib.asked();
                 let response = self.announce(asked, &announcement, env);
+                if response.is_ok() {
+                    let life_ms = response.body.expiration_period.unwrap_or(0);
+                    env.keep_announcement(prefix, wire, now.plus_millis(life_ms));
+                }
                 if response.is_ok() && (self.rib.asked() > before || self.rib.is_walking(prefix)) {
                     return self.answer_when_in_effect(interest.name(), asked.token, response, env);
                 }

@@ -341,6 +341,20 @@ impl Pit {
         }
     }
 
+    /// What the strategy keeps with the entry, whatever it means; 0 at first.
+    #[inline]
+    pub fn strategy_bits(&self, entry: EntryRef) -> u32 {
+        self.entry(entry).map_or(0, |e| e.strategy_bits)
+    }
+
+    /// Keeps the strategy's bits.
+    #[inline]
+    pub fn set_strategy_bits(&mut self, entry: EntryRef, bits: u32) {
+        if let Some(e) = self.entry_mut(entry) {
+            e.strategy_bits = bits;
+        }
+    }
+
     /// FreshnessPeriod in milliseconds of the Data that satisfied the entry, if one did.
     #[inline]
     pub fn satisfied(&self, entry: EntryRef) -> Option<u32> {

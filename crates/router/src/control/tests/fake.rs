@@ -25,6 +25,7 @@ pub(in crate::control) struct Fake {
     pub(in crate::control) outcomes: BTreeMap<String, Created>,
     pub(in crate::control) tickets: Vec<(Ticket, String)>,
     pub(in crate::control) destroyed: Vec<u64>,
+    pub(in crate::control) announced: BTreeMap<Name, (Vec<u8>, Instant)>,
     next: u64,
 }
 
@@ -59,6 +60,7 @@ impl Fake {
             outcomes: BTreeMap::new(),
             tickets: Vec::new(),
             destroyed: Vec::new(),
+            announced: BTreeMap::new(),
             next: 400,
         }
     }
@@ -150,6 +152,10 @@ impl Environment for Fake {
         Ok((StrategyId(at as u8), named(STRATEGIES[at])))
     }
 
+    fn keep_announcement(&mut self, prefix: NameRef<'_>, announcement: &[u8], until: Instant) {
+        self.announced.insert(prefix.to_name(), (announcement.to_vec(), until));
+    }
+
     fn cs_config(&mut self, capacity: Option<u64>, admit: Option<bool>, serve: Option<bool>) {
         self.cs.capacity = capacity.unwrap_or(self.cs.capacity).min(1000);
         for (flag, value) in [(flags::CS_ADMIT, admit), (flags::CS_SERVE, serve)] {
@@ -214,6 +220,11 @@ impl Authorize for Gate {
         let without = module == "faces" || (module, verb) == ("cs", "config");
         assert_eq!(prefix.is_none(), without, "{module}/{verb}");
         self.commands
+    }
+
+    fn learned(&mut self, _: Instant, _: &Data<'_>, prefix: NameRef<'_>, _: Ingress) -> Verdict {
+        assert!(!prefix.to_string().contains("32=PA"));
+        self.announcements
     }
 
     fn announcement(

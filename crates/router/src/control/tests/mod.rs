@@ -6,6 +6,7 @@ mod datasets;
 mod faces;
 mod fake;
 mod hostile;
+mod learning;
 mod parts;
 mod statics;
 

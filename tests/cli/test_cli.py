@@ -256,6 +256,47 @@ class Control(CommandLine):
         self.assertIn("404", self.sentence(self.nw("strategy", "set", "/s", "no-such", router=router, code=1)))
         self.assertIn("refused", self.sentence(self.nw("face", "create", "tcp4://127.0.0.1:1", router=router, code=1)))
 
+    def test_reliability_is_switched_and_a_permanent_face_comes_back(self):
+        router = self.router()
+        peer = f"udp4://127.0.0.1:{free_port()}"
+        created = json.loads(self.nw("face", "create", peer, "--reliability", "true", "--mtu", 1400, "--json", router=router).stdout)
+        self.assertEqual((created["flags"] & 2, created["mtu"]), (2, 1400))
+        face = created["face_id"]
+        updated = json.loads(self.nw("face", "update", face, "--reliability", "false", "--json", router=router).stdout)
+        self.assertEqual(updated["flags"] & 2, 0)
+        self.assertEqual(json.loads(self.nw("face", "show", face, "--json", router=router).stdout)["flags"] & 2, 0)
+
+        events = self.start(router, "face", "events", "--json")
+        port = free_port(socket.SOCK_STREAM)
+
+        def listener():
+            s = socket.socket()
+            self.addCleanup(s.close)
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            s.bind(("127.0.0.1", port))
+            s.listen()
+            return s
+
+        def next_event(kind):
+            while True:
+                event = json.loads(events.stdout.readline())
+                if event["uri"] == uri and event["kind"] == kind:
+                    return event["face_id"]
+
+        uri, first = f"tcp4://127.0.0.1:{port}", listener()
+        time.sleep(0.5)     # until somebody waits for events
+        face = json.loads(self.nw("face", "create", uri, "--persistency", "permanent", "--json", router=router).stdout)["face_id"]
+        self.nw("route", "add", "/back", face, router=router)
+        peer, _ = first.accept()
+        first.close()
+        peer.close()
+        self.assertEqual(next_event("down"), face)
+        again = listener()
+        self.assertEqual(next_event("up"), face)
+        again.accept()[0].close()
+        routes = [json.loads(line) for line in self.nw("route", "list", "--json", router=router).stdout.splitlines()]
+        self.assertEqual([(r["name"], r["routes"][0]["face_id"]) for r in routes], [("/back", face)])
+
     def test_content_store_is_emptied(self):
         router = self.router()
         self.put(router, "/c/file", os.urandom(100_000))

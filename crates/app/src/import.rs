@@ -60,7 +60,8 @@ pub fn import(
                 routes.next();
                 next += 1;
             }
-            let Ok(wire) = message::import(&batch, PATIENCE.as_millis() as u64, uniqueness(client), &DigestSha256);
+            let Ok(wire) =
+                message::import(&batch, PATIENCE.as_millis() as u64, uniqueness(client), &DigestSha256);
             if let Ok(interest) = Interest::check(&wire) {
                 open.insert(interest.name().to_name(), (first, client.now()));
             }

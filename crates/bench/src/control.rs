@@ -103,10 +103,8 @@ fn pipelined(
 
 /// Makes faces to addresses of this machine where nobody is.
 fn make_faces(client: &mut Client) -> Result<Vec<u64>> {
-    let wanted = (0..FACES).map(|index| ControlParameters {
-        uri: Some(face_uri(index)),
-        ..ControlParameters::default()
-    });
+    let wanted = (0..FACES)
+        .map(|index| ControlParameters { uri: Some(face_uri(index)), ..ControlParameters::default() });
     let answers = pipelined(client, Verb::FacesCreate, wanted)?;
     let faces: Vec<u64> =
         answers.iter().filter(|answer| answer.is_ok()).filter_map(|answer| answer.body.face_id).collect();
@@ -198,7 +196,9 @@ impl Pings {
                 let left = due.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     let name = prefix.clone().with_segment(sent.len() as u64);
-                    near.send(&InterestBuilder::new(name).nonce(sent.len() as u32).lifetime_ms(10_000).encode());
+                    near.send(
+                        &InterestBuilder::new(name).nonce(sent.len() as u32).lifetime_ms(10_000).encode(),
+                    );
                     // When it should have left: a late ping is somebody's delay as well.
                     sent.push(due);
                 }
@@ -230,8 +230,7 @@ fn quantiles(times: &[f64]) -> [f64; 4] {
     QUANTILES.map(|(_, quantile)| times[((times.len() - 1) as f64 * quantile) as usize])
 }
 
-const QUANTILES: [(&str, f64); 4] =
-    [("p50_us", 0.5), ("p99_us", 0.99), ("p99.9_us", 0.999), ("max_us", 1.0)];
+const QUANTILES: [(&str, f64); 4] = [("p50_us", 0.5), ("p99_us", 0.99), ("p99.9_us", 0.999), ("max_us", 1.0)];
 
 fn pause() -> Result<Vec<Row>> {
     let place = Place::new()?;
@@ -253,30 +252,42 @@ fn pause() -> Result<Vec<Row>> {
             rows.push(Row::new(format!("control/pause/{what}"), *unit, &[seen]).beside(quiet));
         }
     };
-    report("import", during("import", &mut || {
-        import(&mut client, (0..ROUTES).map(|index| route(index, &faces)))?;
-        Ok(())
-    })?);
+    report(
+        "import",
+        during("import", &mut || {
+            import(&mut client, (0..ROUTES).map(|index| route(index, &faces)))?;
+            Ok(())
+        })?,
+    );
     let root = ControlParameters { face_id: Some(faces[0]), ..ControlParameters::of(Name::new()) };
-    report("inherit", during("inherit", &mut || {
-        let parameters = std::iter::once(root.clone());
-        let answers = pipelined(&mut client, Verb::RibRegister, parameters)?;
-        ensure!(answers[0].is_ok(), "{answers:?}");
-        Ok(())
-    })?);
-    report("list", during("list", &mut || {
-        dataset(&mut client, Dataset::RibList, None)?;
-        dataset(&mut client, Dataset::FacesList, None)?;
-        Ok(())
-    })?);
-    report("face_gone", during("gone", &mut || {
-        let gone = ControlParameters { face_id: Some(faces[0]), ..ControlParameters::default() };
-        command(&mut client, Verb::FacesDestroy, &gone)?;
-        // Settled when a route that the million names inherit once more is in effect.
-        let other = ControlParameters { face_id: Some(faces[1]), ..root.clone() };
-        pipelined(&mut client, Verb::RibRegister, std::iter::once(other))?;
-        Ok(())
-    })?);
+    report(
+        "inherit",
+        during("inherit", &mut || {
+            let parameters = std::iter::once(root.clone());
+            let answers = pipelined(&mut client, Verb::RibRegister, parameters)?;
+            ensure!(answers[0].is_ok(), "{answers:?}");
+            Ok(())
+        })?,
+    );
+    report(
+        "list",
+        during("list", &mut || {
+            dataset(&mut client, Dataset::RibList, None)?;
+            dataset(&mut client, Dataset::FacesList, None)?;
+            Ok(())
+        })?,
+    );
+    report(
+        "face_gone",
+        during("gone", &mut || {
+            let gone = ControlParameters { face_id: Some(faces[0]), ..ControlParameters::default() };
+            command(&mut client, Verb::FacesDestroy, &gone)?;
+            // Settled when a route that the million names inherit once more is in effect.
+            let other = ControlParameters { face_id: Some(faces[1]), ..root.clone() };
+            pipelined(&mut client, Verb::RibRegister, std::iter::once(other))?;
+            Ok(())
+        })?,
+    );
     drop(router);
     Ok(rows)
 }

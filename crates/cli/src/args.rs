@@ -49,6 +49,19 @@ pub enum Command {
     /// Show, change and empty the content store
     #[command(subcommand)]
     Cs(CsVerb),
+    /// Watch rates of faces and prefixes, tables and drops on the terminal
+    ///
+    /// Keys: q ends, s sorts by something else, r reverses, space pauses, arrows scroll.
+    Top(crate::inside::Top),
+    /// Show which way an Interest goes through the router, and why
+    Trace(crate::inside::Trace),
+    /// Show packets as they come and leave, or write them to a file for Wireshark
+    Tap(crate::inside::Tap),
+    /// Show and change what a running router logs
+    #[command(subcommand)]
+    Log(crate::inside::LogVerb),
+    /// Print the OpenAPI document of a router's REST
+    Openapi,
     /// Show packets as a readable tree
     Dissect(Dissect),
     /// Watch a real file cross two real routers on this machine, with figures
@@ -104,9 +117,21 @@ pub struct Run {
     /// What to log: error, warn, info, debug, trace, or a filter such as nw_router=debug
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<String>,
+    /// How a line of the log looks; log.format when not given
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
     /// Check the configuration and end
     #[arg(long)]
     pub check: bool,
+}
+
+/// How a line of the log looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
 }
 
 /// With what packets are signed.

@@ -22,7 +22,9 @@ pub fn import(file: &Path, reading: &Reading) -> Result<ExitCode> {
     let mut text = String::new();
     match file == Path::new("-") {
         true => drop(std::io::stdin().lock().read_to_string(&mut text)?),
-        false => text = std::fs::read_to_string(file).with_context(|| format!("can't read {}", file.display()))?,
+        false => {
+            text = std::fs::read_to_string(file).with_context(|| format!("can't read {}", file.display()))?
+        }
     }
     let mut client = connect(&reading.router)?;
     let mut faces = HashMap::new();
@@ -47,7 +49,9 @@ pub fn import(file: &Path, reading: &Reading) -> Result<ExitCode> {
     let seconds = start.elapsed().as_secs_f64();
     match reading.json {
         true => json_line(&serde_json::json!({ "routes": count, "seconds": seconds }))?,
-        false => println!("{count} routes in {seconds:.2} s ({:.0} a second)", count as f64 / seconds.max(1e-9)),
+        false => {
+            println!("{count} routes in {seconds:.2} s ({:.0} a second)", count as f64 / seconds.max(1e-9))
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -78,7 +82,9 @@ fn parse(line: &str, face: impl FnOnce(&str) -> Result<u64>) -> Result<ControlPa
             None if word == "no-inherit" => set &= !flags::CHILD_INHERIT,
             None if word == "capture" => set |= flags::CAPTURE,
             Some(("origin", word)) => route.origin = Some(origin_number(word)?),
-            Some(("expires", ms)) => route.expiration_period = Some(ms.parse().context("expires is in milliseconds")?),
+            Some(("expires", ms)) => {
+                route.expiration_period = Some(ms.parse().context("expires is in milliseconds")?)
+            }
             _ => bail!("{word:?} is no cost, origin=, expires=, no-inherit or capture"),
         }
     }

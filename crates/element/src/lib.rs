@@ -9,6 +9,7 @@ mod announcements;
 pub mod decode;
 pub mod drops;
 pub mod element;
+pub mod journal;
 pub mod meta;
 pub mod pool;
 

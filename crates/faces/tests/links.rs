@@ -336,3 +336,25 @@ fn persistency_by_the_rules() {
     let ended = |event: &FaceEvent| matches!(event, FaceEvent::Destroyed(_, CloseReason::Socket(_)));
     assert!(!host.events.iter().any(ended));
 }
+
+#[test]
+fn what_the_system_holds_of_a_tcp_stream_counts_for_congestion() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut host = Host::new(FacesConfig::default());
+    let face = connect(&mut host, &FaceUri::Tcp(listener.local_addr().unwrap()), &FaceOptions::default());
+    host.until("up", |host| host.faces.status(face).unwrap().up);
+    let (peer, _) = listener.accept().unwrap();
+    // It does not read. All is the system's, which has sent what the peer has room for.
+    for _ in 0..40 {
+        host.send(face, Kind::Data, &data("a", 8000));
+    }
+    host.turn(5);
+    assert_eq!(host.faces.status(face).unwrap().queue_bytes, 0);
+    for marks in [0, 1] {
+        host.send(face, Kind::Data, &data("a", 10));
+        host.turn(0);
+        assert_eq!(host.faces.status(face).unwrap().counters.out_marks, marks);
+        host.skipped_ms += 101;
+    }
+    drop(peer);
+}

@@ -221,12 +221,8 @@ impl Environment for Hands<'_> {
     fn drops(&self) -> Vec<DropCount> {
         let mut all = self.plane.drops().clone();
         all.merge(self.faces.drops());
-        let name = |reason: DropReason| match reason {
-            DropReason::Malformed(fault) => format!("malformed_{}", fault.as_str()),
-            DropReason::Cause(cause) => cause.as_str().to_owned(),
-        };
         let counted = all.iter().filter(|(_, packets)| *packets > 0);
-        counted.map(|(reason, count)| DropCount { reason: name(reason), count }).collect()
+        counted.map(|(reason, count)| DropCount { reason: drop_name(reason), count }).collect()
     }
 
     fn send(&mut self, data: &[u8], token: Token) {
@@ -243,6 +239,14 @@ impl Environment for Hands<'_> {
         header.encode(interest.len(), &mut link_packet);
         link_packet.extend_from_slice(interest);
         self.faces.inject(self.now, &link_packet, self.pool, self.batch);
+    }
+}
+
+/// A drop counter's name, as [`nw_api::counters::drop_reasons`] lists it.
+pub fn drop_name(reason: DropReason) -> String {
+    match reason {
+        DropReason::Malformed(fault) => format!("malformed_{}", fault.as_str()),
+        DropReason::Cause(cause) => cause.as_str().to_owned(),
     }
 }
 

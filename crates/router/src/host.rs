@@ -10,19 +10,23 @@ use crate::StartError;
 use crate::authorize::{Authority, advertiser_signer};
 use crate::control::{Control, ControlConfig, Ingress, Plan, Refusal, Ticket};
 use crate::environment::{Hands, last_status};
+use crate::inside::watch::Watch;
+use crate::inside::{Answer, AskError, QUESTIONS_PER_TURN, Question, Reply};
 use crate::plane::Plane;
 use crate::settings;
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, Sender, TrySendError};
 use nw_api::config::Config;
 use nw_api::management::FaceEventKind;
+use nw_api::rest::LoopTime;
 use nw_element::{FaceId, FaceTable, Instant, Kind, Packet, Pool, Scope};
-use nw_faces::{FaceEvent, Faces};
+use nw_faces::{FaceEvent, Faces, InheritedUnix};
 use nw_name::HashKey;
 use nw_wire::LpPacket;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::time::Timespec;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{self, Duration, SystemTime, UNIX_EPOCH};
 
@@ -38,14 +42,26 @@ const CHUNKS_MAX: usize = 256;
 const PACKETS_MAX: usize = 65_536;
 /// First octet of a Data.
 const DATA: u8 = nw_wire::types::DATA as u8;
+/// Turns that take longer are counted apart: packets may have waited so long.
+const SLOW_TURN_NS: u64 = 1_000_000;
 /// The host's own epoll token; those of faces are above 2^32.
 const WAKE: u64 = 0;
 
 /// What others ask of a running router.
-#[derive(Debug)]
 enum Message {
     Reload(Box<Plan>),
+    Ask(Question, Reply),
     Stop,
+}
+
+impl core::fmt::Debug for Message {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Message::Reload(_) => f.write_str("Reload"),
+            Message::Ask(question, _) => write!(f, "Ask({question:?})"),
+            Message::Stop => f.write_str("Stop"),
+        }
+    }
 }
 
 /// Wakes a running router and tells it something; from any thread.
@@ -72,6 +88,23 @@ impl Handle {
         self.tell(Message::Reload(Box::new(plan)));
     }
 
+    /// Asks; `reply` is called in the router's thread, soon. It is let go of without being called when the router ends meanwhile.
+    ///
+    /// # Errors
+    /// When the question is not taken.
+    pub fn ask(
+        &self,
+        question: Question,
+        reply: impl FnOnce(Answer, Duration) + Send + 'static,
+    ) -> Result<(), AskError> {
+        self.sender.try_send(Message::Ask(question, Box::new(reply))).map_err(|error| match error {
+            TrySendError::Full(_) => AskError::Busy,
+            TrySendError::Disconnected(_) => AskError::Ended,
+        })?;
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        Ok(())
+    }
+
     fn tell(&self, message: Message) {
         // A router that has ended needs to be told nothing.
         if self.sender.send(message).is_ok() {
@@ -81,7 +114,6 @@ impl Handle {
 }
 
 /// A router with its sockets.
-#[derive(Debug)]
 pub struct Host {
     epoll: OwnedFd,
     wake: Arc<OwnedFd>,
@@ -90,11 +122,11 @@ pub struct Host {
     started: time::Instant,
     /// Without faces, routes and strategies, which control keeps.
     config: Config,
-    faces: Faces,
+    pub(crate) faces: Faces,
     known: FaceTable,
-    plane: Plane,
-    pool: Pool,
-    control: Control,
+    pub(crate) plane: Plane,
+    pub(crate) pool: Pool,
+    pub(crate) control: Control,
     authority: Authority,
     batch: Vec<Packet>,
     out: Vec<Packet>,
@@ -102,6 +134,18 @@ pub struct Host {
     connecting: Vec<(FaceId, Ticket)>,
     /// Management has more to do.
     busy: bool,
+    /// Commands of others whose face is being connected.
+    pub(crate) waiting: Vec<(Ticket, Reply)>,
+    pub(crate) loop_time: LoopTime,
+    /// Present while somebody looks.
+    pub(crate) watch: Option<Box<Watch>>,
+    pub(crate) trace_id: u64,
+}
+
+impl core::fmt::Debug for Host {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Host({} faces)", self.faces.len())
+    }
 }
 
 /// Lends everything but control.
@@ -127,6 +171,14 @@ impl Host {
     /// # Errors
     /// What can't be had, and what helps: a port that is taken, a path one may not write to.
     pub fn new(config: Config) -> Result<Self, StartError> {
+        Host::with_inherited(config, None)
+    }
+
+    /// As [`new`](Self::new), with a unix socket that listens already in place of the configuration's.
+    ///
+    /// # Errors
+    /// See there.
+    pub fn with_inherited(config: Config, inherited: Option<InheritedUnix>) -> Result<Self, StartError> {
         let system = |what| move |errno| StartError::System { what, errno };
         raise_descriptor_limit();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("an epoll descriptor"))?;
@@ -146,7 +198,7 @@ impl Host {
         let (mut batch, mut out, mut untold, mut connecting) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         faces.open_internal(now);
-        listen(&config, &mut faces)?;
+        listen(&config, inherited, &mut faces)?;
         let mut hands = Hands {
             now,
             faces: &mut faces,
@@ -194,6 +246,10 @@ impl Host {
             untold,
             connecting,
             busy: false,
+            waiting: Vec::new(),
+            loop_time: LoopTime::default(),
+            watch: None,
+            trace_id: 0,
         })
     }
 
@@ -210,8 +266,17 @@ impl Host {
         self.faces.listeners().into_iter().map(describe).collect()
     }
 
-    fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         Instant::START + self.started.elapsed()
+    }
+
+    /// Lends control, and everything else to its hands.
+    pub(crate) fn with_control<R>(
+        &mut self,
+        now: Instant,
+        work: impl FnOnce(&mut Control, &mut Hands<'_>) -> R,
+    ) -> R {
+        work(&mut self.control, &mut hands!(self, now))
     }
 
     /// Runs until [`Handle::stop`], then sends what can be sent at once and closes every face.
@@ -227,14 +292,19 @@ impl Host {
 
     fn turn_until_stopped(&mut self) -> Result<(), StartError> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
+        let mut woke = self.now();
         loop {
-            let timeout = self.timeout();
+            // One look at the clock serves for this turn's end and the next timer.
+            let done = self.now();
+            self.count_turn(done.since(woke));
+            let timeout = self.timeout(done);
             events.clear();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(StartError::System { what: "to wait for packets", errno }),
             }
             let now = self.now();
+            woke = now;
             for event in &events {
                 match event.data.u64() {
                     WAKE => {
@@ -252,22 +322,34 @@ impl Host {
             self.faces.flush(&mut self.pool);
             self.manage(now);
             self.tick(now);
+            self.expire_watch(now);
         }
     }
 
-    fn timeout(&self) -> Option<Timespec> {
+    fn count_turn(&mut self, took: Duration) {
+        let took_ns = took.as_nanos() as u64;
+        self.loop_time.turns += 1;
+        self.loop_time.slow_turns += u64::from(took_ns > SLOW_TURN_NS);
+        self.loop_time.busy_ns += took_ns;
+        self.loop_time.longest_ns = self.loop_time.longest_ns.max(took_ns);
+    }
+
+    fn timeout(&self, now: Instant) -> Option<Timespec> {
         let timers = [self.faces.deadline(), self.plane.deadline(), Some(self.control.next_timeout())];
         if self.busy {
             return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
         }
         let due = timers.into_iter().flatten().min().filter(|due| *due != Instant::NEVER)?;
-        let wait = due.since(self.now());
+        let wait = due.since(now);
         Some(Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) })
     }
 
     /// Takes what was read through the plane, and queues what leaves.
-    fn forward(&mut self, now: Instant) {
+    pub(crate) fn forward(&mut self, now: Instant) {
         hands!(self, now).absorb_face_events();
+        if let Some(watch) = &mut self.watch {
+            watch.incoming(now, &self.batch, &self.pool);
+        }
         self.plane.process(now, &mut self.batch, &mut self.pool, &mut self.out);
         self.send(now);
         while let Some(lesson) = self.plane.next_lesson() {
@@ -299,6 +381,9 @@ impl Host {
     }
 
     fn send(&mut self, now: Instant) {
+        if let Some(watch) = &mut self.watch {
+            self.out.iter().for_each(|packet| watch.outgoing(now, packet, &self.pool));
+        }
         for packet in self.out.drain(..) {
             let egress = self.pool.meta(&packet).egress;
             self.faces.send(now, egress, packet, &mut self.pool);
@@ -353,6 +438,7 @@ impl Host {
             }
             self.forward(now);
         }
+        self.answer_waiting();
     }
 
     fn tell_face_event(&mut self, now: Instant, event: FaceEvent) {
@@ -421,9 +507,19 @@ impl Host {
     fn take_messages(&mut self, now: Instant) -> bool {
         let mut count = [0; 8];
         let _ = rustix::io::read(&*self.wake, &mut count[..]);
+        let mut questions = 0;
         while let Ok(message) = self.messages.try_recv() {
             match message {
                 Message::Stop => return false,
+                Message::Ask(question, reply) => {
+                    self.answer_question(now, question, reply);
+                    questions += 1;
+                    if questions == QUESTIONS_PER_TURN {
+                        // More may wait: packets first, then again.
+                        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+                        return true;
+                    }
+                }
                 Message::Reload(plan) => {
                     if self.config.needs_restart(&plan.rest) {
                         tracing::warn!(
@@ -459,11 +555,17 @@ fn random() -> Result<(HashKey, u64), Errno> {
     Ok((HashKey::new([word(0), word(1), word(2), word(3)]), word(4)))
 }
 
-fn listen(config: &Config, faces: &mut Faces) -> Result<(), StartError> {
-    if config.unix.enabled {
-        let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(std::path::PathBuf::from);
-        let path = config.unix_path(rustix::process::geteuid().is_root(), runtime_dir.as_deref());
-        faces.listen_unix(&path, config.unix.mode.0)?;
+/// Where this process' unix socket is, by its configuration, user and environment.
+pub fn unix_path(config: &Config) -> PathBuf {
+    let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    config.unix_path(rustix::process::geteuid().is_root(), runtime_dir.as_deref())
+}
+
+fn listen(config: &Config, inherited: Option<InheritedUnix>, faces: &mut Faces) -> Result<(), StartError> {
+    if let Some(inherited) = inherited {
+        faces.adopt_unix(inherited)?;
+    } else if config.unix.enabled {
+        faces.listen_unix(&unix_path(config), config.unix.mode.0)?;
     }
     for address in &config.tcp.listen {
         faces.listen_tcp(*address)?;

@@ -9,6 +9,8 @@
 //! A batch goes through in two passes: first every packet asks for the memory it will read, then each is processed. A cold cache line costs
 //! over 200 ns when waited for and some 16 ns when sixteen are fetched together, so this is the one big lever.
 
+use crate::explain::Explainer;
+use nw_element::journal::Journal;
 use nw_element::{Cause, Context, DropCounters, Element, FaceId, Instant, Outbox, Packet, Pool};
 use nw_elements::{
     ContentStore, PacketDispatcher, Router, RouterConfig, content_store, packet_dispatcher, router,
@@ -34,6 +36,8 @@ pub struct Plane {
     lessons: Vec<Packet>,
     batch: Vec<(packet_dispatcher::Out, Packet)>,
     prefetch: bool,
+    /// Present while somebody traces.
+    explainer: Option<Box<Explainer>>,
 }
 
 impl Plane {
@@ -50,6 +54,7 @@ impl Plane {
             lessons: Vec::with_capacity(LESSONS_MAX),
             batch: Vec::with_capacity(BATCH),
             prefetch: true,
+            explainer: None,
         }
     }
 
@@ -58,8 +63,59 @@ impl Plane {
         self.prefetch = prefetch;
     }
 
+    /// Writes decisions into a journal from now on, until its time is over; or no longer.
+    pub fn set_journal(&mut self, journal: Option<Journal>) {
+        self.explainer = journal.map(|journal| Box::new(Explainer::new(journal)));
+    }
+
+    /// What is being written, while somebody traces.
+    pub fn journal_mut(&mut self) -> Option<&mut Journal> {
+        self.explainer.as_mut().map(|explainer| &mut explainer.journal)
+    }
+
     /// Takes decoded packets, all of them, in order; what leaves is appended to `out` with `meta.egress` set.
     pub fn process(
+        &mut self,
+        now: Instant,
+        packets: &mut Vec<Packet>,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+    ) {
+        match self.explainer.take() {
+            None => self.process_batches(now, packets, pool, out),
+            Some(explainer) => self.process_explained(now, explainer, packets, pool, out),
+        }
+    }
+
+    /// As [`process`](Self::process): packets that are watched go through alone, others together as ever.
+    #[cold]
+    fn process_explained(
+        &mut self,
+        now: Instant,
+        mut explainer: Box<Explainer>,
+        packets: &mut Vec<Packet>,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+    ) {
+        // What was written until its end still waits to be read.
+        let over = explainer.journal.is_over(now);
+        let mut others = Vec::with_capacity(BATCH);
+        for packet in packets.drain(..) {
+            if over || !explainer.journal.watches(pool.meta(&packet).name_in(pool.bytes(&packet))) {
+                others.push(packet);
+                continue;
+            }
+            self.process_batches(now, &mut others, pool, out);
+            explainer.explain(now, self, packet, pool, out, |plane, packet, pool, out| {
+                others.push(packet);
+                plane.process_batches(now, &mut others, pool, out);
+            });
+        }
+        self.process_batches(now, &mut others, pool, out);
+        self.explainer = Some(explainer);
+    }
+
+    fn process_batches(
         &mut self,
         now: Instant,
         packets: &mut Vec<Packet>,
@@ -176,6 +232,10 @@ impl Plane {
             let mut context = Context { pool, out: &mut self.routed, drops: &mut self.drops };
             self.router.tick(now, &mut context);
             self.take_routed(now, pool, out);
+            if let Some(mut explainer) = self.explainer.take() {
+                explainer.after_tick(now, self);
+                self.explainer = Some(explainer);
+            }
         }
     }
 

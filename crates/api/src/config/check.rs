@@ -65,6 +65,7 @@ pub(super) fn contradictions(config: &Config, places: &Places, source: &mut Sour
         let most = format!("at most rib.retry_max_s ({})", config.rib.retry_max_s);
         check.say("rib.retry_min_s", config.rib.retry_min_s.to_string(), most);
     }
+    check.control(config);
     check.items(config);
 }
 
@@ -87,6 +88,29 @@ impl Check<'_, '_> {
             if let Some(other) = clash {
                 self.say(option, format!("{address}, which {other} covers"), "each address and port once");
             }
+        }
+    }
+
+    fn control(&mut self, config: &Config) {
+        let control = &config.control;
+        if !control.enabled && control.path.is_some() {
+            self.say("control.path", "a path, while control.enabled is false", "no path, or enabled = true");
+        }
+        self.listeners("control.listen", &control.listen);
+        let remote = control.listen.iter().find(|address| !address.ip().is_loopback());
+        let Some(remote) = remote else { return };
+        if !control.allow_remote {
+            self.say(
+                "control.listen",
+                format!("{remote}, which other machines reach"),
+                "addresses of this machine only, such as 127.0.0.1:6380, or allow_remote = true",
+            );
+        } else if control.token_file.is_none() {
+            self.say(
+                "control.allow_remote",
+                "true, without a token_file",
+                "a token_file, as other machines may command the router only with its secret",
+            );
         }
     }
 

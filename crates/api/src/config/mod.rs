@@ -13,8 +13,8 @@ mod tests;
 mod value;
 
 pub use options::{
-    ContentStore, FaceItem, Faces, Forwarder, Log, LogLevel, Management, Persistency, Reach, Rib,
-    RouteItem,    StrategyItem, Tables, Tcp, Udp, Unix,
+    ContentStore, Control, FaceItem, Faces, Forwarder, Log, LogFormat, LogLevel, Management, Persistency,
+    Reach, Rib, RouteItem, StrategyItem, Tables, Tcp, Udp, Unix,
 };
 pub use problem::{Problem, Problems};
 pub use value::{Mode, Uri};
@@ -46,6 +46,8 @@ pub struct Config {
     pub rib: Rib,
     /// `[log]`
     pub log: Log,
+    /// `[control]`
+    pub control: Control,
     /// `[[face]]`, in the file's order.
     pub face: Vec<FaceItem>,
     /// `[[route]]`, in the file's order.
@@ -81,6 +83,7 @@ impl Config {
         section::write::<Management>(&mut text);
         section::write::<Rib>(&mut text);
         section::write::<Log>(&mut text);
+        section::write::<Control>(&mut text);
         section::write_item::<FaceItem>(&mut text);
         section::write_item::<RouteItem>(&mut text);
         section::write_item::<StrategyItem>(&mut text);
@@ -97,10 +100,19 @@ impl Config {
         }
     }
 
+    /// Where the control socket is; `None` when there is none. When the file doesn't say: beside the unix socket at `unix`.
+    pub fn control_path(&self, unix: &Path) -> Option<PathBuf> {
+        match &self.control.path {
+            _ if !self.control.enabled => None,
+            Some(path) => Some(path.clone()),
+            None => self.unix.enabled.then(|| control_path_beside(unix)),
+        }
+    }
+
     /// True when a change to `other` needs a new start: something other than routes, faces, strategies, what others are told and log level differs.
     pub fn needs_restart(&self, other: &Config) -> bool {
         let live = |config: &Config| Config {
-            log: Log::default(),
+            log: Log { level: LogLevel::Info, ..config.log.clone() },
             rib: Rib::default(),
             face: Vec::new(),
             route: Vec::new(),
@@ -129,12 +141,18 @@ impl Config {
             of::<Management>(),
             of::<Rib>(),
             of::<Log>(),
+            of::<Control>(),
             of_item::<FaceItem>(),
             of_item::<RouteItem>(),
             of_item::<StrategyItem>(),
         ];
         sections.concat()
     }
+}
+
+/// The control socket that belongs to a unix socket, when no configuration says otherwise.
+pub fn control_path_beside(unix: &Path) -> PathBuf {
+    unix.with_extension("control.sock")
 }
 
 /// Where clients look for a router.

@@ -207,11 +207,45 @@ words! {
     }
 }
 
+words! {
+    /// How a line of the log looks.
+    LogFormat {
+        /// For people.
+        Text = "text",
+        /// One JSON object a line.
+        Json = "json",
+    }
+}
+
 section! {
     /// Logging, to standard error.
     Log = "log" {
-        /// How much.
+        /// How much. `nw log set` changes it in a running router, until the file is read again.
         level: LogLevel = LogLevel::Info;
+        /// How a line looks.
+        format: LogFormat = LogFormat::Text;
+    }
+}
+
+section! {
+    /// REST, metrics and what `nw top`, `nw trace` and `nw tap` look through. Whoever reaches it commands the router.
+    Control = "control" {
+        /// Listen on the unix socket.
+        enabled: bool = true;
+        /// Its path. When not given: that of faces.unix, ending in .control.sock instead of .sock.
+        path: Option<PathBuf> = None, as "\"/run/nfd/nfd.control.sock\"";
+        /// Who may open it.
+        mode: Mode = Mode(0o600);
+        /// TCP addresses to listen on besides, for Prometheus and browsers' tools.
+        listen: Vec<SocketAddr> = vec![], as "[\"127.0.0.1:6380\"]";
+        /// Allow addresses in `listen` that other machines reach; then `token_file` is needed.
+        allow_remote: bool = false;
+        /// A file with a secret that whoever comes by TCP must show as `Authorization: Bearer …`.
+        token_file: Option<PathBuf> = None, as "\"/etc/namewire/token\"";
+        /// Connections at one time; more wait to be accepted.
+        connections: u32 = 32, in 2..=1024;
+        /// Metrics of each face, beside those of all together. Turn it off where faces come and go by the thousand.
+        face_metrics: bool = true;
     }
 }
 

@@ -96,6 +96,7 @@ pub(super) fn config(source: &mut Source<'_>) -> Config {
         management: file.section(),
         rib: file.section(),
         log: file.section(),
+        control: file.section(),
         face: file.items(),
         route: file.items(),
         strategy: file.items(),

@@ -6,6 +6,7 @@ use crate::strategy::{Eligibility, Forward, StrategyError, StrategyId, is_pendin
 use nw_element::decode::decode;
 use nw_element::{Cause, Context, DropReason, FaceId, FaceInfo, Instant, Scope};
 use nw_name::{Name, NameRef};
+use nw_tables::FaceTable;
 use nw_tables::fib::{Fib, FibError, NextHop};
 use nw_tables::measurements::Measurements;
 use nw_tables::pit::{EntryRef, Pit};
@@ -130,6 +131,11 @@ impl Router {
     /// Pending Interests that ended so far. An Interest that the content store answered was never pending.
     pub const fn counters(&self) -> RouterCounters {
         self.counters
+    }
+
+    /// Faces, as forwarding knows them.
+    pub const fn faces(&self) -> &FaceTable {
+        &self.faces
     }
 
     /// Routes, for status.

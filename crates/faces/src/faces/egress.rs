@@ -20,7 +20,7 @@ impl Faces {
     /// Queues a packet, with the link fields in its metadata, to be sent by [`flush`](Self::flush). It is sent, or dropped and counted.
     #[inline]
     pub fn send(&mut self, now: Instant, id: FaceId, packet: Packet, pool: &mut Pool) {
-        let Some(face) = self.slots.get_mut(id) else {
+        let Some(mut face) = self.slots.get_mut(id) else {
             let cause = if id == FaceId::NULL { Cause::Sink } else { Cause::FaceGone };
             return pool.drop_packet(packet, cause, &mut self.drops);
         };
@@ -32,8 +32,11 @@ impl Faces {
         }
         if !face.dirty {
             self.open_outbox(now, id);
+            match self.slots.get_mut(id) {
+                Some(opened) => face = opened,
+                None => return pool.drop_packet(packet, Cause::FaceGone, &mut self.drops),
+            }
         }
-        let Some(face) = self.slots.get_mut(id) else { return };
         let queue_bytes = match &face.transport {
             Transport::Stream(stream) => stream.queue_bytes() + stream.kernel_queue,
             Transport::Udp { socket, burst, .. } => {
@@ -46,7 +49,7 @@ impl Faces {
         face.link.send(now, packet, queue_bytes, pool, &mut face.outbox, &mut tally);
         let (full, reliable) = (face.outbox.is_full(), face.link.is_reliable());
         if reliable {
-            self.arm_link(id);
+            self.arm_link(id, Instant::START);
         }
         if full {
             self.flush_face(id, pool);

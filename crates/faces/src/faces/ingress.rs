@@ -58,7 +58,7 @@ impl Faces {
             }
             None => tally.drops(Cause::NoBuffer, 1),
         }
-        self.arm_link(FaceId::INTERNAL);
+        self.arm_link(FaceId::INTERNAL, Instant::START);
     }
 
     fn accept(&mut self, now: Instant, index: u32) {
@@ -122,7 +122,7 @@ impl Faces {
             if let Err(reason) = self.read_stream(now, id, pool, batch) {
                 return self.lose_stream(now, id, reason, pool);
             }
-            self.arm_link(id);
+            self.arm_link(id, Instant::START);
         }
     }
 
@@ -275,7 +275,7 @@ impl Faces {
                     break;
                 }
             }
-            self.arm_link(id);
+            self.arm_link(id, Instant::START);
         }
         chunks.into_iter().for_each(|chunk| pool.release_chunk(chunk));
         count == N

@@ -29,6 +29,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// A listener that ran out of descriptors rests for so long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Link packets of one face that are sent again in one turn.
+const AGAIN_PER_TURN: usize = 64;
+
 /// Timers served in one turn.
 const TIMERS_PER_TURN: usize = 1024;
 
@@ -156,7 +159,7 @@ impl Faces {
             }
         }
         face.link.set(settings);
-        self.arm_link(id);
+        self.arm_link(id, Instant::START);
         Ok(())
     }
 
@@ -222,14 +225,10 @@ impl Faces {
 
     fn describe(&self, id: FaceId, face: &Face) -> FaceStatus {
         let settings = face.link.settings();
-        let (up, queue_bytes) = match &face.transport {
-            Transport::Stream(stream) => (stream.connected, stream.queue_bytes()),
-            Transport::Udp { socket, burst, .. } => {
-                let queued = self.sockets[*socket].as_ref().map_or(0, UdpSocket::queue_bytes);
-                (true, queued + burst.waiting.len())
-            }
-            Transport::Internal => (true, self.mailbox.bytes()),
-            Transport::Down => (false, 0),
+        let up = match &face.transport {
+            Transport::Stream(stream) => stream.connected,
+            Transport::Udp { .. } | Transport::Internal => true,
+            Transport::Down => false,
         };
         FaceStatus {
             id,
@@ -244,7 +243,7 @@ impl Faces {
             marking_threshold: settings.marking_threshold,
             up,
             expiry: face.expiry(&self.config),
-            queue_bytes,
+            queue_bytes: self.waiting_bytes(face),
             counters: face.counters.clone(),
         }
     }
@@ -343,19 +342,37 @@ impl Faces {
         face.link_timer = None;
         let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
         face.link.expire(now, &mut self.budget, &mut tally);
+        let mut not_before = Instant::START;
         if face.link.is_reliable() && !matches!(face.transport, Transport::Down) {
+            // What is to be sent again waits here, not in a queue: until then it may be acknowledged after all.
+            let busy = self.slots.get(id).is_some_and(|face| self.waiting_bytes(face) > 0);
+            let again_max = if busy { 0 } else { AGAIN_PER_TURN };
             self.open_outbox(now, id);
             let Some(face) = self.slots.get_mut(id) else { return };
             let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
-            face.link.pump(now, &mut face.outbox, &mut tally);
+            face.link.pump(now, again_max, &mut face.outbox, &mut tally);
+            not_before = now + self.config.burst_pause;
         }
-        self.arm_link(id);
+        self.arm_link(id, not_before);
+    }
+
+    /// Octets that wait for a face's socket.
+    fn waiting_bytes(&self, face: &Face) -> usize {
+        match &face.transport {
+            Transport::Stream(stream) => stream.queue_bytes(),
+            Transport::Udp { socket, burst, .. } => {
+                self.sockets[*socket].as_ref().map_or(0, UdpSocket::queue_bytes) + burst.waiting.len()
+            }
+            Transport::Internal => self.mailbox.bytes(),
+            Transport::Down => 0,
+        }
     }
 
     /// Sees to it that the link service is asked in time.
-    fn arm_link(&mut self, id: FaceId) {
+    fn arm_link(&mut self, id: FaceId, not_before: Instant) {
         let Some(face) = self.slots.get_mut(id) else { return };
         let Some(deadline) = face.link.deadline() else { return };
+        let deadline = deadline.max(not_before);
         if face.link_timer.is_some_and(|due| due <= deadline) {
             return;
         }

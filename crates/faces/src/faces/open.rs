@@ -4,6 +4,7 @@ use super::Faces;
 use super::face::{Face, Reconnect, Token, Transport};
 use crate::config::FaceOptions;
 use crate::error::FaceError;
+use crate::inherited::InheritedUnix;
 use crate::link::LinkSettings;
 use crate::listener::{self, Listener};
 use crate::status::{FaceEvent, Persistency};
@@ -26,6 +27,14 @@ impl Faces {
     pub fn listen_unix(&mut self, path: &Path, mode: u32) -> Result<(), FaceError> {
         let listener = Listener::unix(path, mode)?;
         self.add_listener(listener)
+    }
+
+    /// Accepts unix connections on a socket that listens already. Its file is left to whoever made it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn adopt_unix(&mut self, inherited: InheritedUnix) -> Result<(), FaceError> {
+        self.add_listener(Listener::adopted(inherited))
     }
 
     /// Accepts TCP connections; gives the address bound, which says the port when 0 was asked for.
@@ -84,9 +93,12 @@ impl Faces {
                 let bind = local_address(uri, local)?;
                 let (socket, local, connected) = listener::connect(uri, bind, &self.config)?;
                 let id = self.add_stream(now, socket, (uri.clone(), local), options, connected)?;
+                // An attempt that nobody answers is over before the system says so.
+                let timer = (!connected).then(|| now + self.config.reconnect_timeout);
+                timer.into_iter().for_each(|due| self.timers.set(due, Timer::Reconnect(id)));
                 if let Some(face) = self.slots.get_mut(id) {
                     face.reconnect =
-                        Some(Box::new(Reconnect { bind, was_up: connected, ..Reconnect::default() }));
+                        Some(Box::new(Reconnect { bind, was_up: connected, timer, failures: 0 }));
                 }
                 Ok(id)
             }

@@ -61,6 +61,8 @@ pub struct Source {
 pub struct LinkSettings {
     /// Largest link packet, octets; `None` on streams, which are never fragmented.
     pub mtu: Option<usize>,
+    /// The same, before anybody said something else.
+    mtu_default: Option<usize>,
     /// Flags that are set.
     pub flags: FaceFlags,
     /// Base congestion marking interval.
@@ -76,6 +78,7 @@ impl LinkSettings {
     pub fn new(config: &FacesConfig, mtu: Option<usize>) -> Self {
         LinkSettings {
             mtu,
+            mtu_default: mtu,
             flags: FaceFlags::default().with(FaceFlags::CONGESTION_MARKING, config.congestion_marking),
             marking_interval: config.marking_interval,
             marking_threshold: config.marking_threshold,
@@ -101,10 +104,11 @@ impl LinkSettings {
             return Err(FaceError::LocalFieldsNonLocal);
         }
         if let Some(mtu) = update.mtu {
-            if self.mtu.is_none() || !(MTU_MIN..=PACKET_LEN_MAX).contains(&mtu) {
+            if self.mtu.is_none() || mtu < MTU_MIN {
                 return Err(FaceError::Mtu(mtu));
             }
-            settings.mtu = Some(mtu);
+            // More than any packet has takes back what was said: nfdc's "auto" is 2^64 - 1.
+            settings.mtu = if mtu > PACKET_LEN_MAX { self.mtu_default } else { Some(mtu) };
         }
         settings.marking_interval = update.marking_interval.unwrap_or(self.marking_interval);
         settings.marking_threshold = update.marking_threshold.unwrap_or(self.marking_threshold);

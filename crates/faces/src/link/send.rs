@@ -10,6 +10,8 @@ use nw_element::{ANNOUNCEMENT_LEN_MAX, Cause, FaceId, Instant, Kind, LinkFields,
 use nw_wire::PACKET_LEN_MAX;
 use nw_wire::lp::{FRAG_COUNT_MAX, LpHeader, NackReason};
 
+/// Octets of an idle packet's head.
+const IDLE_HEAD_LEN_MAX: usize = 4;
 /// Octets of a link packet that are left to other fields and a piece of the payload where a prefix announcement goes with it.
 const OTHER_FIELDS_LEN: usize = 256;
 
@@ -46,7 +48,7 @@ impl LinkService {
         &mut self,
         now: Instant,
         packet: Packet,
-        mut header: LpHeader<'_>,
+        header: LpHeader<'static>,
         queue_bytes: usize,
         pool: &mut Pool,
         outbox: &mut Outbox,
@@ -56,10 +58,11 @@ impl LinkService {
         let mut kept = [0; ANNOUNCEMENT_LEN_MAX];
         let announcement = pool.announcement(meta.link.announcement).filter(|_| meta.kind == Kind::Data);
         let room = self.settings.mtu.unwrap_or(usize::MAX).saturating_sub(OTHER_FIELDS_LEN);
-        if let Some(announcement) = announcement.filter(|announcement| announcement.len() <= room) {
+        let announcement = announcement.filter(|announcement| announcement.len() <= room).map(|announcement| {
             kept[..announcement.len()].copy_from_slice(announcement);
-            header.prefix_announcement = Some(&kept[..announcement.len()]);
-        }
+            &kept[..announcement.len()]
+        });
+        let header = LpHeader { prefix_announcement: announcement, ..header };
         self.send_with(now, packet, header, queue_bytes, pool, outbox, tally);
     }
 
@@ -249,10 +252,17 @@ impl LinkService {
         outbox.finish_copied(mark, packet_kind);
     }
 
-    /// Sends again what was lost, and the acknowledgements that waited for long enough.
-    pub(crate) fn pump(&mut self, now: Instant, outbox: &mut Outbox, tally: &mut Tally<'_>) {
+    /// Sends again what was lost, `again_max` link packets at most, and the acknowledgements that waited for long enough.
+    pub(crate) fn pump(
+        &mut self,
+        now: Instant,
+        again_max: usize,
+        outbox: &mut Outbox,
+        tally: &mut Tally<'_>,
+    ) {
         let Some(reliability) = &mut self.reliability else { return };
-        reliability.pump(now, |pumped| {
+        let room = self.settings.mtu.unwrap_or(PACKET_LEN_MAX).saturating_sub(IDLE_HEAD_LEN_MAX);
+        reliability.pump(now, room, again_max, |pumped| {
             let mark = outbox.mark();
             match pumped {
                 Pumped::Again(bytes) => outbox.bytes_mut().extend_from_slice(bytes),

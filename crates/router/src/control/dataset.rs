@@ -7,7 +7,7 @@ use nw_api::management::{
     Dataset, FaceQueryFilter, FibEntry, ForwarderStatus, NextHopRecord, RibEntry, Route, Scalar, Strategy,
     StrategyChoice,
 };
-use nw_name::NameRef;
+use nw_name::{Name, NameRef};
 use nw_tables::fib::NextHop;
 use nw_tables::{FaceId, Instant};
 use nw_wire::Token;
@@ -173,6 +173,47 @@ fn listed(now: Instant, face: FaceId, origin: u64, route: &super::rib::Route) ->
         flags: route.flags,
         expiration_period: (route.expires != Instant::NEVER)
             .then(|| u64::try_from(route.expires.since(now).as_millis()).unwrap_or(u64::MAX)),
+    }
+}
+
+/// Part of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// In canonical order of their names.
+    pub items: Vec<T>,
+    /// Where the next page starts behind; `None` at the end.
+    pub next: Option<Name>,
+}
+
+impl Control {
+    /// Routes behind a name, of at most `names` names looked at; and the name to go on behind, if there may be more.
+    pub fn routes_page(&self, now: Instant, after: Option<NameRef<'_>>, names: usize) -> Page<RibEntry> {
+        let mut items = Vec::new();
+        let next = self.rib.routes_part(after, names, |name, routes| {
+            let routes = routes.map(|(face, origin, route)| listed(now, face, origin, route)).collect();
+            items.push(RibEntry { name: name.to_name(), routes });
+        });
+        Page { items, next }
+    }
+
+    /// As [`routes_page`](Self::routes_page), of the FIB.
+    pub fn fib_page(&self, after: Option<NameRef<'_>>, names: usize) -> Page<FibEntry> {
+        let mut items = Vec::new();
+        let next = self.rib.next_hops_part(after, names, |name, hops| {
+            let hop = |hop: &NextHop| NextHopRecord { face_id: hop.face.number(), cost: u64::from(hop.cost) };
+            let next_hops = hops.iter().map(hop).collect();
+            items.push(FibEntry { name: name.to_name(), next_hops });
+        });
+        Page { items, next }
+    }
+
+    /// Strategy choices behind a name.
+    pub fn strategies_page(&self, after: Option<NameRef<'_>>, names: usize) -> Page<StrategyChoice> {
+        let mut items = Vec::new();
+        let next = self.rib.strategies_part(after, names, |name, listed| {
+            items.push(StrategyChoice { name: name.to_name(), strategy: Strategy(listed.clone()) });
+        });
+        Page { items, next }
     }
 }
 

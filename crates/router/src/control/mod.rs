@@ -15,7 +15,7 @@
 
 mod advertise;
 mod announcement;
-mod dataset;
+pub mod dataset;
 pub mod environment;
 mod events;
 mod face_commands;
@@ -94,9 +94,12 @@ pub struct Control {
     publisher: Publisher,
     events: Events,
     statics: Statics,
-    /// Commands whose face is being connected: the Interest's name, and whether it spoke of congestion or MTU.
-    connecting: BTreeMap<Ticket, (Name, Token, bool)>,
+    /// Commands whose face is being connected: the Interest's name and token (none: the host's own command), and whether it spoke of congestion or
+    /// MTU.
+    connecting: BTreeMap<Ticket, (Option<(Name, Token)>, bool)>,
     tickets: u64,
+    /// Answers to the host's own commands that had to wait.
+    answered: Vec<(Ticket, ControlResponse)>,
     work: Work,
     refusals: Quiet,
     advertiser: Advertiser,
@@ -146,6 +149,7 @@ impl Control {
             statics: Statics::default(),
             connecting: BTreeMap::new(),
             tickets: 0,
+            answered: Vec::new(),
             work: Work::default(),
             advertiser: Advertiser::new(config.start_unix_ms),
             refusals: Quiet::default(),
@@ -265,13 +269,16 @@ impl Control {
         done: Result<FaceId, Refusal>,
         env: &mut dyn Environment,
     ) {
-        if let Some((name, token, link)) = self.connecting.remove(&ticket) {
+        if let Some((asker, link)) = self.connecting.remove(&ticket) {
             let created = match done {
                 Ok(face) => Created::Now(face),
                 Err(refusal) => Created::Refused(refusal),
             };
             let response = face_commands::created(&created, link, env);
-            self.answer(name.as_ref(), token, &response, env);
+            match asker {
+                Some((name, token)) => drop(self.answer(name.as_ref(), token, &response, env)),
+                None => self.answered.push((ticket, response)),
+            }
         } else {
             self.static_completed(now, ticket, done, env);
         }
@@ -336,10 +343,57 @@ impl Control {
             }
             Outcome::Connecting(ticket) => {
                 let link = face_commands::speaks_of_link(parameters);
-                self.connecting.insert(ticket, (interest.name().to_name(), asked.token, link));
+                self.connecting.insert(ticket, (Some((interest.name().to_name(), asked.token)), link));
                 Reply::Later
             }
         }
+    }
+
+    /// Carries out a command that the host itself received and authorised. `Err` is the ticket under which
+    /// [`take_answered`](Self::take_answered) will have the answer: when a face is being connected, or what was asked takes long.
+    ///
+    /// # Errors
+    /// See above: it is no failure.
+    pub fn command(
+        &mut self,
+        now: Instant,
+        verb: Verb,
+        parameters: &ControlParameters,
+        env: &mut dyn Environment,
+    ) -> Result<ControlResponse, Ticket> {
+        if let Err(why) = verb.check(parameters) {
+            return Ok(ControlResponse::refuse(400, why));
+        }
+        if self.is_busy() {
+            return Ok(ControlResponse::refuse(503, "too many changes are under way: try again"));
+        }
+        let ingress = Ingress { face: FaceId::INTERNAL, local: true };
+        let asked = Asked { now, ingress, root: Root::Localhost, token: Token::NONE };
+        match self.carry_out(asked, verb, parameters, env) {
+            Outcome::Done(response) => {
+                tracing::debug!(%verb, code = response.code, text = %response.text, "command by REST");
+                self.own_when_in_effect(*response)
+            }
+            Outcome::Connecting(ticket) => {
+                self.connecting.insert(ticket, (None, face_commands::speaks_of_link(parameters)));
+                Err(ticket)
+            }
+        }
+    }
+
+    /// Answers to commands of the host that had to wait.
+    pub fn take_answered(&mut self) -> Vec<(Ticket, ControlResponse)> {
+        std::mem::take(&mut self.answered)
+    }
+
+    /// Software and version.
+    pub fn version(&self) -> &str {
+        &self.config.version
+    }
+
+    /// The time, milliseconds since 1970.
+    pub fn wall_ms(&self, now: Instant) -> u64 {
+        self.unix_ms(now)
     }
 
     /// 403, and a line in the log: a few of them a second.
@@ -498,9 +552,8 @@ fn is_reserved(name: NameRef<'_>) -> bool {
     const OWN: [[&[u8]; 2]; 2] = [[b"localhost", b"nfd"], [b"localhop", b"nfd"]];
     let mut components = name.components();
     let first = [components.next(), components.next()];
-    OWN.iter().any(|own| {
-        own.iter().zip(&first).all(|(own, component)| *component == Some(Component::generic(own)))
-    })
+    OWN.iter()
+        .any(|own| own.iter().zip(&first).all(|(own, component)| *component == Some(Component::generic(own))))
 }
 
 /// What a command is about, for commands that are about a prefix; one that does not say it is about all names.

@@ -2,7 +2,7 @@
 //! configuration. Each call of [`Control::work`] does a little of each; the host decides how many calls fit between packets.
 
 use super::table_commands::to_route;
-use super::{Asked, Authorize, Control, Environment, Refusal, Reply, Verdict};
+use super::{Asked, Authorize, Control, Environment, Refusal, Reply, Ticket, Verdict};
 use nw_api::management::{ControlParameters, ControlResponse};
 use nw_name::tlv::Reader;
 use nw_name::{Name, NameRef};
@@ -27,6 +27,8 @@ pub(super) struct Work {
     /// In the order of `when`.
     waiting: VecDeque<Waiting>,
     batches: VecDeque<Batch>,
+    /// Answers to the host's own commands, in the order of when.
+    own: VecDeque<(u64, Ticket, ControlResponse)>,
 }
 
 /// An answer that waits until what it says is in effect.
@@ -54,6 +56,7 @@ impl Control {
         self.rib.has_work()
             || !self.work.waiting.is_empty()
             || !self.work.batches.is_empty()
+            || !self.work.own.is_empty()
             || self.publisher.has_work()
             || self.statics.has_work()
             || self.rib.has_touched()
@@ -80,6 +83,25 @@ impl Control {
             };
             self.answer(waiting.name.as_ref(), waiting.token, &waiting.response, env);
         }
+        while let Some((_, ticket, response)) =
+            self.work.own.pop_front_if(|(when, ..)| *when <= self.rib.settled())
+        {
+            self.answered.push((ticket, response));
+        }
+    }
+
+    /// The answer to a command of the host, if all that was asked is in effect; otherwise the ticket under which it will be answered.
+    pub(super) fn own_when_in_effect(
+        &mut self,
+        response: ControlResponse,
+    ) -> Result<ControlResponse, Ticket> {
+        let when = self.rib.asked();
+        if self.rib.settled() >= when {
+            return Ok(response);
+        }
+        let ticket = self.next_ticket();
+        self.work.own.push_back((when, ticket, response));
+        Err(ticket)
     }
 
     /// True when so much is under way that no more is begun.

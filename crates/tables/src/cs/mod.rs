@@ -31,6 +31,7 @@ use nw_name::{HashKey, NameRef, Prefixes};
 use nw_wire::{PACKET_LEN_MAX, sha256};
 use policy::Policy;
 use record::{Entry, NONE, is_node};
+use search::Search;
 use tree::Tree;
 use upkeep::Upkeep;
 pub use upkeep::{KEPT_IDLE, RECENT_MAX};
@@ -176,6 +177,19 @@ impl ContentStore {
         self.counters.hits += 1;
         self.policy.used(&mut self.tree.entries, slot);
         Some(CsRef { slot, generation: self.tree.entries[slot as usize].generation })
+    }
+
+    /// Until when the packet was fresh that would answer if freshness did not matter; of longer names only those that the tree holds. Nothing is
+    /// counted or moved: for people who ask why [`find`](Self::find) found nothing.
+    pub fn stale(&mut self, now: Instant, ask: &Ask<'_>) -> Option<Instant> {
+        let slot = match self.exact(now, &Ask { must_be_fresh: false, ..*ask }) {
+            None if ask.can_be_prefix => match self.tree.search(ask.name, ask.prefixes, None) {
+                Search::Found(slot) => Some(slot),
+                Search::Absent | Search::GaveUp => None,
+            },
+            found => found,
+        };
+        slot.map(|slot| Instant::from_nanos(self.tree.entries[slot as usize].fresh_until))
     }
 
     /// Octets of a packet; 0 when it has gone.

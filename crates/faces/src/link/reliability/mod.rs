@@ -184,7 +184,7 @@ impl Reliability {
     /// The TxSequence that the next link packet is to carry; `None` when there is no room for a copy of so many octets, so that it has to go
     /// without. [`protect`](Self::protect) is to follow.
     pub fn next_tx_sequence(&mut self, copy_len: usize) -> Option<u64> {
-        let room = self.window.len() < self.limits.packets_max
+        let room = self.window.len() + self.lost.len() < self.limits.packets_max
             && self.stored_bytes + copy_len <= self.limits.bytes_max;
         if !room {
             self.counters.unprotected += 1;
@@ -340,15 +340,18 @@ impl Reliability {
         }
     }
 
-    /// Does what is due; each thing that is to be sent, or that is over, is shown to `each`.
-    pub fn pump(&mut self, now: Instant, mut each: impl FnMut(Pumped<'_>)) {
+    /// Does what is due; each thing that is to be sent, or that is over, is shown to `each`. Idle packets get `room` octets of Acks at most; no more
+    /// than `again_max` link packets are sent again, the rest is due later.
+    pub fn pump(&mut self, now: Instant, room: usize, again_max: usize, mut each: impl FnMut(Pumped<'_>)) {
+        let acks_max = (room / ACK_LEN).clamp(1, ACKS_PER_IDLE_PACKET);
         // Before anything is sent again, as the time-out of what is sent now is still to come.
         while let Some(Some(first)) = self.window.front()
             && first.sent + self.timer.rto() <= now
         {
             self.lose_first();
         }
-        while let Some(lost) = self.lost.pop_front() {
+        for _ in 0..again_max {
+            let Some(lost) = self.lost.pop_front() else { break };
             if lost.retries < self.limits.retries_max {
                 self.send_again(now, lost, &mut each);
             } else {
@@ -358,7 +361,7 @@ impl Reliability {
         if self.acks_due.is_some_and(|due| due <= now) {
             while !self.acks.is_empty() {
                 let (acks, _) = self.acks.as_slices();
-                let acks = &acks[..acks.len().min(ACKS_PER_IDLE_PACKET)];
+                let acks = &acks[..acks.len().min(acks_max)];
                 let count = acks.len();
                 each(Pumped::Idle(acks));
                 self.acks.drain(..count);

@@ -28,7 +28,7 @@ fn send_part(at: Instant, end: &mut Reliability, sequence: u64, first: u64) -> O
 /// What a pump sends again: Sequence and TxSequence of each; and how much it gives up.
 fn pump(at: Instant, end: &mut Reliability) -> (Vec<(u64, u64)>, usize, Vec<u64>) {
     let (mut again, mut given_up, mut acks) = (Vec::new(), 0, Vec::new());
-    end.pump(at, |pumped| match pumped {
+    end.pump(at, 8800, 64, |pumped| match pumped {
         Pumped::Again(bytes) => {
             let lp = LpPacket::check(bytes).unwrap();
             again.push((lp.sequence.unwrap(), lp.tx_sequence.unwrap()));
@@ -177,7 +177,7 @@ impl Pair {
 
     fn pump(&mut self, now: Instant, from: usize) {
         let mut out = Vec::new();
-        self.ends[from].pump(now, |pumped| match pumped {
+        self.ends[from].pump(now, 8800, 3, |pumped| match pumped {
             Pumped::Again(bytes) => {
                 let lp = LpPacket::check(bytes).unwrap();
                 out.push((vec![], lp.tx_sequence.zip(lp.sequence)));

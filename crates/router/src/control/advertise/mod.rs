@@ -101,7 +101,8 @@ impl Advertiser {
 
     fn add_target(&mut self, now: Instant, target: Target) {
         if self.targets.insert(target) {
-            let of_kind = self.prefixes.range((target.0, Name::new())..).map(|((kind, prefix), _)| (kind, prefix));
+            let of_kind =
+                self.prefixes.range((target.0, Name::new())..).map(|((kind, prefix), _)| (kind, prefix));
             for (_, prefix) in of_kind.take_while(|(kind, _)| **kind == target.0) {
                 self.sessions.tell(now, target, prefix);
             }
@@ -120,7 +121,9 @@ impl Advertiser {
         if scoped {
             return None;
         }
-        let any = |wanted: &dyn Fn(FaceId, u64) -> bool| rib.routes_at(name).any(|(face, origin, _)| wanted(face, origin));
+        let any = |wanted: &dyn Fn(FaceId, u64) -> bool| {
+            rib.routes_at(name).any(|(face, origin, _)| wanted(face, origin))
+        };
         let options = &self.options;
         match kind {
             Kind::RoutingDaemon => (options.readvertise_nlsr && any(&|_, origin| origin == origin::CLIENT))
@@ -164,7 +167,9 @@ impl Advertiser {
                 let count = self.prefixes.entry((kind, prefix.clone())).or_insert(0);
                 *count += 1;
                 if *count == 1 {
-                    self.targets_of(kind).into_iter().for_each(|target| self.sessions.tell(now, target, &prefix));
+                    self.targets_of(kind)
+                        .into_iter()
+                        .for_each(|target| self.sessions.tell(now, target, &prefix));
                 }
             }
         }
@@ -223,7 +228,8 @@ impl Control {
         if let Some(behind) = self.advertiser.scan.take() {
             let touched = &mut self.advertiser.touched;
             let behind = behind.as_ref().map(Name::as_ref);
-            let end = self.rib.routes_part(behind, NAMES_PER_PART, |name, _| touched.push_back(name.to_name()));
+            let end =
+                self.rib.routes_part(behind, NAMES_PER_PART, |name, _| touched.push_back(name.to_name()));
             self.advertiser.scan = end.map(Some);
         }
         for _ in 0..NAMES_PER_PART {

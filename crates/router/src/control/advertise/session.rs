@@ -208,7 +208,8 @@ impl Sessions {
                 }
             }
             Err(why) => {
-                let (min, max) = (u64::from(options.retry_min_s) * 1000, u64::from(options.retry_max_s) * 1000);
+                let (min, max) =
+                    (u64::from(options.retry_min_s) * 1000, u64::from(options.retry_max_s) * 1000);
                 session.retry_ms = (session.retry_ms * 2).clamp(min, max.max(min));
                 tracing::debug!(%prefix, face = %target.1, here, retry_ms = session.retry_ms, "others could not be told: {why}");
                 session.retry_ms
@@ -229,7 +230,8 @@ fn encode(
     signer: &Signer,
 ) -> Result<Vec<u8>, nw_trust::Error> {
     let verb = if here { Verb::RibRegister } else { Verb::RibUnregister };
-    let mut parameters = ControlParameters { origin: Some(origin::CLIENT), ..ControlParameters::of(prefix.clone()) };
+    let mut parameters =
+        ControlParameters { origin: Some(origin::CLIENT), ..ControlParameters::of(prefix.clone()) };
     if here {
         parameters.cost = Some(u64::from(options.propagate_cost));
         parameters.flags = Some(flags::CHILD_INHERIT);

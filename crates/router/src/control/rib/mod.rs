@@ -51,7 +51,7 @@ pub struct TooManyRoutes(pub usize);
 
 type Octets = Arc<[u8]>;
 /// Index of an entry, while it is one.
-type EntryId = u32;
+pub(in crate::control) type EntryId = u32;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Effective {

@@ -65,7 +65,11 @@ fn prefixes_are_propagated_to_a_gateway_refreshed_and_withdrawn() {
     register(&mut bench, "/localhop/nfd", NEIGHBOUR, origin::AUTOCONF);
     let (face, name, parameters) = told(&mut bench, 200).expect("a command");
     assert_eq!((face, name.as_str()), (Some(NEIGHBOUR), "/localhop/nfd/rib/register"));
-    assert_eq!(parameters.name, Some(named("/site")), "the prefix that was configured, not the application's");
+    assert_eq!(
+        parameters.name,
+        Some(named("/site")),
+        "the prefix that was configured, not the application's"
+    );
     assert_eq!((parameters.cost, parameters.origin), (Some(15), Some(origin::CLIENT)));
     assert_eq!(parameters.expiration_period, Some(900_000));
     // A second name below changes nothing.
@@ -168,7 +172,11 @@ fn only_this_machine_says_who_is_a_gateway() {
         bench.command_by(NEIGHBOUR, Root::Localhop, Verb::RibRegister, &named_parameters("/localhop/nfd"));
     assert_eq!(by_neighbour.map(|response| response.code), Some(403));
     assert_eq!(bench.env.faces[&FaceId::from_number(APP).unwrap()].scope, FaceScope::Local);
-    assert_eq!(bench.command(Verb::RibRegister, named_parameters("/localhop/nfd")).code, 403, "an application");
+    assert_eq!(
+        bench.command(Verb::RibRegister, named_parameters("/localhop/nfd")).code,
+        403,
+        "an application"
+    );
     let below = ControlParameters { face_id: Some(NEIGHBOUR), ..named_parameters("/localhop/nfd/rib") };
     assert_eq!(bench.command(Verb::RibRegister, below).code, 403);
     register(&mut bench, "/localhop/nfd", NEIGHBOUR, origin::STATIC);

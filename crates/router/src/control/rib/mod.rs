@@ -344,7 +344,6 @@ impl Rib {
         refused.map_or(Ok(()), Err)
     }
 
-    #[expect(clippy::type_complexity)]
     fn tell<E>(
         &mut self,
         apply: impl FnOnce(&[FibChange<'_>]) -> Result<(), (usize, E)>,

@@ -184,8 +184,8 @@ impl ContentStore {
     pub fn stale(&mut self, now: Instant, ask: &Ask<'_>) -> Option<Instant> {
         let slot = match self.exact(now, &Ask { must_be_fresh: false, ..*ask }) {
             None if ask.can_be_prefix => match self.tree.search(ask.name, ask.prefixes, None) {
-                Search::Found(slot) => Some(slot),
-                Search::Absent | Search::GaveUp => None,
+                search::Search::Found(slot) => Some(slot),
+                search::Search::Absent | search::Search::GaveUp => None,
             },
             found => found,
         };

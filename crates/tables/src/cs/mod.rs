@@ -31,7 +31,6 @@ use nw_name::{HashKey, NameRef, Prefixes};
 use nw_wire::{PACKET_LEN_MAX, sha256};
 use policy::Policy;
 use record::{Entry, NONE, is_node};
-use search::Search;
 use tree::Tree;
 use upkeep::Upkeep;
 pub use upkeep::{KEPT_IDLE, RECENT_MAX};

@@ -20,7 +20,12 @@ pub struct RetransmissionTimer {
 impl RetransmissionTimer {
     /// Without measurements.
     pub fn new(rto_min: Duration) -> Self {
-        RetransmissionTimer { smoothed: None, variation: Duration::ZERO, rto: RTO_INITIAL.max(rto_min), rto_min }
+        RetransmissionTimer {
+            smoothed: None,
+            variation: Duration::ZERO,
+            rto: RTO_INITIAL.max(rto_min),
+            rto_min,
+        }
     }
 
     /// Takes a round-trip time.

@@ -19,8 +19,13 @@ pub struct RetransmissionTimer {
 
 impl RetransmissionTimer {
     /// Without measurements.
-    pub const fn new(rto_min: Duration) -> Self {
-        RetransmissionTimer { smoothed: None, variation: Duration::ZERO, rto: RTO_INITIAL, rto_min }
+    pub fn new(rto_min: Duration) -> Self {
+        RetransmissionTimer {
+            smoothed: None,
+            variation: Duration::ZERO,
+            rto: RTO_INITIAL.max(rto_min),
+            rto_min,
+        }
     }
 
     /// Takes a round-trip time.

@@ -2,6 +2,9 @@
 //!
 //! It is asked before the pending Interest table: a hit costs no entry there.
 //!
+//! An Interest with CanBePrefix is looked for among the 64 Data that would stay longest; once that was in vain while there are more, a tree of
+//! prefixes is made along with the packets that come, and kept until nobody asked by prefix for a minute: while it is whole none is missed.
+//!
 //! ```text
 //! In:     interest, data
 //! Out:    hit, miss, data
@@ -9,8 +12,6 @@
 //! Sets:   hit: a Data with egress (the asker), link.token (the asker's), link.incoming_face (254), cached; data: cached
 //! State:  Data packets up to a number and a sum of octets, both fixed at start; what is too much pushes out the least recently used
 //! Timers: none: a Data that is no longer fresh stays until it is pushed out
-//! Prefix: an Interest with CanBePrefix is looked for among the 64 Data that would stay longest; once that was in vain while there are more, a
-//!         tree of prefixes is made along with the packets that come, and kept until nobody asked by prefix for a minute: then none is missed
 //! Cost:   one cache line for a miss; one copy of the packet for a hit; six lines and the copy for a new Data that pushes one out
 //! Drops:  cache_hit (the Interest, when answered), no_buffer, no_downstream (a Data that only wanted to be kept: egress 0)
 //! Spec:   NDN Packet Format 0.3, MustBeFresh and FreshnessPeriod; NDNLPv2, CachePolicy and PitToken

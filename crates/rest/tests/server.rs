@@ -88,7 +88,8 @@ impl Drop for Running {
 fn answer(stream: &mut impl Read) -> (u16, String) {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
-    let text = String::from_utf8(bytes).unwrap();
+    // A capture is no text, but its head is.
+    let text = String::from_utf8_lossy(&bytes);
     let code = text.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
     (code, text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
 }

@@ -130,6 +130,9 @@ fn face_to_probe(context: &mut StrategyContext<'_>, used: FaceId) -> Option<Face
         return Some(hop.face);
     }
     let count = others.clone().count() as u64;
+    if count == 0 {
+        return None;
+    }
     let mut draw = context.random_below(count * (count + 1) / 2);
     let mut place = 0;
     while draw >= count - place {

@@ -6,6 +6,9 @@ use core::time::Duration;
 use nw_router::Handle;
 use nw_router::inside::{Answer, Question};
 use sd_notify::NotifyState;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::mpsc;
 
 /// How often the status is said where no watchdog wants to hear more.
@@ -14,9 +17,21 @@ const STATUS_PERIOD: Duration = Duration::from_secs(30);
 const RELOAD_MAX: Duration = Duration::from_secs(10);
 
 fn tell(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
+    let place = std::env::var_os("NOTIFY_SOCKET").unwrap_or_default();
+    // The library knows paths only.
+    let told = match place.as_bytes().strip_prefix(b"@") {
+        Some(name) => tell_abstract(name, states),
+        None => sd_notify::notify(states),
+    };
+    if let Err(error) = told {
         tracing::warn!(%error, "systemd can't be told");
     }
+}
+
+fn tell_abstract(name: &[u8], states: &[NotifyState<'_>]) -> std::io::Result<()> {
+    let text: String = states.iter().map(|state| format!("{state}\n")).collect();
+    let socket = UnixDatagram::unbound()?;
+    socket.send_to_addr(text.as_bytes(), &SocketAddr::from_abstract_name(name)?).map(drop)
 }
 
 fn is_listening() -> bool {

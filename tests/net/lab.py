@@ -69,8 +69,7 @@ class Wire:
             run("ip", "-n", end, "link", "set", "lo", "up")
             inside = ("ip", "netns", "exec", end)
             # One frame each, or the loss would be of runs of datagrams.
-            if shutil.which("ethtool"):
-                subprocess.run([*inside, "ethtool", "-K", "wire", "gso", "off", "gro", "off", "tx-udp-segmentation", "off"], capture_output=True)
+            run("ip", "-n", end, "link", "set", "wire", "gso_max_segs", "1")
             run(*inside, "tc", "qdisc", "add", "dev", "wire", "root", "tbf", "rate", f"{self.rate_mbit}mbit", "burst", "16kb", "latency", "200ms")
             if self.loss_percent:
                 run(*inside, "nft", "add table inet lab; add chain inet lab in { type filter hook input priority 0; };"

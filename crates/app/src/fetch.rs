@@ -245,8 +245,9 @@ impl Fetcher {
     /// Looks for transmissions that will not be answered any more.
     fn expire(&mut self, now: Instant) {
         let rto = self.rtt.rto();
-        // An answer to something sent a round trip later means this one is lost, too.
-        let overtaken = self.rtt.smoothed().map(|rtt| rtt * 2 + Duration::from_millis(5));
+        // An answer to something sent that much later means this one is lost, too. Links that repair their losses themselves (NDNLPv2 reliability)
+        // need two round trips for it, and are not to be taken for lost meanwhile.
+        let overtaken = self.rtt.smoothed().map(|rtt| rtt * 3 + Duration::from_millis(5));
         while let Some(&(segment, sent)) = self.sent.front() {
             let stale = self.state(segment).is_none_or(|s| s.done || s.again_at.is_some() || s.sent != sent);
             if stale {

@@ -3,14 +3,17 @@
 //! [`Faces`] owns every face: it turns readiness of sockets into decoded packets and queued packets into gathered writes. Non-blocking,
 //! driven by the host's epoll loop; no thread, no async runtime, no clock. Layer 4 (edges): refuses to know tables.
 
-#![deny(unsafe_code)] // but for the one module that says so, udp::sys
+#![deny(unsafe_code)] // but for the two modules that say so: datagram::sys and datagram::packet
 
 pub mod config;
 pub mod counters;
+mod datagram;
 pub mod error;
 mod faces;
+pub mod interfaces;
 pub mod link;
 mod listener;
+pub mod mac;
 mod memory;
 mod outbox;
 mod queue;
@@ -18,7 +21,6 @@ mod slab;
 pub mod status;
 mod stream;
 mod timers;
-mod udp;
 pub mod uri;
 
 pub use config::{FaceOptions, FaceUpdate, FacesConfig};

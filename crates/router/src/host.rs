@@ -134,6 +134,7 @@ impl Host {
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         faces.open_internal(now);
         listen(&config, &mut faces)?;
+        faces.set_interface_policy(now, settings::interfaces(&config), &mut pool)?;
         let mut hands = Hands {
             now,
             faces: &mut faces,
@@ -361,6 +362,10 @@ impl Host {
                         tracing::warn!(
                             "some options that changed take effect at the next start: all but faces, routes, strategies and log level"
                         );
+                    }
+                    let policy = settings::interfaces(&config);
+                    if let Err(error) = self.faces.set_interface_policy(now, policy, &mut self.pool) {
+                        tracing::error!("faces of network interfaces stay as they are: {error}");
                     }
                     self.control.apply_config(now, &config, &mut hands!(self, now));
                     self.config = *config;

@@ -2,15 +2,15 @@
 
 use super::face::{Face, Token, Transport};
 use super::{Faces, SPARE_OUTBOXES_MAX, watch_again};
+use crate::datagram::ether::Head;
+use crate::datagram::{DatagramSocket, Peer, Refusal, Sender};
 use crate::link::Tally;
 use crate::outbox::Outbox;
-use crate::udp::{Refusal, Sender, UdpSocket};
 use arrayvec::ArrayVec;
 use nw_element::{Cause, FaceId, Instant, Packet, Pool};
 use rustix::io::Errno;
-use std::net::SocketAddr;
 
-/// Faces of one UDP socket that are served together.
+/// Faces of one datagram socket that are served together.
 const SENDERS_MAX: usize = 64;
 
 impl Faces {
@@ -23,14 +23,14 @@ impl Faces {
         };
         let queue_bytes = match &face.transport {
             Transport::Stream(stream) => stream.queue_bytes(),
-            Transport::Udp { socket, .. } => self.sockets[*socket].as_ref().map_or(0, UdpSocket::queue_bytes),
+            Transport::Datagram { socket, .. } => self.sockets[*socket].as_ref().map_or(0, DatagramSocket::queue_bytes),
             Transport::Internal => self.mailbox.bytes(),
         };
         if !face.dirty {
             face.dirty = true;
             face.outbox = self.spare_outboxes.pop().unwrap_or_default();
             match &face.transport {
-                Transport::Udp { socket, .. } => {
+                Transport::Datagram { socket, .. } => {
                     if let Some(socket) = &mut self.sockets[*socket] {
                         socket.dirty.push(id);
                     }
@@ -68,7 +68,7 @@ impl Faces {
         match self.slots.get(id) {
             Some(Face { dirty: true, transport: Transport::Stream(_), .. }) => self.flush_stream(id, pool),
             Some(Face { dirty: true, transport: Transport::Internal, .. }) => self.flush_internal(id, pool),
-            Some(Face { dirty: true, transport: Transport::Udp { socket, .. }, .. }) => {
+            Some(Face { dirty: true, transport: Transport::Datagram { socket, .. }, .. }) => {
                 self.flush_udp(*socket, pool)
             }
             _ => {}
@@ -123,7 +123,7 @@ impl Faces {
         if let Some(socket) = &mut self.sockets[index] {
             socket.dirty = dirty;
             if socket.queue_bytes() > 0 {
-                watch_again(&self.epoll, &socket.socket, Token::Udp(index as u32), true);
+                watch_again(&self.epoll, &socket.socket, Token::Datagram(index as u32), true);
             }
         }
     }
@@ -131,18 +131,19 @@ impl Faces {
     fn flush_senders(&mut self, index: usize, ids: &[FaceId], pool: &mut Pool) {
         let Some(Some(socket)) = self.sockets.get_mut(index) else { return };
         // Outboxes are taken out of their faces, so that faces can count meanwhile.
-        let mut taken = ArrayVec::<(FaceId, SocketAddr, usize, Outbox), SENDERS_MAX>::new();
+        let mut taken = ArrayVec::<(FaceId, Peer, Head, usize, Outbox), SENDERS_MAX>::new();
         for id in ids {
             let Some(face) = self.slots.get_mut(*id).filter(|face| face.dirty) else { continue };
-            let Transport::Udp { peer, run_datagram_max, .. } = face.transport else { continue };
+            let Transport::Datagram { peer, run_datagram_max, .. } = face.transport else { continue };
             face.dirty = false;
-            taken.push((*id, peer, run_datagram_max, core::mem::take(&mut face.outbox)));
+            taken.push((*id, peer, socket.head(peer), run_datagram_max, core::mem::take(&mut face.outbox)));
         }
         let mut senders: ArrayVec<Sender<'_>, SENDERS_MAX> = taken
             .iter()
-            .map(|(face, peer, run_datagram_max, outbox)| Sender {
+            .map(|(face, peer, head, run_datagram_max, outbox)| Sender {
                 face: *face,
                 peer: *peer,
+                head: head.as_slice(),
                 run_datagram_max: *run_datagram_max,
                 outbox,
             })
@@ -152,7 +153,7 @@ impl Faces {
             let Some(face) = slots.get_mut(id) else { return };
             let cause = match refusal {
                 Refusal::NoRuns(longest) => {
-                    if let Transport::Udp { run_datagram_max, .. } = &mut face.transport {
+                    if let Transport::Datagram { run_datagram_max, .. } = &mut face.transport {
                         *run_datagram_max = longest;
                     }
                     return;
@@ -165,7 +166,7 @@ impl Faces {
             Tally { face: &mut face.counters, all: drops }.drops(cause, 1);
         });
         drop(senders);
-        for (_, _, _, outbox) in taken.drain(..) {
+        for (.., outbox) in taken.drain(..) {
             self.put_back(outbox, pool);
         }
     }

@@ -2,11 +2,14 @@
 
 mod egress;
 mod face;
+mod frames;
 mod ingress;
+mod interfaces;
 mod open;
 
 use crate::config::{FaceUpdate, FacesConfig};
 use crate::counters::FaceCounters;
+use crate::datagram::{DatagramSocket, Peer};
 use crate::error::FaceError;
 use crate::link::{LinkService, LinkSettings, ReassemblyBudget, Tally};
 use crate::listener::Listener;
@@ -16,11 +19,11 @@ use crate::slab::FaceSlab;
 use crate::status::{CloseReason, FaceEvent, FaceStatus, ListenerStatus};
 use crate::stream::Spare;
 use crate::timers::{Timer, Timers};
-use crate::udp::UdpSocket;
 use crate::uri::FaceUri;
 use core::time::Duration;
 use face::{Face, Token, Transport};
-use nw_element::{Cause, DropCounters, FaceId, Instant, Pool};
+use interfaces::InterfaceFaces;
+use nw_element::{Cause, DropCounters, FaceId, Instant, LinkType, Pool};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,7 +44,8 @@ pub struct Faces {
     epoll: OwnedFd,
     slots: FaceSlab<Face>,
     listeners: Vec<Listener>,
-    sockets: Vec<Option<UdpSocket>>,
+    sockets: Vec<Option<DatagramSocket>>,
+    interfaces: InterfaceFaces,
     mailbox: Mailbox,
     /// Stream and internal faces with something in their outbox.
     dirty: Vec<FaceId>,
@@ -71,6 +75,7 @@ impl Faces {
             slots: FaceSlab::new(),
             listeners: Vec::new(),
             sockets: Vec::new(),
+            interfaces: InterfaceFaces::default(),
             mailbox: Mailbox::default(),
             dirty: Vec::new(),
             spare_outboxes: Vec::new(),
@@ -136,8 +141,15 @@ impl Faces {
     pub fn update(&mut self, now: Instant, id: FaceId, update: &FaceUpdate) -> Result<(), FaceError> {
         let face = self.slots.get_mut(id).ok_or(FaceError::Unknown(id))?;
         let settings = face.link.settings().updated(update, face.scope)?;
+        if let (Transport::Datagram { socket, .. }, Some(mtu)) = (&face.transport, update.mtu)
+            && self.sockets[*socket].as_ref().is_some_and(|socket| mtu > socket.link_mtu_max())
+        {
+            return Err(FaceError::Mtu(mtu));
+        }
         if let Some(persistency) = update.persistency.filter(|persistency| *persistency != face.persistency) {
-            if matches!(face.uri, FaceUri::Unix(_) | FaceUri::Fd(_) | FaceUri::Internal) {
+            if matches!(face.uri, FaceUri::Unix(_) | FaceUri::Fd(_) | FaceUri::Internal)
+                || face.link_type != LinkType::PointToPoint
+            {
                 return Err(FaceError::Persistency(persistency.as_str()));
             }
             face.persistency = persistency;
@@ -186,7 +198,7 @@ impl Faces {
         });
         let datagrams =
             self.sockets.iter().flatten().filter(|socket| socket.listening).map(|socket| ListenerStatus {
-                uri: FaceUri::Udp(socket.local),
+                uri: socket.local_uri(),
                 accepted: socket.accepted,
                 refused: socket.refused,
                 udp: Some(socket.buffer()),
@@ -215,8 +227,8 @@ impl Faces {
         let settings = face.link.settings();
         let (up, queue_bytes) = match &face.transport {
             Transport::Stream(stream) => (stream.connected, stream.queue_bytes()),
-            Transport::Udp { socket, .. } => {
-                (true, self.sockets[*socket].as_ref().map_or(0, UdpSocket::queue_bytes))
+            Transport::Datagram { socket, .. } => {
+                (true, self.sockets[*socket].as_ref().map_or(0, DatagramSocket::queue_bytes))
             }
             Transport::Internal => (true, self.mailbox.bytes()),
         };
@@ -285,20 +297,25 @@ impl Faces {
                 // Closing would do, were the descriptor not shared with somebody.
                 let _ = epoll::delete(&self.epoll, &stream.socket);
             }
-            Transport::Udp { socket, peer, .. } => self.forget_peer(*socket, peer),
+            Transport::Datagram { socket, peer, .. } => self.forget_peer(*socket, peer),
             Transport::Internal => {}
         }
         self.events.push(FaceEvent::Destroyed(Box::new(status), reason));
     }
 
-    fn forget_peer(&mut self, index: usize, peer: &std::net::SocketAddr) {
+    fn forget_peer(&mut self, index: usize, peer: &Peer) {
         if let Some(socket) = &mut self.sockets[index] {
             socket.peers.remove(peer);
-            // A socket that was made for outgoing faces ends with the last of them.
-            if !socket.listening && socket.peers.is_empty() {
-                let _ = epoll::delete(&self.epoll, &socket.socket);
-                self.sockets[index] = None;
-            }
+            self.drop_socket_without_peers(index);
+        }
+    }
+
+    /// A socket that does not listen ends with the last of its faces.
+    fn drop_socket_without_peers(&mut self, index: usize) {
+        let unused = |socket: &&DatagramSocket| !socket.listening && socket.peers.is_empty();
+        if let Some(socket) = self.sockets[index].as_ref().filter(unused) {
+            let _ = epoll::delete(&self.epoll, &socket.socket);
+            self.sockets[index] = None;
         }
     }
 

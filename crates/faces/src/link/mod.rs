@@ -49,6 +49,8 @@ pub struct Source {
     pub local: bool,
     /// True when the socket it came by is about to overflow: what it delivers is marked, so that windows shrink before packets are lost.
     pub congested: bool,
+    /// Tells senders of one face apart, where many may speak; 0 elsewhere.
+    pub sender: u64,
 }
 
 /// What a link service is told to do.
@@ -158,7 +160,7 @@ impl LinkService {
         let received = Received::new(&lp);
         if lp.is_fragmented() {
             let reassembler = self.reassembler.get_or_insert_with(Default::default);
-            let whole = reassembler.push(now, &lp, received, budget, tally);
+            let whole = reassembler.push(now, source.sender, &lp, received, budget, tally);
             pool.release(packet);
             let (received, whole) = whole?;
             let Some(packet) = pool.alloc(whole.len()) else {

@@ -56,7 +56,14 @@ mod tests {
         }
         assert_eq!(Mac::NDN_GROUP.to_string(), "01:00:5e:00:17:aa");
         assert!(Mac::NDN_GROUP.is_group() && !Mac([2, 0, 0, 0, 0, 1]).is_group());
-        for text in ["", "01:00:5e:00:17", "01:00:5e:00:17:aa:bb", "+1:00:5e:00:17:aa", "001:0:0:0:0:0", "x:0:0:0:0:0"] {
+        for text in [
+            "",
+            "01:00:5e:00:17",
+            "01:00:5e:00:17:aa:bb",
+            "+1:00:5e:00:17:aa",
+            "001:0:0:0:0:0",
+            "x:0:0:0:0:0",
+        ] {
             assert!(text.parse::<Mac>().is_err(), "{text}");
         }
     }

@@ -227,7 +227,9 @@ impl FromStr for FaceUri {
             },
             "ether" => {
                 let mac = rest.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-                mac.and_then(|mac| mac.parse().ok()).map(FaceUri::Ether).ok_or_else(|| UriError::Ether(text.into()))
+                mac.and_then(|mac| mac.parse().ok())
+                    .map(FaceUri::Ether)
+                    .ok_or_else(|| UriError::Ether(text.into()))
             }
             "dev" if is_interface_name(rest) => Ok(FaceUri::Dev(rest.into())),
             "dev" => Err(UriError::Interface(text.into())),

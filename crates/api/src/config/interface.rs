@@ -46,7 +46,8 @@ impl Value for MacGroup {
     }
 
     fn expected(_: &Limits) -> String {
-        "an Ethernet group address in quotes: six octets, the first odd, such as \"01:00:5e:00:17:aa\"".to_owned()
+        "an Ethernet group address in quotes: six octets, the first odd, such as \"01:00:5e:00:17:aa\""
+            .to_owned()
     }
 }
 

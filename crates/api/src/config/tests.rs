@@ -173,7 +173,12 @@ capture = true
     let ether = Config::parse("nw.toml", ether).unwrap();
     assert_eq!((ether.ethernet.vlan, ether.ethernet.whitelist.len()), (7, 2));
     assert!(!ether.needs_restart(&Config::default()));
-    for bad in ["group = \"02:00:5e:00:17:ab\"", "vlan = 4095", "whitelist = [\"a b\"]", "blacklist = [\"1.2.3.4/40\"]"] {
+    for bad in [
+        "group = \"02:00:5e:00:17:ab\"",
+        "vlan = 4095",
+        "whitelist = [\"a b\"]",
+        "blacklist = [\"1.2.3.4/40\"]",
+    ] {
         assert_eq!(problems(&format!("[faces.ethernet]\n{bad}")).len(), 1, "{bad}");
     }
     let only_route = Config { route: config.route.clone(), ..Config::default() };

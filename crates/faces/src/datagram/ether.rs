@@ -223,7 +223,8 @@ mod tests {
 
     #[test]
     fn what_is_no_frame_of_ours() {
-        let frame = |ethertype: [u8; 2], source: Mac| [&OWN.0[..], &source.0, &ethertype, &[0x64, 0]].concat();
+        let frame =
+            |ethertype: [u8; 2], source: Mac| [&OWN.0[..], &source.0, &ethertype, &[0x64, 0]].concat();
         assert!(read(&frame([0x86, 0x24], PEER)).is_some());
         assert!(read(&frame([0x86, 0x25], PEER)).is_none());
         assert!(read(&frame([0x86, 0x24], Mac::NDN_GROUP)).is_none(), "a group sends nothing");
@@ -234,7 +235,8 @@ mod tests {
 
     #[test]
     fn the_filter_lets_in_what_is_ours() {
-        let frame = |to: Mac, ethertype: u16| [&to.0[..], &PEER.0, &ethertype.to_be_bytes(), &[0x64, 0]].concat();
+        let frame =
+            |to: Mac, ethertype: u16| [&to.0[..], &PEER.0, &ethertype.to_be_bytes(), &[0x64, 0]].concat();
         let other = Mac([2, 0, 0, 0, 9, 1]);
         for (vlan, to, ethertype, tag, expected) in [
             (0, OWN, 0x8624, None, true),

@@ -505,7 +505,11 @@ impl<'a> Batch<'a> {
             at += 1;
         }
         let segment = (items.len() > 1).then(|| sender.outbox.item_len(&items[0], pool) as u16);
-        self.messages.push(Message { peer: address_of(sender.peer), pieces: (start, self.pieces.len()), segment });
+        self.messages.push(Message {
+            peer: address_of(sender.peer),
+            pieces: (start, self.pieces.len()),
+            segment,
+        });
     }
 }
 

@@ -82,8 +82,10 @@ impl Op {
 /// # Errors
 /// What the system says.
 pub fn attach_filter(socket: BorrowedFd<'_>, filter: &[Op]) -> Result<(), Errno> {
-    let mut code: Vec<libc::sock_filter> =
-        filter.iter().map(|op| libc::sock_filter { code: op.code, jt: op.equal, jf: op.other, k: op.value }).collect();
+    let mut code: Vec<libc::sock_filter> = filter
+        .iter()
+        .map(|op| libc::sock_filter { code: op.code, jt: op.equal, jf: op.other, k: op.value })
+        .collect();
     let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
     // The kernel copies the instructions, which live until the call is over.
     set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)

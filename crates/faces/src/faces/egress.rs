@@ -23,7 +23,9 @@ impl Faces {
         };
         let queue_bytes = match &face.transport {
             Transport::Stream(stream) => stream.queue_bytes(),
-            Transport::Datagram { socket, .. } => self.sockets[*socket].as_ref().map_or(0, DatagramSocket::queue_bytes),
+            Transport::Datagram { socket, .. } => {
+                self.sockets[*socket].as_ref().map_or(0, DatagramSocket::queue_bytes)
+            }
             Transport::Internal => self.mailbox.bytes(),
         };
         if !face.dirty {

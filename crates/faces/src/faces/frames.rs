@@ -135,7 +135,9 @@ impl Faces {
     /// The socket of an interface and VLAN; opened if it is not yet.
     pub(super) fn open_port(&mut self, port: Port, listening: bool) -> Result<usize, FaceError> {
         let known = |socket: &DatagramSocket| match &socket.medium {
-            Medium::Ether(known) if (known.interface, known.vlan) == (port.interface, port.vlan) => Some(known.group),
+            Medium::Ether(known) if (known.interface, known.vlan) == (port.interface, port.vlan) => {
+                Some(known.group)
+            }
             _ => None,
         };
         let mut sockets = self.sockets.iter().enumerate();

@@ -1,7 +1,7 @@
 //! Faces of network interfaces: made when one appears that matches the policy, ended when it goes.
 
-use super::face::Token;
 use super::Faces;
+use super::face::Token;
 use crate::config::FaceOptions;
 use crate::datagram::ether::{self, Port};
 use crate::datagram::{DatagramSocket, Medium, Peer};
@@ -225,7 +225,9 @@ impl Faces {
     /// What the policy calls a face to a group.
     fn group_of(&self, id: FaceId) -> Option<Wanted> {
         let sockets = self.sockets.iter().flatten();
-        let socket = sockets.filter(|socket| socket.interface().is_some()).find(|s| s.peers.values().any(|p| *p == id))?;
+        let socket = sockets
+            .filter(|socket| socket.interface().is_some())
+            .find(|s| s.peers.values().any(|p| *p == id))?;
         match &socket.medium {
             Medium::Udp(_) => None,
             Medium::Group { interface, group, .. } => Some(Wanted::Group(without_scope(*group), *interface)),
@@ -235,7 +237,9 @@ impl Faces {
 
     /// Whether a socket's interface still is what it was when the socket was opened.
     fn still_there(&self, socket: &DatagramSocket) -> bool {
-        let (Some(index), Some(watched)) = (socket.interface(), &self.interfaces.watched) else { return true };
+        let (Some(index), Some(watched)) = (socket.interface(), &self.interfaces.watched) else {
+            return true;
+        };
         let Some(interface) = watched.get(index) else { return false };
         match &socket.medium {
             Medium::Udp(_) => true,

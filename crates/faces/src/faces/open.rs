@@ -173,11 +173,8 @@ impl Faces {
         let link = self.link(now, settings);
         let link_type = self.interfaces.link_type(peer);
         // Nobody closes a group's face by being silent.
-        let persistency = if peer.is_group() {
-            Persistency::Permanent
-        } else {
-            options.persistency.unwrap_or_default()
-        };
+        let persistency =
+            if peer.is_group() { Persistency::Permanent } else { options.persistency.unwrap_or_default() };
         let transport = Transport::Datagram { socket: index, peer, run_datagram_max: usize::MAX };
         let mut face = Face::new(now, ends, scope, persistency, transport, link);
         face.link_type = link_type;

@@ -146,7 +146,10 @@ mod tests {
 
     #[test]
     fn the_blacklist_wins() {
-        let filter = |white: &[Pattern], black: &[Pattern]| Filter { whitelist: white.into(), blacklist: black.into() };
+        let filter = |white: &[Pattern], black: &[Pattern]| Filter {
+            whitelist: white.into(),
+            blacklist: black.into(),
+        };
         assert!(Filter::default().accepts(&eth0()));
         assert!(!filter(&[], &[]).accepts(&eth0()));
         assert!(!filter(&[name("*")], &[name("eth*")]).accepts(&eth0()));
@@ -157,7 +160,9 @@ mod tests {
     fn naive(glob: &[u8], text: &[u8]) -> bool {
         match (glob.split_first(), text.split_first()) {
             (None, None) => true,
-            (Some((b'*', rest)), _) => naive(rest, text) || text.split_first().is_some_and(|(_, t)| naive(glob, t)),
+            (Some((b'*', rest)), _) => {
+                naive(rest, text) || text.split_first().is_some_and(|(_, t)| naive(glob, t))
+            }
             (Some((b'?', rest)), Some((_, t))) => naive(rest, t),
             (Some((g, rest)), Some((c, t))) => g == c && naive(rest, t),
             _ => false,

@@ -193,7 +193,8 @@ fn netlink_socket(groups: u32) -> Result<OwnedFd, Errno> {
 /// Octets of messages; none of those that somebody else than the kernel sent.
 fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     let (len, _, sender) = rustix::net::recvfrom(socket, buffer, RecvFlags::DONTWAIT)?;
-    let kernel = sender.and_then(|sender| SocketAddrNetlink::try_from(sender).ok()).is_some_and(|s| s.pid() == 0);
+    let kernel =
+        sender.and_then(|sender| SocketAddrNetlink::try_from(sender).ok()).is_some_and(|s| s.pid() == 0);
     Ok(if kernel { len } else { 0 })
 }
 

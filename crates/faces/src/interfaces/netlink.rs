@@ -109,9 +109,15 @@ fn read(typ: u16, message: &[u8]) -> Option<News> {
         // A bridge says with its own family that a port has left it: the interface itself is still there.
         RTM_DELLINK if message.first() == Some(&0) => u32_at(message, 4).map(News::LinkGone),
         RTM_NEWADDR => address(message).map(|(interface, address, usable)| {
-            if usable { News::Address { interface, address } } else { News::AddressGone { interface, address } }
+            if usable {
+                News::Address { interface, address }
+            } else {
+                News::AddressGone { interface, address }
+            }
         }),
-        RTM_DELADDR => address(message).map(|(interface, address, _)| News::AddressGone { interface, address }),
+        RTM_DELADDR => {
+            address(message).map(|(interface, address, _)| News::AddressGone { interface, address })
+        }
         NLMSG_DONE => Some(News::Done),
         NLMSG_ERROR => u32_at(message, 0).map(|code| News::Refused((code as i32).wrapping_neg())),
         _ => None,
@@ -259,8 +265,16 @@ mod tests {
         let address = |octets: [u8; 4]| IpAddr::from(octets);
         for (flags, attributes, expected) in [
             (0, vec![(IFA_ADDRESS, &ours[..])], News::Address { interface: 5, address: address(ours) }),
-            (0, vec![(IFA_ADDRESS, &theirs[..]), (IFA_LOCAL, &ours[..])], News::Address { interface: 5, address: address(ours) }),
-            (0x40, vec![(IFA_ADDRESS, &ours[..])], News::AddressGone { interface: 5, address: address(ours) }),
+            (
+                0,
+                vec![(IFA_ADDRESS, &theirs[..]), (IFA_LOCAL, &ours[..])],
+                News::Address { interface: 5, address: address(ours) },
+            ),
+            (
+                0x40,
+                vec![(IFA_ADDRESS, &ours[..])],
+                News::AddressGone { interface: 5, address: address(ours) },
+            ),
             (
                 0,
                 vec![(IFA_ADDRESS, &ours[..]), (IFA_FLAGS, &[0x48, 0, 0, 0][..])],

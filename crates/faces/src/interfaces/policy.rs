@@ -58,7 +58,8 @@ impl Default for EtherPolicy {
 impl GroupPolicy {
     /// The groups to join on an interface.
     pub fn groups_on<'a>(&'a self, interface: &'a Interface) -> impl Iterator<Item = SocketAddr> + 'a {
-        let fits = interface.up && interface.multicast && !interface.loopback && self.filter.accepts(interface);
+        let fits =
+            interface.up && interface.multicast && !interface.loopback && self.filter.accepts(interface);
         let groups = self.groups.iter().copied().filter(move |_| fits);
         groups.filter(|group| interface.address_like(group.ip()).is_some())
     }

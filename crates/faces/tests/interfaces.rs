@@ -4,6 +4,7 @@ mod common;
 
 use common::{Host, data, interest};
 use nw_element::Kind;
+use nw_faces::config::ReassemblyLimits;
 use nw_faces::interfaces::filter::{Filter, Pattern};
 use nw_faces::interfaces::policy::{EtherPolicy, GroupPolicy, InterfacePolicy};
 use nw_faces::{FaceError, FaceId, FaceOptions, FaceStatus, FacesConfig, LinkType, Persistency, Scope};
@@ -94,8 +95,11 @@ struct Cable {
 
 impl Cable {
     fn new(test: &str) -> Option<Cable> {
-        let a = Side::new(test, "va", FacesConfig::default())?;
-        let b = Side::new(test, "vb", FacesConfig::default())?;
+        // On a busy machine a turn may take longer than pieces of a packet usually wait for each other.
+        let reassembly = ReassemblyLimits { timeout: Duration::from_secs(60), ..ReassemblyLimits::default() };
+        let config = FacesConfig { reassembly, ..FacesConfig::default() };
+        let a = Side::new(test, "va", config.clone())?;
+        let b = Side::new(test, "vb", config)?;
         let cable = Cable { a, b };
         cable.plug();
         Some(cable)

@@ -172,10 +172,9 @@ pub fn decode(bytes: &[u8]) -> Outcome {
     let packet = LpPacket::check(bytes).map_err(|e| refuse(bytes, e))?;
     let Some(fragment) = packet.fragment.filter(|_| !packet.is_fragmented()) else { return Ok(()) };
     let mut prefixes = Prefixes::new(&KEY);
-    let push = |typ, part: &[u8], end| prefixes.push(&KEY, typ, part, end);
     let name = match fragment[0] {
-        5 => Interest::check_with(fragment, push).map(|interest| interest.name()),
-        _ => Data::check_with(fragment, push).map(|data| data.name()),
+        5 => Interest::check_hashing(fragment, &KEY, &mut prefixes).map(|interest| interest.name()),
+        _ => Data::check_hashing(fragment, &KEY, &mut prefixes).map(|data| data.name()),
     };
     let name = name.map_err(|e| refuse(fragment, e))?;
     assert_eq!((prefixes.whole(), prefixes.count()), (KEY.name(name), name.len()));

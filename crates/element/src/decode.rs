@@ -23,13 +23,9 @@ pub fn decode(pool: &mut Pool, packet: &Packet) -> Result<(), Error> {
 #[inline]
 pub fn decode_bytes(key: &HashKey, bytes: &[u8], meta: &mut Meta) -> Result<(), Error> {
     meta.route_hint.forget();
-    let mut prefixes = meta.prefixes.begin(key);
     match bytes.first() {
         Some(&first) if u32::from(first) == types::INTEREST => {
-            let interest = Interest::check_with(bytes, |typ, component, end| {
-                prefixes.push(typ, bytes, offset_in(bytes, component), component, end);
-            })?;
-            prefixes.finish();
+            let interest = Interest::check_hashing(bytes, key, &mut meta.prefixes)?;
             meta.kind = if meta.link.nack.is_some() { Kind::Nack } else { Kind::Interest };
             meta.name = place(interest.name_start(), interest.name().as_bytes().len());
             meta.can_be_prefix = interest.can_be_prefix();
@@ -47,10 +43,7 @@ pub fn decode_bytes(key: &HashKey, bytes: &[u8], meta: &mut Meta) -> Result<(), 
             if meta.link.nack.is_some() || meta.link.next_hop_face.is_some() || meta.link.non_discovery {
                 return Err(Error::new(Fault::LinkField, 0));
             }
-            let data = Data::check_with(bytes, |typ, component, end| {
-                prefixes.push(typ, bytes, offset_in(bytes, component), component, end);
-            })?;
-            prefixes.finish();
+            let data = Data::check_hashing(bytes, key, &mut meta.prefixes)?;
             meta.kind = Kind::Data;
             meta.name = place(data.name_start(), data.name().as_bytes().len());
             meta.freshness_ms = u32::try_from(data.freshness_ms()).unwrap_or(u32::MAX);
@@ -60,12 +53,6 @@ pub fn decode_bytes(key: &HashKey, bytes: &[u8], meta: &mut Meta) -> Result<(), 
         None => return Err(Error::new(Fault::Truncated, 0)),
     }
     Ok(())
-}
-
-/// Where a part of `bytes` starts in them.
-#[inline(always)]
-fn offset_in(bytes: &[u8], part: &[u8]) -> usize {
-    part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr())
 }
 
 /// A packet ends before octet 8800, so places in it fit 16 bits.

@@ -6,12 +6,13 @@
 //!
 //! ```text
 //! h(/)       = K0
-//! h(P / c)   = fold over 16-octet words (a, b) of c:  h <- lo ^ hi of (a ^ h) * (b ^ K1),  then  h <- lo ^ hi of (h ^ K2) * K3
+//! h(P / c)   = fold over 16-octet words (a, b) of c:  h <- lo ^ hi of (a ^ h) * (b ^ K1)
 //! ```
 
 use crate::component::ComponentType;
-use crate::name::NameRef;
+use crate::name::{NameRef, component_at};
 use crate::tlv::Error;
+use core::ops::Range;
 
 /// Prefixes of a name whose hashes are kept; deeper ones are computed when asked for.
 pub const PREFIXES_MAX: usize = 32;
@@ -39,38 +40,31 @@ impl HashKey {
         let mut state = prefix;
         let mut words = component.chunks_exact(16);
         for pair in &mut words {
-            state = fold(word(pair, 0) ^ state, word(pair, 8) ^ self.0[1]);
+            state = self.fold_in(state, word(pair, 0), word(pair, 8));
         }
         let rest = words.remainder();
-        if !rest.is_empty() {
-            let (a, b) = tail(rest);
-            state = fold(a ^ state, b ^ self.0[1]);
+        if rest.is_empty() {
+            return state;
         }
-        fold(state ^ self.0[2], self.0[3])
+        let (a, b) = tail(rest);
+        self.fold_in(state, a, b)
     }
 
-    /// As [`step`](Self::step), for a component that stands at `start..end` of `bytes`: what is around it there lets one of up to sixteen octets be
-    /// read in two loads, without a branch on its length.
-    ///
-    /// # Panics
-    /// When the place is outside `bytes`.
+    /// The hash of a prefix and one more component, and the octets that has, when `octets` (little endian) begin with a short one that is no digest.
     #[inline(always)]
-    pub fn step_at(&self, prefix: u64, bytes: &[u8], start: usize, end: usize) -> u64 {
-        let len = end.wrapping_sub(start);
-        let (a, b) = if len > 16 {
-            return self.step(prefix, &bytes[start..end]);
-        } else if let Some(behind) = bytes.get(start..start + 16) {
-            (word(behind, 0) & MASKS[len].0, word(behind, 8) & MASKS[len].1)
-        } else if end >= 16 && end <= bytes.len() {
-            let before = &bytes[end - 16..end];
-            let both = u128::from(word(before, 0)) | u128::from(word(before, 8)) << 64;
-            let both = both.checked_shr(8 * (16 - len as u32)).unwrap_or(0);
-            (both as u64, (both >> 64) as u64)
-        } else {
-            return self.step(prefix, &bytes[start..end]);
-        };
-        let state = if len == 0 { prefix } else { fold(a ^ prefix, b ^ self.0[1]) };
-        fold(state ^ self.0[2], self.0[3])
+    fn short_step(&self, prefix: u64, octets: u128) -> Option<(u64, usize)> {
+        let (a, b) = (octets as u64, (octets >> 64) as u64);
+        let (typ, value_len) = (a as u8, usize::from((a >> 8) as u8));
+        if typ.wrapping_sub(3) > 249 || value_len > SHORT_MAX {
+            return None;
+        }
+        let (mask_a, mask_b) = MASKS[value_len];
+        Some((self.fold_in(prefix, a & mask_a, b & mask_b), value_len + 2))
+    }
+
+    #[inline(always)]
+    fn fold_in(&self, state: u64, a: u64, b: u64) -> u64 {
+        fold(a ^ state, b ^ self.0[1])
     }
 
     /// The hash of a whole name.
@@ -93,17 +87,28 @@ impl core::fmt::Debug for HashKey {
     }
 }
 
-/// What to keep of sixteen octets, as two little-endian words, to have the first so many.
-const MASKS: [(u64, u64); 17] = {
-    let mut masks = [(0, 0); 17];
-    let mut len = 1;
-    while len <= 16 {
-        let mask = u128::MAX >> (8 * (16 - len));
+/// Longest value of a component that sixteen octets hold together with its type and length.
+const SHORT_MAX: usize = 14;
+
+/// What to keep of sixteen octets, as two little-endian words, to have a component with a value of so many octets.
+const MASKS: [(u64, u64); SHORT_MAX + 1] = {
+    let mut masks = [(0, 0); SHORT_MAX + 1];
+    let mut len = 0;
+    while len <= SHORT_MAX {
+        let mask = u128::MAX >> (8 * (SHORT_MAX - len));
         masks[len] = (mask as u64, (mask >> 64) as u64);
         len += 1;
     }
     masks
 };
+
+/// What begins at `pos`, of which fewer than sixteen octets are left, with zeros behind; zeros only when there are fewer than sixteen in all.
+#[inline]
+fn last_octets(bytes: &[u8], pos: usize) -> u128 {
+    let Some(last) = bytes.last_chunk::<16>() else { return 0 };
+    let before = (pos + 16).saturating_sub(bytes.len()) as u32;
+    u128::from_le_bytes(*last).checked_shr(8 * before).unwrap_or(0)
+}
 
 #[inline(always)]
 fn fold(a: u64, b: u64) -> u64 {
@@ -177,59 +182,96 @@ impl Prefixes {
         }
     }
 
-    /// Forgets the former name. Call before [`push`](Self::push)ing the components of another.
-    #[inline]
-    pub fn clear(&mut self, key: &HashKey) {
+    /// Checks the name whose TLV-VALUE stands at `name` in `wire`, forgets the former one and takes this one in. After an error it is no name.
+    ///
+    /// What is around the name in `wire` is not looked at, but lets a component be read in two loads.
+    ///
+    /// # Errors
+    /// What is wrong and at which octet of `wire`.
+    #[inline(never)]
+    pub fn read(
+        &mut self,
+        key: &HashKey,
+        wire: &[u8],
+        name: Range<usize>,
+    ) -> Result<ParametersDigests, Error> {
+        let (start, len) = (name.start, name.len());
+        let from_name = wire.get(start..).unwrap_or_default();
         self.hashes[0] = key.root();
         self.ends[0] = 0;
-        self.count = 0;
+        let (mut hash, mut pos, mut count, mut rest) = (key.root(), 0, 0, from_name);
+        // Nearly every component has one octet of type and of length, is short and no digest.
+        while pos < len && count < PREFIXES_MAX {
+            let Some(octets) = rest.first_chunk::<16>() else { break };
+            let Some((folded, component_len)) = key.short_step(hash, u128::from_le_bytes(*octets)) else {
+                break;
+            };
+            hash = folded;
+            rest = &rest[component_len..];
+            pos += component_len;
+            count += 1;
+            self.hashes[count] = hash;
+            self.ends[count] = pos as u16;
+        }
+        while rest.len() < 16 && pos < len && count < PREFIXES_MAX {
+            let Some((folded, component_len)) = key.short_step(hash, last_octets(from_name, pos)) else {
+                break;
+            };
+            hash = folded;
+            pos += component_len;
+            count += 1;
+            self.hashes[count] = hash;
+            self.ends[count] = pos as u16;
+        }
+        self.count = count as u16;
+        self.whole = hash;
+        self.key = hash;
+        self.key_len = pos as u16;
         self.digest = false;
-        self.whole = key.root();
-        self.key = key.root();
-        self.key_len = 0;
-    }
-
-    /// Forgets the former name and takes in another, component by component.
-    #[inline(always)]
-    pub fn begin<'p>(&'p mut self, key: &'p HashKey) -> PrefixesBuilder<'p> {
-        self.hashes[0] = key.root();
-        self.ends[0] = 0;
-        let root = key.root();
-        PrefixesBuilder {
-            prefixes: self,
-            hash_key: key,
-            count: 0,
-            digest: false,
-            whole: root,
-            key: root,
-            key_len: 0,
+        if pos == len {
+            return Ok(ParametersDigests::default());
         }
-    }
-
-    /// Appends one component, as [`NameRef::check_with`] shows it. Names of packets end before octet 65536.
-    #[inline]
-    pub fn push(&mut self, key: &HashKey, typ: ComponentType, component: &[u8], end: usize) {
-        self.whole = key.step(self.whole, component);
-        self.count = self.count.saturating_add(1);
-        let index = usize::from(self.count);
-        if index <= PREFIXES_MAX {
-            self.hashes[index] = self.whole;
-            self.ends[index] = end as u16;
-        }
-        self.digest = typ == ComponentType::IMPLICIT_DIGEST;
-        if !self.digest {
+        if pos > len {
+            // The last component seemed to be short but ends behind the name: it is taken back, to be told what is wrong with it.
+            self.count -= 1;
+            self.key_len = self.ends[count - 1];
+            self.whole = self.hashes[count - 1];
             self.key = self.whole;
-            self.key_len = end as u16;
         }
+        self.read_on(key, from_name.get(..len).unwrap_or(from_name), start)
+    }
+
+    /// The rest of a name, whatever its components are. Errors count octets from `base`.
+    #[inline(never)]
+    fn read_on(&mut self, key: &HashKey, name: &[u8], base: usize) -> Result<ParametersDigests, Error> {
+        let mut digests = ParametersDigests::default();
+        let (mut pos, mut count) = (usize::from(self.key_len), usize::from(self.count));
+        while pos < name.len() {
+            let (typ, end) = component_at(name, pos, base)?;
+            self.whole = key.step(self.whole, &name[pos..end]);
+            count += 1;
+            if count <= PREFIXES_MAX {
+                self.hashes[count] = self.whole;
+                self.ends[count] = end as u16;
+            }
+            self.digest = typ == ComponentType::IMPLICIT_DIGEST;
+            if !self.digest {
+                self.key = self.whole;
+                self.key_len = end as u16;
+            }
+            digests.push(typ, end);
+            pos = end;
+        }
+        self.count = count.min(usize::from(u16::MAX)) as u16;
+        Ok(digests)
     }
 
     /// Of a name already checked.
     pub fn of(key: &HashKey, name: NameRef<'_>) -> Self {
         let mut prefixes = Prefixes::new(key);
-        // A checked name can't fail; one that was not gives the prefixes up to its fault.
-        let _: Result<NameRef<'_>, Error> = NameRef::check_with(name.as_bytes(), 0, |typ, component, end| {
-            prefixes.push(key, typ, component, end)
-        });
+        // A checked name can't fail; one that was not has the prefixes up to its fault.
+        let _: Result<ParametersDigests, Error> =
+            prefixes.read(key, name.as_bytes(), 0..name.as_bytes().len());
         prefixes
     }
 
@@ -283,45 +325,22 @@ impl Prefixes {
     }
 }
 
-/// [`Prefixes`] in the making: what each component changes is kept at hand until [`finish`](Self::finish).
-#[derive(Debug)]
-#[must_use = "prefixes are whole when finished"]
-pub struct PrefixesBuilder<'p> {
-    prefixes: &'p mut Prefixes,
-    hash_key: &'p HashKey,
-    count: usize,
-    digest: bool,
-    whole: u64,
-    key: u64,
-    key_len: usize,
+/// Where a name's ParametersSha256DigestComponents end, in octets from the name's start; 0 for none. Only one may be there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ParametersDigests {
+    /// The first one.
+    pub first_end: u16,
+    /// The last one, when there are several.
+    pub last_end: u16,
 }
 
-impl PrefixesBuilder<'_> {
-    /// Appends one component, which stands at `start..` in `bytes`, as long as `component`, and ends at octet `end` of the name.
-    #[inline(always)]
-    pub fn push(&mut self, typ: ComponentType, bytes: &[u8], start: usize, component: &[u8], end: usize) {
-        self.whole = self.hash_key.step_at(self.whole, bytes, start, start + component.len());
-        self.count += 1;
-        if self.count <= PREFIXES_MAX {
-            self.prefixes.hashes[self.count] = self.whole;
-            self.prefixes.ends[self.count] = end as u16;
+impl ParametersDigests {
+    /// Takes in the next component of a name, which ends at octet `end`.
+    #[inline]
+    pub fn push(&mut self, typ: ComponentType, end: usize) {
+        if typ == ComponentType::PARAMETERS_DIGEST {
+            if self.first_end == 0 { self.first_end = end as u16 } else { self.last_end = end as u16 }
         }
-        self.digest = typ == ComponentType::IMPLICIT_DIGEST;
-        if !self.digest {
-            self.key = self.whole;
-            self.key_len = end;
-        }
-    }
-
-    /// All components were appended.
-    #[inline(always)]
-    pub fn finish(self) {
-        let prefixes = self.prefixes;
-        prefixes.count = self.count.min(usize::from(u16::MAX)) as u16;
-        prefixes.digest = self.digest;
-        prefixes.whole = self.whole;
-        prefixes.key = self.key;
-        prefixes.key_len = self.key_len as u16;
     }
 }
 
@@ -329,7 +348,7 @@ impl PrefixesBuilder<'_> {
 mod tests {
     use super::*;
     use crate::name::Name;
-    use alloc::vec;
+    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     /// The definition in the module's comment, octet by octet.
@@ -340,7 +359,31 @@ mod tests {
             padded[..block.len()].copy_from_slice(block);
             state = fold(word(&padded, 0) ^ state, word(&padded, 8) ^ key.0[1]);
         }
-        fold(state ^ key.0[2], key.0[3])
+        state
+    }
+
+    /// Prefixes, component by component.
+    #[derive(Default)]
+    struct Model {
+        prefixes: Vec<(u64, usize)>,
+        key: Option<(u64, usize)>,
+        digest: bool,
+        digests: ParametersDigests,
+    }
+
+    impl Model {
+        fn whole(&self) -> u64 {
+            self.prefixes.last().map_or(KEY.root(), |(hash, _)| *hash)
+        }
+
+        fn push(&mut self, typ: ComponentType, component: &[u8], end: usize) {
+            self.prefixes.push((slow_step(&KEY, self.whole(), component), end));
+            self.digests.push(typ, end);
+            self.digest = typ == ComponentType::IMPLICIT_DIGEST;
+            if !self.digest {
+                self.key = self.prefixes.last().copied();
+            }
+        }
     }
 
     const KEY: HashKey = HashKey::new([
@@ -361,10 +404,10 @@ mod tests {
 
     const GOLDEN: &[(&str, u64)] = &[
         ("/", 0x0123_4567_89ab_cdef),
-        ("/a", 0x642b_f152_e76c_3336),
-        ("/a/b", 0x7422_bea4_1530_4d4b),
-        ("/video/foo/seg=1", 0x7240_03f5_a6b2_e4eb),
-        ("/a/component-of-more-than-sixteen-octets", 0xfadd_6158_da2c_5843),
+        ("/a", 0xe911_feef_d5de_0ba2),
+        ("/a/b", 0x66b9_bd73_2a89_3b94),
+        ("/video/foo/seg=1", 0x3109_d753_5471_cb12),
+        ("/a/component-of-more-than-sixteen-octets", 0xc02c_d448_4325_9de8),
     ];
 
     proptest! {
@@ -373,33 +416,34 @@ mod tests {
             prop_assert_eq!(KEY.step(prefix, &component), slow_step(&KEY, prefix, &component));
         }
 
+        /// Reading a name in the midst of anything gives what component by component gives, faults included.
         #[test]
-        fn step_is_the_same_wherever_a_component_stands(
-            prefix: u64, before in 0_usize..20, component in proptest::collection::vec(any::<u8>(), 1..40), behind in 0_usize..20,
+        fn names_read_are_those_pushed(
+            before in proptest::collection::vec(any::<u8>(), 0..20), behind in proptest::collection::vec(any::<u8>(), 0..20),
+            parts in proptest::collection::vec((0..12u16, proptest::collection::vec(any::<u8>(), 0..20)), 0..40), cut in 0..3usize,
         ) {
-            let mut bytes = vec![0xa5; before];
-            bytes.extend_from_slice(&component);
-            bytes.resize(before + component.len() + behind, 0x5a);
-            let there = KEY.step_at(prefix, &bytes, before, before + component.len());
-            prop_assert_eq!(there, KEY.step(prefix, &component));
-        }
-
-        #[test]
-        fn built_prefixes_are_those_pushed(parts in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u8>(), 0..20)), 0..40)) {
-            let digest = crate::Component::new(ComponentType::IMPLICIT_DIGEST, &[9; 32]).unwrap();
-            let name = parts.iter().fold(Name::new(), |n, (d, p)| if *d { n.with(digest) } else { n.with_generic(p) });
+            let name = parts.iter().fold(Name::new(), |name, (typ, value)| match *typ {
+                digest @ 1..=2 => name.with(crate::Component::new(ComponentType::new(digest).unwrap(), &[9; 32]).unwrap()),
+                0 => name.with(crate::Component::new(ComponentType::new(300).unwrap(), value).unwrap()),
+                _ => name.with_generic(value),
+            });
             let bytes = name.as_ref().as_bytes();
-            let pushed = Prefixes::of(&KEY, name.as_ref());
-            let mut built = Prefixes::of(&KEY, "/x/y".parse::<Name>().unwrap().as_ref());
-            let mut builder = built.begin(&KEY);
-            NameRef::check_with(bytes, 0, |typ, component, end| {
-                builder.push(typ, bytes, end - component.len(), component, end);
-            }).unwrap();
-            builder.finish();
-            prop_assert_eq!((built.count(), built.whole(), built.key()), (pushed.count(), pushed.whole(), pushed.key()));
-            prop_assert_eq!((built.key_len(), built.has_digest()), (pushed.key_len(), pushed.has_digest()));
-            for count in 0..=pushed.kept() {
-                prop_assert_eq!((built.hash(count), built.end(count)), (pushed.hash(count), pushed.end(count)));
+            let bytes = &bytes[..bytes.len().saturating_sub(cut)];
+            let wire = [&before[..], bytes, &behind].concat();
+            let range = before.len()..before.len() + bytes.len();
+            let mut model = Model::default();
+            let checked = NameRef::check_with(bytes, before.len(), |typ, component, end| model.push(typ, component, end));
+            let mut read = Prefixes::of(&KEY, "/x/y".parse::<Name>().unwrap().as_ref());
+            let outcome = read.read(&KEY, &wire, range);
+            prop_assert_eq!(outcome, checked.map(|_| model.digests));
+            if outcome.is_ok() {
+                prop_assert_eq!(read.count(), model.prefixes.len());
+                prop_assert_eq!(read.whole(), model.whole());
+                prop_assert_eq!((read.key(), read.key_len()), model.key.unwrap_or((KEY.root(), 0)));
+                prop_assert_eq!(read.has_digest(), model.digest);
+                for count in 1..=read.kept() {
+                    prop_assert_eq!((read.hash(count), read.end(count)), model.prefixes[count - 1]);
+                }
             }
         }
 

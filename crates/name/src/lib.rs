@@ -15,7 +15,7 @@ pub mod tlv;
 pub mod uri;
 
 pub use component::{Component, ComponentType};
-pub use hash::{HashKey, PREFIXES_MAX, Prefixes, PrefixesBuilder};
+pub use hash::{HashKey, PREFIXES_MAX, ParametersDigests, Prefixes};
 pub use name::{Components, Name, NameRef};
 pub use tlv::{Error, Fault};
 

@@ -37,11 +37,12 @@ impl<'a> NameRef<'a> {
             // Nearly every component has one octet of type and of length, and is no digest.
             let (typ, end) = match value.get(pos..pos + 2) {
                 Some(&[typ @ 3..=252, len @ 0..=252]) if usize::from(len) + pos + 2 <= value.len() => {
-                    (u16::from(typ), pos + 2 + usize::from(len))
+                    let typ =
+                        ComponentType::new(u16::from(typ)).ok_or(Error::new(Fault::TypeRange, base + pos))?;
+                    (typ, pos + 2 + usize::from(len))
                 }
                 _ => component_at(value, pos, base)?,
             };
-            let typ = ComponentType::new(typ).ok_or(Error::new(Fault::TypeRange, base + pos))?;
             each(typ, &value[pos..end], end);
             pos = end;
         }
@@ -225,7 +226,7 @@ impl Borrow<[u8]> for Name {
 
 /// Type and end of the component at `pos`, whatever it is.
 #[inline(never)]
-fn component_at(value: &[u8], pos: usize, base: usize) -> Result<(u16, usize), Error> {
+pub(crate) fn component_at(value: &[u8], pos: usize, base: usize) -> Result<(ComponentType, usize), Error> {
     let head = read_head(value, pos);
     let (typ, len, start) = head.map_err(|e| Error::new(e.fault, e.offset + base))?;
     let typ = u16::try_from(typ)
@@ -238,7 +239,7 @@ fn component_at(value: &[u8], pos: usize, base: usize) -> Result<(u16, usize), E
     if typ.is_digest() && len != 32 {
         return Err(Error::new(Fault::DigestLength, base + pos));
     }
-    Ok((typ.number(), start + len as usize))
+    Ok((typ, start + len as usize))
 }
 
 #[cfg(test)]

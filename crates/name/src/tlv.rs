@@ -288,63 +288,71 @@ impl Tlv<'_> {
 
     /// A reader over the elements inside.
     pub const fn inner(&self) -> Reader<'_> {
-        Reader { bytes: self.value, pos: 0, base: self.value_start }
+        Reader::new(self.value, self.value_start)
     }
 }
 
 /// Reads elements one after the other; errors carry offsets of the outermost buffer.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
-    bytes: &'a [u8],
-    pos: usize,
-    base: usize,
+    rest: &'a [u8],
+    offset: usize,
 }
 
 impl<'a> Reader<'a> {
     /// Over `bytes`, which start at octet `base` of what errors refer to.
     pub const fn new(bytes: &'a [u8], base: usize) -> Self {
-        Reader { bytes, pos: 0, base }
+        Reader { rest: bytes, offset: base }
     }
 
     /// Octets from the start of the outermost buffer.
     pub const fn offset(&self) -> usize {
-        self.base + self.pos
+        self.offset
     }
 
     /// True when all has been read.
     pub const fn is_empty(&self) -> bool {
-        self.pos >= self.bytes.len()
+        self.rest.is_empty()
     }
 
     /// What has not been read.
-    pub fn rest(&self) -> &'a [u8] {
-        &self.bytes[self.pos..]
+    pub const fn rest(&self) -> &'a [u8] {
+        self.rest
     }
 
     /// The next element, or `None` at the end.
-    #[inline]
+    #[inline(always)]
     #[allow(clippy::should_implement_trait)] // an iterator could be asked again after an error
     pub fn next(&mut self) -> Result<Option<Tlv<'a>>, Error> {
-        if self.is_empty() {
-            return Ok(None);
+        match *self.rest {
+            [] => Ok(None),
+            // Nearly every element of a network packet has one octet of type and of length.
+            [typ @ 1..=252, len @ 0..=252, ref behind @ ..] if usize::from(len) <= behind.len() => {
+                let (value, rest) = behind.split_at(usize::from(len));
+                let start = self.offset;
+                self.rest = rest;
+                self.offset = start + 2 + usize::from(len);
+                Ok(Some(Tlv { typ: u32::from(typ), value, start, value_start: start + 2 }))
+            }
+            _ => self.next_long().map(Some),
         }
-        let start = self.pos;
-        let head = read_head(self.bytes, start);
-        let (typ, len, value_pos) = head.map_err(|e| Error::new(e.fault, e.offset + self.base))?;
-        if typ == 0 || typ > u64::from(u32::MAX) {
-            return Err(Error::new(Fault::TypeRange, self.base + start));
-        }
-        if len > (self.bytes.len() - value_pos) as u64 {
-            return Err(Error::new(Fault::Truncated, self.base + start));
-        }
-        let end = value_pos + len as usize;
-        self.pos = end;
-        Ok(Some(Tlv {
-            typ: typ as u32,
-            value: &self.bytes[value_pos..end],
-            start: self.base + start,
-            value_start: self.base + value_pos,
-        }))
+    }
+
+    #[inline(never)]
+    fn next_long(&mut self) -> Result<Tlv<'a>, Error> {
+        let start = self.offset;
+        let head = read_head(self.rest, 0);
+        let (typ, len, value_pos) = head.map_err(|e| Error::new(e.fault, e.offset + start))?;
+        let typ =
+            u32::try_from(typ).ok().filter(|typ| *typ != 0).ok_or(Error::new(Fault::TypeRange, start))?;
+        let behind = &self.rest[value_pos..];
+        let (value, rest) = usize::try_from(len)
+            .ok()
+            .and_then(|len| behind.split_at_checked(len))
+            .ok_or(Error::new(Fault::Truncated, start))?;
+        self.rest = rest;
+        self.offset = start + value_pos + value.len();
+        Ok(Tlv { typ, value, start, value_start: start + value_pos })
     }
 }
 

@@ -1,10 +1,11 @@
 //! Octets of many packets in blocks of equal size: a packet is a chain of blocks.
 //!
-//! Links stand in an array of their own, so a chain is found without touching the blocks. A chain that is freed goes back as a whole and comes
-//! out in the same order: blocks that were neighbours stay neighbours as long as packets are of similar sizes, and a copy out is few copies.
+//! Links stand in an array of their own, so a chain is found without touching the blocks. A chain is used again as a whole by the next packet of
+//! as many blocks: its lines are warm and no link is written. Others go back and come out in the same order: blocks that were neighbours stay
+//! neighbours as long as packets are of similar sizes, and a copy out is few copies.
 //! Blocks never used take no resident memory; freed ones are used again before others are touched.
 
-use crate::memory::{Lines, prefetch_value};
+use crate::memory::{Lines, prefetch_ends};
 
 /// No block; ends chains.
 pub const NONE: u32 = u32::MAX;
@@ -16,12 +17,22 @@ const PREFETCH_LEN: usize = 128;
 #[derive(Debug)]
 pub struct BlockArena<const N: usize> {
     blocks: Lines<[u8; N]>,
+    /// The next block of each but the last of a chain, where anything may stand.
     links: Lines<u32>,
-    /// The last chains freed, joined.
+    /// The chain freed last.
+    spare: Chain,
+    /// The chains freed before it, joined.
     free: u32,
     /// The first block never used.
     untouched: u32,
     in_use: u32,
+}
+
+/// A chain of so many blocks; of none at all.
+#[derive(Clone, Copy, Debug)]
+struct Chain {
+    head: u32,
+    blocks: u32,
 }
 
 impl<const N: usize> BlockArena<N> {
@@ -31,6 +42,7 @@ impl<const N: usize> BlockArena<N> {
         BlockArena {
             blocks: Lines::new(blocks_max),
             links: Lines::new(blocks_max),
+            spare: Chain { head: NONE, blocks: 0 },
             free: NONE,
             untouched: 0,
             in_use: 0,
@@ -62,41 +74,64 @@ impl<const N: usize> BlockArena<N> {
     /// Keeps a copy; gives the head of its chain, or `None` when there are too few free blocks.
     #[inline]
     pub fn store(&mut self, bytes: &[u8]) -> Option<u32> {
-        if Self::blocks_for(bytes.len()) > self.blocks.len() - self.in_use() {
+        let blocks = Self::blocks_for(bytes.len()) as u32;
+        let head = if blocks == self.spare.blocks {
+            self.spare.blocks = 0;
+            self.spare.head
+        } else {
+            self.take(blocks)?
+        };
+        self.in_use += blocks;
+        self.overwrite(head, bytes);
+        Some(head)
+    }
+
+    /// Puts other octets, of as many blocks, into a chain.
+    #[inline]
+    pub fn overwrite(&mut self, head: u32, bytes: &[u8]) {
+        if bytes.len() <= N {
+            self.blocks[head as usize][..bytes.len()].copy_from_slice(bytes);
+        } else {
+            self.fill(head, bytes);
+        }
+    }
+
+    /// Writes along a chain of blocks.
+    fn fill(&mut self, head: u32, bytes: &[u8]) {
+        let (mut block, mut rest) = (head as usize, bytes);
+        // Whole blocks are copies of constant length, which compile to a few wide moves.
+        while let Some((whole, behind)) = rest.split_first_chunk::<N>() {
+            self.blocks[block] = *whole;
+            rest = behind;
+            if rest.is_empty() {
+                return;
+            }
+            block = self.links[block] as usize;
+        }
+        self.blocks[block][..rest.len()].copy_from_slice(rest);
+    }
+
+    /// A chain of so many blocks, one at least.
+    #[cold]
+    fn take(&mut self, blocks: u32) -> Option<u32> {
+        if blocks as usize > self.blocks.len() - self.in_use() {
             return None;
         }
-        let (mut head, mut last) = (NONE, NONE);
-        let mut rest = bytes;
-        loop {
-            let block = self.take();
-            match self.links.get_mut(last as usize) {
-                Some(link) => *link = block,
-                None => head = block,
-            }
+        let spare = core::mem::replace(&mut self.spare, Chain { head: NONE, blocks: 0 });
+        self.join(spare);
+        let head = self.take_block();
+        let mut last = head;
+        for _ in 1..blocks {
+            let block = self.take_block();
+            self.links[last as usize] = block;
             last = block;
-            // Whole blocks are copies of constant length, which compile to a few wide moves.
-            match rest.split_first_chunk::<N>() {
-                Some((whole, behind)) => {
-                    self.blocks[block as usize] = *whole;
-                    rest = behind;
-                }
-                None => {
-                    self.blocks[block as usize][..rest.len()].copy_from_slice(rest);
-                    rest = &[];
-                }
-            }
-            if rest.is_empty() {
-                break;
-            }
         }
-        self.links[last as usize] = NONE;
         Some(head)
     }
 
     /// A free block; the caller made sure that there is one.
     #[inline]
-    fn take(&mut self) -> u32 {
-        self.in_use += 1;
+    fn take_block(&mut self) -> u32 {
         let block = self.free;
         if block == NONE {
             self.untouched += 1;
@@ -109,15 +144,25 @@ impl<const N: usize> BlockArena<N> {
     /// Gives back the whole chain that `len` octets took.
     #[inline]
     pub fn free(&mut self, head: u32, len: usize) {
-        let mut last = head;
-        let blocks = Self::blocks_for(len);
-        for _ in 1..blocks {
-            last = self.links[last as usize];
+        let blocks = Self::blocks_for(len) as u32;
+        self.in_use -= blocks;
+        let former = core::mem::replace(&mut self.spare, Chain { head, blocks });
+        if former.blocks > 0 {
+            self.join(former);
         }
-        debug_assert_eq!(self.links[last as usize], NONE);
-        self.in_use -= blocks as u32;
-        self.links[last as usize] = self.free;
-        self.free = head;
+    }
+
+    /// Puts a chain before the free blocks.
+    fn join(&mut self, chain: Chain) {
+        if chain.blocks == 0 {
+            return;
+        }
+        let mut last = chain.head as usize;
+        for _ in 1..chain.blocks {
+            last = self.links[last] as usize;
+        }
+        self.links[last] = self.free;
+        self.free = chain.head;
     }
 
     /// The first `len` octets of a chain, as slices over runs of neighbouring blocks.
@@ -133,6 +178,17 @@ impl<const N: usize> BlockArena<N> {
         for run in self.runs(head, out.len()) {
             out[at..at + run.len()].copy_from_slice(run);
             at += run.len();
+        }
+    }
+
+    /// Puts `len` octets of a chain from `offset` on into `out`, instead of what was there.
+    pub fn gather(&self, head: u32, offset: usize, len: usize, out: &mut Vec<u8>) {
+        out.clear();
+        let mut skip = offset;
+        for run in self.runs(head, offset + len) {
+            let passed = skip.min(run.len());
+            skip -= passed;
+            out.extend_from_slice(&run[passed..]);
         }
     }
 
@@ -167,7 +223,7 @@ impl<const N: usize> BlockArena<N> {
     #[inline(always)]
     pub fn prefetch(&self, head: u32) {
         if let Some(block) = self.blocks.get(head as usize) {
-            prefetch_value(&block[..N.min(PREFETCH_LEN)]);
+            prefetch_ends(&block[..N.min(PREFETCH_LEN)]);
         }
     }
 }

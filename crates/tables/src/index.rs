@@ -11,7 +11,7 @@
 //!
 //! Entries of one hash share these [`PROBES_MAX`] buckets. Who indexes things that others can multiply under one hash must bound how many.
 
-use crate::memory::{Lines, equal_words};
+use crate::memory::{Lines, any_equal_word, equal_words};
 use zerocopy::FromZeros;
 
 /// Buckets a search looks at, at most.
@@ -53,6 +53,23 @@ impl core::fmt::Display for IndexFull {
 }
 
 impl core::error::Error for IndexFull {}
+
+/// Where an entry stands in its home bucket: that bucket, and in the lowest four bits the position in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromZeros)]
+pub struct Spot(u32);
+
+impl Spot {
+    /// Nowhere: nothing is removed there.
+    pub const NONE: Spot = Spot(u32::MAX);
+
+    const BITS: u32 = 4;
+
+    const fn split(self) -> (usize, usize) {
+        ((self.0 >> Self::BITS) as usize, (self.0 & ((1 << Self::BITS) - 1)) as usize)
+    }
+}
+
+const _: () = assert!(SLOTS < 1 << Spot::BITS);
 
 /// A multimap from hashes to slot numbers, of fixed size. The hash itself isn't kept: the caller confirms every candidate.
 #[derive(Debug)]
@@ -108,10 +125,60 @@ impl Index {
         }
     }
 
+    /// False when there is surely no entry with this hash; one line tells nearly always.
+    #[inline(always)]
+    pub fn may_have(&self, hash: u64) -> bool {
+        let bucket = &self.buckets[self.home(hash)];
+        any_equal_word(&bucket.tags, tag_of(hash))
+            || bucket.passed != 0 && self.candidates(hash).next().is_some()
+    }
+
     /// The first candidate that `is_it` confirms.
     #[inline(always)]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         self.candidates(hash).find(|slot| is_it(*slot))
+    }
+
+    /// Adds an entry if no other has this hash and its home bucket has room that nobody missed, as nearly always: one look tells. Gives where it
+    /// stands; `None` when it was not added, whatever the reason.
+    #[inline(always)]
+    pub fn insert_first(&mut self, hash: u64, slot: u32) -> Option<Spot> {
+        let (home, tag) = (self.home(hash), tag_of(hash));
+        let bucket = &mut self.buckets[home];
+        let free = bucket.matching(FREE);
+        if free == 0
+            || any_equal_word(&bucket.tags, tag)
+            || bucket.passed != 0
+            || self.len >= self.entries_max
+            || home >> (u32::BITS - Spot::BITS) != 0
+        {
+            return None;
+        }
+        let position = free.trailing_zeros() as usize;
+        bucket.tags[position] = tag;
+        bucket.slots[position] = slot;
+        self.len += 1;
+        Some(Spot((home as u32) << Spot::BITS | position as u32))
+    }
+
+    /// Removes an entry that [`insert_first`](Self::insert_first) added; false when another or none stands there, which may be once the same slot
+    /// was added and removed under other hashes.
+    #[inline(always)]
+    pub fn remove_at(&mut self, spot: Spot, hash: u64, slot: u32) -> bool {
+        let (number, position) = spot.split();
+        let Some(bucket) = self.buckets.get_mut(number) else { return false };
+        if position >= SLOTS || bucket.slots[position] != slot || bucket.tags[position] != tag_of(hash) {
+            return false;
+        }
+        bucket.tags[position] = FREE;
+        self.len -= 1;
+        true
+    }
+
+    /// Asks for the bucket of a spot.
+    #[inline(always)]
+    pub fn prefetch_at(&self, spot: Spot) {
+        self.buckets.prefetch(spot.split().0);
     }
 
     /// Adds an entry; there may be others with the same hash.
@@ -338,6 +405,8 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Insert(u64, u32),
+        First(u64, u32),
+        RemoveAt(usize),
         Remove(u64, u32),
         Replace(u64, u32, u32),
         Find(u64),
@@ -348,6 +417,8 @@ mod tests {
         let number = 0..hashes;
         prop_oneof![
             8 => (number.clone(), 0..4u32).prop_map(|(h, s)| Step::Insert(h, s)),
+            4 => (number.clone(), 0..4u32).prop_map(|(h, s)| Step::First(h, s)),
+            4 => (0..30usize).prop_map(Step::RemoveAt),
             6 => (number.clone(), 0..4u32).prop_map(|(h, s)| Step::Remove(h, s)),
             1 => (number.clone(), 0..4u32, 0..4u32).prop_map(|(h, s, t)| Step::Replace(h, s, t)),
             4 => number.prop_map(Step::Find),
@@ -361,6 +432,7 @@ mod tests {
         fn is_a_multimap(capacity in 0usize..60, steps in proptest::collection::vec(step(24), 0..300)) {
             let mut index = Index::with_capacity(capacity);
             let mut model: HashMap<u64, Vec<u32>> = HashMap::new();
+            let mut spots = Vec::new();
             for step in steps {
                 let total: usize = model.values().map(Vec::len).sum();
                 match step {
@@ -369,6 +441,25 @@ mod tests {
                         prop_assert_eq!(index.insert(hash(number), slot).is_ok(), total < capacity);
                         if total < capacity {
                             model.entry(number).or_default().push(slot);
+                        }
+                    }
+                    Step::First(number, slot) => {
+                        let slots = model.entry(number).or_default();
+                        if let Some(spot) = index.insert_first(hash(number), slot) {
+                            prop_assert!(slots.is_empty() && total < capacity);
+                            slots.push(slot);
+                            spots.push((number, slot, spot));
+                        }
+                    }
+                    Step::RemoveAt(nth) => {
+                        let Some(&(number, slot, spot)) = spots.get(nth) else { continue };
+                        prop_assert!(!index.remove_at(spot, hash(number), slot + 10));
+                        prop_assert!(!index.remove_at(Spot::NONE, hash(number), slot));
+                        let slots = model.entry(number).or_default();
+                        let at = slots.iter().position(|s| *s == slot);
+                        if index.remove_at(spot, hash(number), slot) {
+                            prop_assert!(at.is_some());
+                            slots.swap_remove(at.unwrap());
                         }
                     }
                     Step::Remove(number, slot) => {
@@ -390,6 +481,7 @@ mod tests {
                         let mut wanted = model.get(&number).cloned().unwrap_or_default();
                         found.sort_unstable();
                         wanted.sort_unstable();
+                        prop_assert_eq!(index.may_have(hash(number)), !wanted.is_empty());
                         prop_assert_eq!(found, wanted);
                     }
                     Step::Clear => {

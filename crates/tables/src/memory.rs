@@ -194,6 +194,23 @@ pub(crate) fn equal_words(words: &[u16; 10], wanted: u16) -> u32 {
     words.iter().rev().fold(0, |mask, word| mask << 1 | u32::from(*word == wanted))
 }
 
+/// True when an element is `wanted`.
+#[inline(always)]
+pub(crate) fn any_equal_word(words: &[u16; 10], wanted: u16) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: each load reads 16 octets of the 20 of `words`, unaligned; SSE2 is part of the x86-64 baseline.
+    unsafe {
+        use core::arch::x86_64::*;
+        let start = words.as_ptr();
+        let wanted = _mm_set1_epi16(wanted as i16);
+        let first = _mm_cmpeq_epi16(_mm_loadu_si128(start.cast()), wanted);
+        let last = _mm_cmpeq_epi16(_mm_loadu_si128(start.add(2).cast()), wanted);
+        _mm_movemask_epi8(_mm_or_si128(first, last)) != 0
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    words.contains(&wanted)
+}
+
 /// One bit per element that is `wanted`, the first one lowest.
 #[inline(always)]
 pub(crate) fn equal_octets(octets: &[u8; 20], wanted: u8) -> u32 {
@@ -262,6 +279,11 @@ mod tests {
             words[position % 10] = 0x03;
             assert_eq!(equal_words(&words, 0x03), 1 << (position % 10));
             assert_eq!(equal_words(&words, 0x8003), 0x3ff & !(1 << (position % 10)));
+            assert!(
+                any_equal_word(&words, 0x03)
+                    && any_equal_word(&words, 0x8003)
+                    && !any_equal_word(&words, 0x80)
+            );
         }
     }
 

@@ -25,8 +25,7 @@ fn main() {
 
     let mut prefixes = Prefixes::new(&key);
     let of_interest = |prefixes: &mut Prefixes, bytes: &[u8]| {
-        prefixes.clear(&key);
-        let checked = Interest::check_with(bytes, |typ, part, end| prefixes.push(&key, typ, part, end));
+        let checked = Interest::check_hashing(bytes, &key, prefixes);
         black_box(checked.expect("valid").nonce_start());
     };
     println!(
@@ -45,9 +44,7 @@ fn main() {
     });
     report("Data::check", || Data::check(black_box(&data)));
     report("Data, with prefix hashes", || {
-        prefixes.clear(&key);
-        let checked =
-            Data::check_with(black_box(&data), |typ, part, end| prefixes.push(&key, typ, part, end));
+        let checked = Data::check_hashing(black_box(&data), &key, &mut prefixes);
         black_box(checked.expect("valid").freshness_ms());
     });
     let mut out = Vec::with_capacity(9000);

@@ -5,8 +5,9 @@
 use crate::signature::{Sign, SignatureInfo};
 use crate::span::Span;
 use crate::{PACKET_LEN_MAX, sha256, types as t};
+use core::ops::Range;
 use nw_name::tlv::{Error, Fault, Reader, Tlv, push_integer, push_number, push_tlv};
-use nw_name::{Component, ComponentType, Name, NameRef};
+use nw_name::{Component, ComponentType, HashKey, Name, NameRef, Prefixes};
 
 /// A checked Data.
 ///
@@ -30,19 +31,31 @@ impl<'a> Data<'a> {
     /// # Errors
     /// What is wrong and where.
     pub fn check(wire: &'a [u8]) -> Result<Self, Error> {
-        Self::check_with(wire, |_, _, _| {})
+        Self::check_by(wire, |place| {
+            NameRef::check_with(&wire[place.clone()], place.start, |_, _, _| {}).map(drop)
+        })
     }
 
-    /// As [`check`](Self::check); shows each name component on the way, as [`NameRef::check_with`] does.
+    /// As [`check`](Self::check); the name's prefixes are taken in on the way.
+    ///
+    /// # Errors
+    /// What is wrong and where; `prefixes` are of no name then.
     #[inline(always)]
-    pub fn check_with(
+    pub fn check_hashing(wire: &'a [u8], key: &HashKey, prefixes: &mut Prefixes) -> Result<Self, Error> {
+        Self::check_by(wire, |place| prefixes.read(key, wire, place).map(drop))
+    }
+
+    /// `check_name` is told where the name's TLV-VALUE stands.
+    #[inline(always)]
+    fn check_by(
         wire: &'a [u8],
-        each: impl FnMut(ComponentType, &'a [u8], usize),
+        check_name: impl FnOnce(Range<usize>) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let body = outer(wire, t::DATA)?;
         let mut reader = Reader::new(body.value, body.value_start);
         let name = leading_name(&mut reader)?;
-        let name_ref = NameRef::check_with(name.value, name.value_start, each)?;
+        check_name(name.value_start..name.end())?;
+        let name_ref = NameRef::from_checked(name.value);
         let mut data = Data {
             wire,
             name: name_ref,
@@ -72,7 +85,7 @@ impl<'a> Data<'a> {
                 t::META_INFO => self.meta = Meta::check(&field)?,
                 t::CONTENT => self.content = Span::of(&field),
                 t::SIGNATURE_INFO => {
-                    SignatureInfo::check(field.value, field.value_start)?;
+                    SignatureInfo::check_form(field.value, field.value_start)?;
                     self.signature_info = Span::of(&field);
                 }
                 t::SIGNATURE_VALUE => self.signature_value = Span::of(&field),

@@ -6,8 +6,9 @@
 use crate::signature::SignatureInfo;
 use crate::span::Span;
 use crate::{sha256, types as t};
+use core::ops::Range;
 use nw_name::tlv::{Error, Fault, Reader, Tlv};
-use nw_name::{ComponentType, NameRef};
+use nw_name::{HashKey, NameRef, ParametersDigests, Prefixes};
 
 pub use crate::interest_builder::InterestBuilder;
 
@@ -45,26 +46,33 @@ impl<'a> Interest<'a> {
     /// # Errors
     /// What is wrong and where.
     pub fn check(wire: &'a [u8]) -> Result<Self, Error> {
-        Self::check_with(wire, |_, _, _| {})
+        Self::check_by(wire, |place| {
+            let mut digests = ParametersDigests::default();
+            NameRef::check_with(&wire[place.clone()], place.start, |typ, _, end| digests.push(typ, end))?;
+            Ok(digests)
+        })
     }
 
-    /// As [`check`](Self::check); shows each name component on the way, as [`NameRef::check_with`] does.
+    /// As [`check`](Self::check); the name's prefixes are taken in on the way.
+    ///
+    /// # Errors
+    /// What is wrong and where; `prefixes` are of no name then.
     #[inline(always)]
-    pub fn check_with(
+    pub fn check_hashing(wire: &'a [u8], key: &HashKey, prefixes: &mut Prefixes) -> Result<Self, Error> {
+        Self::check_by(wire, |place| prefixes.read(key, wire, place))
+    }
+
+    /// `check_name` is told where the name's TLV-VALUE stands.
+    #[inline(always)]
+    fn check_by(
         wire: &'a [u8],
-        mut each: impl FnMut(ComponentType, &'a [u8], usize),
+        check_name: impl FnOnce(Range<usize>) -> Result<ParametersDigests, Error>,
     ) -> Result<Self, Error> {
         let body = crate::data::outer(wire, t::INTEREST)?;
         let mut reader = Reader::new(body.value, body.value_start);
         let name = crate::data::leading_name(&mut reader)?;
-        // Where ParametersSha256DigestComponents end: the first of them, and the last when there are several.
-        let (mut digest, mut second_digest) = (None, None);
-        let name_ref = NameRef::check_with(name.value, name.value_start, |typ, component, end| {
-            if typ == ComponentType::PARAMETERS_DIGEST {
-                if digest.is_none() { digest = Some(end) } else { second_digest = Some(end) }
-            }
-            each(typ, component, end);
-        })?;
+        let digests = check_name(name.value_start..name.end())?;
+        let name_ref = NameRef::from_checked(name.value);
         if name_ref.is_empty() {
             return Err(Error::new(Fault::NameEmpty, name.start));
         }
@@ -73,7 +81,7 @@ impl<'a> Interest<'a> {
             name: name_ref,
             lifetime_ms: LIFETIME_DEFAULT_MS,
             name_start: name.value_start as u16,
-            digest_end: digest.unwrap_or(0) as u16,
+            digest_end: digests.first_end,
             nonce_start: 0,
             hop_limit_start: 0,
             forwarding_hint: Span::NONE,
@@ -84,11 +92,12 @@ impl<'a> Interest<'a> {
             can_be_prefix: false,
             must_be_fresh: false,
         };
-        if let Some(end) = second_digest {
-            return Err(Error::new(Fault::DigestPlace, name.value_start + end - DIGEST_COMPONENT_LEN));
+        if digests.last_end != 0 {
+            let place = name.value_start + usize::from(digests.last_end) - DIGEST_COMPONENT_LEN;
+            return Err(Error::new(Fault::DigestPlace, place));
         }
         interest.fields(reader)?;
-        if digest.is_some() || interest.parameters.is_some() {
+        if digests.first_end != 0 || interest.parameters.is_some() {
             interest.check_digest()?;
         }
         Ok(interest)
@@ -141,7 +150,7 @@ impl<'a> Interest<'a> {
                     self.parameters = Span::of(&field);
                 }
                 t::INTEREST_SIGNATURE_INFO => {
-                    SignatureInfo::check(field.value, field.value_start)?;
+                    SignatureInfo::check_form(field.value, field.value_start)?;
                     self.signature_info = Span::of(&field);
                 }
                 _ => self.signature_value = Span::of(&field),

@@ -184,7 +184,7 @@ proptest! {
         let key = HashKey::new(secret);
         let wire = ask.build().encode();
         let mut prefixes = Prefixes::new(&key);
-        let seen = Interest::check_with(&wire, |typ, part, end| prefixes.push(&key, typ, part, end)).unwrap();
+        let seen = Interest::check_hashing(&wire, &key, &mut prefixes).unwrap();
         prop_assert_eq!(prefixes.whole(), key.name(seen.name()));
         prop_assert_eq!(prefixes.count(), seen.name().len());
     }

@@ -5,7 +5,7 @@
 
 use super::{Row, Samples, mix};
 use nw_name::{HashKey, Name, Prefixes, component::ComponentType, tlv::push_tlv};
-use nw_tables::cs::{BLOCK_LEN, ContentStore, CsConfig, Insertion};
+use nw_tables::cs::{BLOCK_LEN, ContentStore, CsConfig, Insertion, RECENT_MAX};
 use nw_tables::{Ask, Instant};
 use std::hint::black_box;
 use std::ops::Range;
@@ -15,7 +15,7 @@ const OPERATIONS: usize = 400_000;
 const SEGMENTS: u64 = 1000;
 const NOW: Instant = Instant::from_millis(1000);
 
-/// Rows `tables/cs/{insert,evict,hit,miss,prefix}/…` for each size.
+/// Rows `tables/cs/{insert,hit,miss,evict,prefix,evict_prefixes}/…` for each size; the last two with the tree of prefixes.
 pub fn run(sizes: &[usize]) -> Vec<Row> {
     let mut rows = Vec::new();
     for size in sizes {
@@ -74,6 +74,16 @@ struct Item {
     wire: Vec<u8>,
 }
 
+impl Item {
+    /// Where its name's value is in its packet of at most 256 octets: behind two types and two lengths of at most three octets.
+    fn place(&self) -> (u16, u16) {
+        let name = self.name.as_ref().as_bytes();
+        let start =
+            (4..9).find(|start| self.wire[*start..].starts_with(name)).expect("a packet of this name");
+        (start as u16, name.len() as u16)
+    }
+}
+
 fn key() -> HashKey {
     HashKey::new([mix(1), mix(2), mix(3), mix(4)])
 }
@@ -94,40 +104,59 @@ fn data(name: Name) -> Item {
 }
 
 fn store(names: Names, size: usize, rows: &mut Vec<Row>) {
-    let mut cs = ContentStore::new(key(), CsConfig { packets_max: size, bytes_max: size * BLOCK_LEN });
+    let mut row = |what: &str, samples: Samples| {
+        rows.push(samples.row(format!("tables/cs/{what}/{}/{size}", names.as_str())));
+    };
+    // Numbers in the store, and beyond those of the evictions below.
+    let there = |draw: u64| mix(draw) % size as u64;
+    let elsewhere = |draw: u64| (1 << 33) + there(draw);
     let mut insert = Samples::new();
+    let mut cs = filled(names, size, &mut insert);
+    row("insert", insert);
+    for (how, batched) in [("batched", true), ("alone", false)] {
+        let hit = finds(&mut cs, |draw| asked(names.name(there(draw))), false, batched, true);
+        row(&format!("hit/{how}"), hit);
+        let miss = finds(&mut cs, |draw| asked(names.name(elsewhere(draw))), false, batched, false);
+        row(&format!("miss/{how}"), miss);
+    }
+    // After all those hits the order of use is a random one.
+    row("evict", evictions(&mut cs, names, size));
+    // The same with the tree of prefixes, which somebody who asks by prefix brings about.
+    let mut cs = filled(names, size, &mut Samples::new());
+    let nowhere = asked(Name::new().with_generic("nowhere"));
+    while !cs.knows_prefixes() {
+        let (name, prefixes) = (nowhere.name.as_ref(), &nowhere.prefixes);
+        assert_eq!(cs.find(NOW, &Ask { name, prefixes, can_be_prefix: true, must_be_fresh: false }), None);
+        if size <= RECENT_MAX {
+            return;
+        }
+    }
+    for (how, batched) in [("batched", true), ("alone", false)] {
+        let prefix = finds(&mut cs, |draw| asked(names.prefix(there(draw))), true, batched, true);
+        row(&format!("prefix/{how}"), prefix);
+    }
+    row("evict_prefixes", evictions(&mut cs, names, size));
+}
+
+fn filled(names: Names, size: usize, insert: &mut Samples) -> ContentStore {
+    let mut cs = ContentStore::new(key(), CsConfig { packets_max: size, bytes_max: size * BLOCK_LEN });
     // Small stores are filled and emptied until there is something to measure.
     let rounds = (OPERATIONS / 4 / size).max(1);
     for round in 0..rounds {
-        inserts(&mut cs, names, 0..size, &mut insert);
+        inserts(&mut cs, names, 0..size, insert);
         if round + 1 < rounds {
             cs.erase(Name::new().as_ref(), usize::MAX);
         }
     }
     assert_eq!(cs.len(), size, "all are kept");
-    let drawn = |draw: u64| mix(draw) % size as u64;
-    let mut row = |what: &str, samples: Samples| {
-        rows.push(samples.row(format!("tables/cs/{what}/{}/{size}", names.as_str())));
-    };
-    row("insert", insert);
-    for (how, batched) in [("batched", true), ("alone", false)] {
-        row(
-            &format!("hit/{how}"),
-            finds(&mut cs, |draw| asked(names.name(drawn(draw))), false, batched, true),
-        );
-        // Numbers beyond those of the evictions below.
-        let other = |draw: u64| asked(names.name((1 << 33) + drawn(draw)));
-        row(&format!("miss/{how}"), finds(&mut cs, other, false, batched, false));
-        row(
-            &format!("prefix/{how}"),
-            finds(&mut cs, |draw| asked(names.prefix(drawn(draw))), true, batched, true),
-        );
-    }
-    // After all those hits the order of use is a random one.
+    cs
+}
+
+fn evictions(cs: &mut ContentStore, names: Names, size: usize) -> Samples {
     let mut evict = Samples::new();
-    inserts(&mut cs, names, size..size + OPERATIONS, &mut evict);
+    inserts(cs, names, size..size + OPERATIONS, &mut evict);
     assert_eq!(cs.len(), size, "one goes for each that comes");
-    row("evict", evict);
+    evict
 }
 
 fn inserts(cs: &mut ContentStore, names: Names, numbers: Range<usize>, samples: &mut Samples) {
@@ -136,12 +165,11 @@ fn inserts(cs: &mut ContentStore, names: Names, numbers: Range<usize>, samples: 
         samples.measure(batch.len(), || {
             for stage in 0..ContentStore::PREFETCH_STAGES {
                 for item in &batch {
-                    cs.prefetch(stage, &item.prefixes);
                     cs.prefetch_insert(stage, &item.prefixes);
                 }
             }
             for item in &batch {
-                let kept = cs.insert(NOW, item.name.as_ref(), &item.prefixes, &item.wire, 4000);
+                let kept = cs.insert(NOW, item.place(), &item.prefixes, &item.wire, 4000);
                 assert_eq!(kept, Insertion::New);
             }
         });

@@ -3,10 +3,13 @@
 //! Over UDP, runs of equal-sized datagrams to or from one peer travel as one (GSO, GRO), many messages a call. Fragmentation up to the face's MTU is
 //! left to IP, as NDN does: path MTU discovery is off. What the socket refuses waits in a bounded queue of its own.
 
+mod burst;
 pub mod ether;
 mod group;
 mod packet;
 pub mod sys;
+
+pub use burst::Burst;
 
 use crate::config::FacesConfig;
 use crate::error::FaceError;
@@ -40,6 +43,9 @@ const PIECES_MAX: usize = 1024;
 
 /// Errors read from a socket in one turn.
 const ERRORS_PER_TURN: usize = 64;
+
+/// The system's queue is looked at once in so long.
+pub const LOOK_PAUSE: core::time::Duration = core::time::Duration::from_millis(1);
 
 /// Before each datagram in the queue: the face's id and the datagram's length, 4 octets each.
 const RECORD_HEAD: usize = 8;
@@ -133,6 +139,8 @@ pub struct DatagramSocket {
     granted: usize,
     overflows: u64,
     drops_seen: u32,
+    kernel_queue: usize,
+    looked_at: Instant,
 }
 
 /// One face's part of what a socket is to send.
@@ -146,8 +154,16 @@ pub struct Sender<'a> {
     pub head: &'a [u8],
     /// Longest datagram that the kernel took as part of a run; 0 for none.
     pub run_datagram_max: usize,
-    /// What is to be sent.
+    /// What is to be sent: the first so many link packets of it.
     pub outbox: &'a Outbox,
+    /// How many.
+    pub count: usize,
+}
+
+impl<'a> Sender<'a> {
+    fn items(&self) -> &'a [Outgoing] {
+        &self.outbox.items()[..self.count]
+    }
 }
 
 /// What became of link packets in [`DatagramSocket::flush`].
@@ -221,6 +237,8 @@ impl DatagramSocket {
             refused: 0,
             unheard: 0,
             queue: ByteQueue::default(),
+            kernel_queue: 0,
+            looked_at: Instant::START,
             asked: config.udp_receive_buffer,
             // The kernel doubles what is asked for, to account for its overhead.
             granted: sockopt::socket_recv_buffer_size(&socket)? / 2,
@@ -355,9 +373,8 @@ impl DatagramSocket {
                     soft_errors = 0;
                     let (start, end) = (batch.starts[0], batch.ends[0]);
                     let sender = &senders[start.sender];
-                    let until =
-                        if end.sender == start.sender { end.item } else { sender.outbox.items().len() };
-                    for item in &sender.outbox.items()[start.item..until] {
+                    let until = if end.sender == start.sender { end.item } else { sender.items().len() };
+                    for item in &sender.items()[start.item..until] {
                         refused(
                             sender.face,
                             Some(item),
@@ -382,7 +399,7 @@ impl DatagramSocket {
     ) {
         for (index, sender) in senders.iter().enumerate().skip(at.sender) {
             let start = if index == at.sender { at.item } else { 0 };
-            for item in &sender.outbox.items()[start..] {
+            for item in &sender.items()[start..] {
                 let parts = sender.outbox.parts(item, pool);
                 let len = parts[0].len() + parts[1].len();
                 if self.queue.len() + RECORD_HEAD + len > queue_max {
@@ -398,7 +415,14 @@ impl DatagramSocket {
     }
 
     /// Sends what waits, as far as the socket takes it. `peer_of` knows where a face's peer is, if the face still is there.
-    pub fn drain(&mut self, peer_of: impl Fn(FaceId) -> Option<Peer>, mut failed: impl FnMut(FaceId)) {
+    ///
+    /// # Errors
+    /// `AGAIN` and `NOBUFS`: more waits.
+    pub fn drain(
+        &mut self,
+        peer_of: impl Fn(FaceId) -> Option<Peer>,
+        mut failed: impl FnMut(FaceId),
+    ) -> Result<(), Errno> {
         while !self.queue.is_empty() {
             let record = self.queue.as_slice();
             let word =
@@ -411,18 +435,32 @@ impl DatagramSocket {
                 let message = Message { peer: address_of(peer), pieces: (0, 2), segment: None };
                 match sys::send(self.socket.as_fd(), &[message], &pieces) {
                     Ok(_) => {}
-                    Err(Errno::AGAIN | Errno::NOBUFS) => return,
+                    Err(errno @ (Errno::AGAIN | Errno::NOBUFS)) => return Err(errno),
                     Err(Errno::INTR) => continue,
                     Err(_) => failed(face),
                 }
             }
             self.queue.consume(RECORD_HEAD + len);
         }
+        Ok(())
+    }
+
+    /// Octets that wait for the socket, and in the system behind it when that was last looked at.
+    pub fn all_queue_bytes(&self) -> usize {
+        self.queue.len() + self.kernel_queue
+    }
+
+    /// Asks the system how much waits there; once a millisecond.
+    pub fn look_at_queue(&mut self, now: Instant) {
+        if now >= self.looked_at + LOOK_PAUSE {
+            self.looked_at = now;
+            self.kernel_queue = sys::unsent(self.socket.as_fd(), false);
+        }
     }
 }
 
 /// What the kernel is to be told of a peer. Frames say themselves to whom they go.
-const fn address_of(peer: Peer) -> Option<SocketAddr> {
+pub const fn address_of(peer: Peer) -> Option<SocketAddr> {
     match peer {
         Peer::Ip(address) => Some(address),
         Peer::Mac(_) => None,
@@ -465,7 +503,7 @@ impl<'a> Batch<'a> {
         self.ends.clear();
         self.pieces.clear();
         while let Some(sender) = senders.get(at.sender) {
-            let items = sender.outbox.items();
+            let items = sender.items();
             if at.item == items.len() {
                 at = Place { sender: at.sender + 1, item: 0 };
                 continue;
@@ -566,6 +604,7 @@ mod tests {
             head: &[],
             run_datagram_max: usize::MAX,
             outbox,
+            count: outbox.items().len(),
         };
         // As if the call had taken the first three.
         let senders = [sender(there, &first), sender(gone, &second)];
@@ -582,7 +621,7 @@ mod tests {
         assert_eq!((refused, socket.queue_bytes()), (7, 20 * 108));
         // A face that is gone meanwhile gets nothing.
         let to = Peer::Ip(peer.local_addr().unwrap());
-        socket.drain(|id| (id == there).then_some(to), |_| panic!("nothing fails"));
+        socket.drain(|id| (id == there).then_some(to), |_| panic!("nothing fails")).unwrap();
         assert_eq!(socket.queue_bytes(), 0);
         let mut buffer = [0; 200];
         for at in (3..10).chain(0..3) {

@@ -104,7 +104,7 @@ impl Faces {
                 }
                 None => tally.drops(Cause::NoBuffer, 1),
             }
-            self.arm_reassembly(id);
+            self.arm_link(id, Instant::START);
         }
         pool.release_chunk(chunk);
         count == N

@@ -1,13 +1,15 @@
 //! Content store: Data packets kept for whoever asks next.
 //!
 //! Found by exact name, by implicit digest (computed when first asked for, then kept) and by any prefix of their names, whatever Interest
-//! once fetched them. Bounded by packets and by octets; which packet goes is decided in `policy`, how
-//! prefixes are kept in `tree`, how they are searched in `search`.
+//! once fetched them. Bounded by packets and by octets; which packet goes is decided in `policy`.
+//!
+//! A tree over the names' prefixes is kept only while somebody asks by prefix (`upkeep`): without it, a prefix is looked for among the
+//! [`RECENT_MAX`] packets that the policy would keep longest, so a store of no more than these answers every prefix, and a larger one may miss
+//! a packet until its tree is whole. Exact names are always found.
 //!
 //! ```text
-//! key hash -> index -> Entry (64 octets) -> chain of blocks of 256 octets: the packet
-//!                        |-- policy's order          digests apart, touched only when asked for
-//!                        `-- tree of prefixes
+//! key hash -> index -> number -> Entry (64 octets): what is compared, the policy's order, the place in the tree of prefixes
+//!                        `-----> chain of blocks of 256 octets: the packet          digests apart, touched only when asked for
 //! ```
 
 #[cfg(test)]
@@ -18,18 +20,20 @@ mod search;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod upkeep;
 
 use crate::arena::BlockArena;
+use crate::index::Spot;
 use crate::memory::Lines;
 use crate::{Ask, Instant};
 use arrayvec::ArrayVec;
-use nw_name::tlv::read_number;
-use nw_name::{HashKey, NameRef, PREFIXES_MAX, Prefixes};
+use nw_name::{HashKey, NameRef, Prefixes};
 use nw_wire::{PACKET_LEN_MAX, sha256};
 use policy::Policy;
 use record::{Entry, NONE, is_node};
-use search::Search;
-use tree::{DEEPER, Tree};
+use tree::Tree;
+use upkeep::Upkeep;
+pub use upkeep::{KEPT_IDLE, RECENT_MAX};
 
 /// Octets of a block: what a packet's octets are rounded up to.
 pub const BLOCK_LEN: usize = 256;
@@ -71,7 +75,7 @@ pub enum Insertion {
     /// The same packet was there; it counts as just used and is fresh from now on.
     Refreshed,
     /// Not kept: admission is off, it is larger than the store or than a packet may be, its name ends with an implicit digest (no packet's own
-    /// does), or its place in the index is full.
+    /// does) or does not stand where it is said to, or its place in the index is full.
     NotKept,
 }
 
@@ -99,16 +103,19 @@ pub struct CsCounters {
 pub struct ContentStore {
     key: HashKey,
     tree: Tree,
+    upkeep: Upkeep,
     digests: Lines<[u8; 32]>,
     policy: Policy,
-    /// Entries given back, linked by `newer`.
-    entries_free: u32,
-    entries_untouched: u32,
     len: usize,
+    packets_max: usize,
     packets_limit: usize,
     blocks_limit: usize,
     admit: bool,
     serve: bool,
+    /// Octets of a packet that is taken in, at most; 0 while none is.
+    wire_len_max: usize,
+    /// The same for packets that may replace the next victim in its place, see [`settle`](ContentStore::settle).
+    replace_len_max: usize,
     counters: CsCounters,
 }
 
@@ -120,20 +127,37 @@ impl ContentStore {
     pub fn new(key: HashKey, config: CsConfig) -> Self {
         let packets_max = config.packets_max.min(1 << 30);
         let arena = BlockArena::new(config.bytes_max / BLOCK_LEN);
-        ContentStore {
+        let mut store = ContentStore {
             key,
+            packets_max,
             packets_limit: packets_max,
             blocks_limit: arena.capacity(),
+            digests: Lines::sparse(arena.capacity()),
             tree: Tree::new(key, packets_max, arena),
-            digests: Lines::new(packets_max),
+            upkeep: Upkeep::new(),
             policy: Policy::lru(),
-            entries_free: NONE,
-            entries_untouched: 0,
             len: 0,
             admit: true,
             serve: true,
+            wire_len_max: 0,
+            replace_len_max: 0,
             counters: CsCounters::default(),
-        }
+        };
+        store.settle();
+        store
+    }
+
+    /// False when there is surely no packet of this name (or name and digest): what nearly all Interests that are not answered learn from one
+    /// line of the index. Counts nothing; [`find`](Self::find) or [`missed`](Self::missed) does.
+    #[inline(always)]
+    pub fn may_hold(&self, prefixes: &Prefixes) -> bool {
+        self.tree.index.may_have(prefixes.key())
+    }
+
+    /// Counts an Interest that asked for what [`may_hold`](Self::may_hold) ruled out.
+    #[inline(always)]
+    pub const fn missed(&mut self) {
+        self.counters.misses += self.serve as u64;
     }
 
     /// The packet that answers, if there is one; it counts as used. Of several with the asked name the one that came last answers.
@@ -141,10 +165,10 @@ impl ContentStore {
         if !self.serve {
             return None;
         }
-        let found = match self.exact(now, ask) {
-            None if ask.can_be_prefix => self.longer(now, ask),
-            found => found,
-        };
+        let mut found = self.exact(now, ask);
+        if ask.can_be_prefix && found.is_none() {
+            found = self.longer(now, ask);
+        }
         let Some(slot) = found else {
             self.counters.misses += 1;
             return None;
@@ -152,6 +176,19 @@ impl ContentStore {
         self.counters.hits += 1;
         self.policy.used(&mut self.tree.entries, slot);
         Some(CsRef { slot, generation: self.tree.entries[slot as usize].generation })
+    }
+
+    /// Until when the packet was fresh that would answer if freshness did not matter; of longer names only those that the tree holds. Nothing is
+    /// counted or moved: for people who ask why [`find`](Self::find) found nothing.
+    pub fn stale(&mut self, now: Instant, ask: &Ask<'_>) -> Option<Instant> {
+        let slot = match self.exact(now, &Ask { must_be_fresh: false, ..*ask }) {
+            None if ask.can_be_prefix => match self.tree.search(ask.name, ask.prefixes, None) {
+                search::Search::Found(slot) => Some(slot),
+                search::Search::Absent | search::Search::GaveUp => None,
+            },
+            found => found,
+        };
+        slot.map(|slot| Instant::from_nanos(self.tree.entries[slot as usize].fresh_until))
     }
 
     /// Octets of a packet; 0 when it has gone.
@@ -165,7 +202,7 @@ impl ContentStore {
     pub fn copy_wire(&self, found: CsRef, out: &mut [u8]) -> usize {
         let Some(entry) = self.entry(found) else { return 0 };
         let len = out.len().min(usize::from(entry.wire_len));
-        self.tree.arena.copy_to(entry.block, &mut out[..len]);
+        self.tree.arena.copy_to(found.slot, &mut out[..len]);
         len
     }
 
@@ -180,90 +217,133 @@ impl ContentStore {
         self.entry(found).map_or(Instant::START, |entry| Instant::from_nanos(entry.fresh_until))
     }
 
-    /// Keeps a Data packet, checked before: its name, that name's prefixes, the whole packet, and its FreshnessPeriod in milliseconds. Others
-    /// go to make room.
+    /// Keeps a Data packet, checked before: where its name's TLV-VALUE stands in it (start and length, octets), that name's prefixes, the whole
+    /// packet, and its FreshnessPeriod in milliseconds. Others go to make room.
+    #[inline]
     pub fn insert(
         &mut self,
         now: Instant,
-        name: NameRef<'_>,
+        place: (u16, u16),
         prefixes: &Prefixes,
         wire: &[u8],
         freshness_ms: u32,
     ) -> Insertion {
-        if !self.admit {
-            return Insertion::NotKept;
-        }
-        let blocks = BlockArena::<BLOCK_LEN>::blocks_for(wire.len());
-        let name_start = name_start(wire, name);
-        let fits = wire.len() <= PACKET_LEN_MAX && blocks <= self.blocks_limit && self.packets_limit > 0;
-        let (Some(name_start), true, false) = (name_start, fits, prefixes.has_digest()) else {
-            self.counters.refusals += 1;
-            return Insertion::NotKept;
-        };
         // A Data is fresh *for* its FreshnessPeriod; without one it is never fresh.
         let fresh_until =
             if freshness_ms == 0 { 0 } else { now.plus_millis(u64::from(freshness_ms)).as_nanos() };
-        if let Some(known) = self.same_name(name, prefixes.key(), wire) {
-            self.tree.entries[known as usize].fresh_until = fresh_until;
-            self.tree.raise_fresh_end(known);
-            self.policy.used(&mut self.tree.entries, known);
-            self.counters.refreshes += 1;
-            return Insertion::Refreshed;
+        if self.replace_victim(place, prefixes, wire, fresh_until) {
+            return Insertion::New;
         }
-        self.make_room(self.packets_limit - 1, self.blocks_limit - blocks);
-        let slot = self.take_entry();
-        let stored = self
-            .tree
-            .index
-            .insert(prefixes.key(), slot)
-            .is_ok()
-            .then(|| self.tree.arena.store(wire))
-            .flatten();
-        let Some(block) = stored else {
-            self.tree.index.remove(prefixes.key(), slot);
-            self.free_entry(slot);
-            self.counters.refusals += 1;
-            return Insertion::NotKept;
+        self.insert_any(now, place, prefixes, wire, fresh_until)
+    }
+
+    /// The common case in a full store: the packet takes the place of the next victim, which has as many blocks. False when it is not that.
+    #[inline]
+    fn replace_victim(
+        &mut self,
+        place: (u16, u16),
+        prefixes: &Prefixes,
+        wire: &[u8],
+        fresh_until: u64,
+    ) -> bool {
+        let last = wire.len().wrapping_sub(1);
+        let blocks = last / BLOCK_LEN + 1;
+        let full = self.len == self.packets_limit || self.tree.arena.in_use() + blocks > self.blocks_limit;
+        let (true, true, Some(slot)) = (last < self.replace_len_max, full, self.policy.victim()) else {
+            return false;
         };
         let entry = &mut self.tree.entries[slot as usize];
-        entry.key = prefixes.key();
-        entry.place.depth = if prefixes.count() > PREFIXES_MAX { DEEPER } else { prefixes.count() as u8 };
+        let key = prefixes.key();
+        if (usize::from(entry.wire_len) - 1) / BLOCK_LEN + 1 != blocks
+            || !is_place(place, wire)
+            || prefixes.has_digest()
+        {
+            return false;
+        }
+        let Some(spot) = self.tree.index.insert_first(key, slot) else { return false };
+        if !self.tree.index.remove_at(entry.spot, entry.key, slot) {
+            self.tree.index.remove(entry.key, slot);
+        }
+        entry.key = key;
+        entry.spot = spot;
         entry.fresh_until = fresh_until;
-        entry.block = block;
         entry.stored = self.counters.insertions as u32;
         entry.wire_len = wire.len() as u16;
-        entry.name_len = name.as_bytes().len() as u16;
-        entry.name_start = name_start;
+        entry.name_len = place.1;
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.name_start = place.0 as u8;
         entry.digested = 0;
-        self.tree.link(slot, name, prefixes);
+        self.policy.replaced(&mut self.tree.entries, slot);
+        self.counters.insertions += 1;
+        self.counters.evictions += 1;
+        self.prefetch_victims();
+        self.tree.arena.overwrite(slot, wire);
+        true
+    }
+
+    #[inline(never)]
+    fn insert_any(
+        &mut self,
+        now: Instant,
+        place: (u16, u16),
+        prefixes: &Prefixes,
+        wire: &[u8],
+        fresh_until: u64,
+    ) -> Insertion {
+        if !self.admit {
+            return Insertion::NotKept;
+        }
+        let fits = !wire.is_empty() && wire.len() <= self.wire_len_max;
+        if !fits || !is_place(place, wire) || prefixes.has_digest() {
+            return self.refuse();
+        }
+        let (key, blocks) = (prefixes.key(), BlockArena::<BLOCK_LEN>::blocks_for(wire.len()));
+        let name = &wire[usize::from(place.0)..][..usize::from(place.1)];
+        if let Some(known) = self.same_packet(name, key, wire) {
+            return self.refresh(known, fresh_until);
+        }
+        self.make_room(self.packets_limit - 1, self.blocks_limit - blocks);
+        let Some(slot) = self.tree.arena.store(wire) else { return self.refuse() };
+        let spot = self.tree.index.insert_first(key, slot);
+        if spot.is_none() && self.tree.index.insert(key, slot).is_err() {
+            self.tree.arena.free(slot, wire.len());
+            return self.refuse();
+        }
+        let entry = &mut self.tree.entries[slot as usize];
+        *entry = Entry::new(key, (place.0 as u8, place.1), wire.len() as u16, entry.generation);
+        entry.spot = spot.unwrap_or(Spot::NONE);
+        entry.fresh_until = fresh_until;
+        entry.stored = self.counters.insertions as u32;
         self.policy.inserted(&mut self.tree.entries, slot);
         self.len += 1;
         self.counters.insertions += 1;
-        // When the store is full it is known what goes next and after that: by then the lines of the latter are here.
-        let full = self.len == self.packets_limit || self.tree.arena.in_use() + blocks > self.blocks_limit;
-        if let Some(victim) = self.policy.victim().filter(|_| full) {
-            self.tree.prefetch_removal(self.tree.entries[victim as usize].newer);
+        if !self.upkeep.is_off() {
+            self.tend(now, slot, NameRef::from_checked(name), prefixes);
+        }
+        if self.len == self.packets_limit || self.tree.arena.in_use() + blocks > self.blocks_limit {
+            self.prefetch_victims();
         }
         Insertion::New
     }
 
-    /// Removes packets whose names start with `prefix`, at most `limit`; gives how many. For control: takes time in proportion to them.
+    /// Removes packets whose names start with `prefix`, at most `limit`; gives how many. For control: takes time in proportion to them, and to
+    /// all packets while there is no tree.
     pub fn erase(&mut self, prefix: NameRef<'_>, limit: usize) -> usize {
         let prefixes = Prefixes::of(&self.key, prefix);
-        let mut slots = self.tree.collect(prefix, &prefixes, limit);
-        if prefixes.has_digest() && slots.len() < limit {
+        let mut erased = self.erase_under(prefix, &prefixes, limit);
+        if prefixes.has_digest() && erased < limit {
             let ask = Ask { name: prefix, prefixes: &prefixes, can_be_prefix: false, must_be_fresh: false };
-            slots.extend(self.exact(Instant::START, &ask));
+            if let Some(slot) = self.exact(Instant::START, &ask) {
+                self.remove(slot);
+                erased += 1;
+            }
         }
-        for slot in &slots {
-            self.remove(*slot);
-        }
-        slots.len()
+        erased
     }
 
     /// True when a packet's name starts with `prefix`.
     pub fn has_under(&self, prefix: NameRef<'_>) -> bool {
-        !self.tree.collect(prefix, &Prefixes::of(&self.key, prefix), 1).is_empty()
+        self.any_under(prefix, &Prefixes::of(&self.key, prefix))
     }
 
     /// Packets in the store.
@@ -288,9 +368,10 @@ impl ContentStore {
 
     /// Changes the bounds, up to what the store was made for; packets go at once if there are too many. Gives the bounds in effect.
     pub fn set_limits(&mut self, packets_max: usize, bytes_max: usize) -> CsConfig {
-        self.packets_limit = packets_max.min(self.tree.entries.len());
+        self.packets_limit = packets_max.min(self.packets_max);
         self.blocks_limit = (bytes_max / BLOCK_LEN).min(self.tree.arena.capacity());
         self.make_room(self.packets_limit, self.blocks_limit);
+        self.settle();
         self.limits()
     }
 
@@ -300,8 +381,9 @@ impl ContentStore {
     }
 
     /// Switches taking packets in.
-    pub const fn set_admit(&mut self, admit: bool) {
+    pub fn set_admit(&mut self, admit: bool) {
         self.admit = admit;
+        self.settle();
     }
 
     /// Whether Interests are answered.
@@ -319,6 +401,11 @@ impl ContentStore {
         self.counters
     }
 
+    /// True while every packet is found by any prefix of its name, however many there are; see the module.
+    pub const fn knows_prefixes(&self) -> bool {
+        self.upkeep.is_on()
+    }
+
     /// Prefixes that have a node in the tree, besides `/`.
     pub const fn prefix_nodes(&self) -> usize {
         self.tree.nodes_in_use()
@@ -329,38 +416,34 @@ impl ContentStore {
         self.tree.memory_bytes() + self.digests.memory_bytes()
     }
 
-    /// Asks for what finding or inserting a name will touch, without waiting: call stage 0 for each packet of a batch, then 1, then 2.
+    /// Asks for what finding a name will touch, without waiting: call stage 0 for each packet of a batch, then 1, then 2.
     #[inline]
     pub fn prefetch(&self, stage: usize, prefixes: &Prefixes) {
         match stage {
             0 => self.tree.index.prefetch(prefixes.key()),
-            _ => {
-                for slot in self.tree.index.candidates(prefixes.key()).filter(|id| !is_node(*id)) {
-                    match stage {
-                        1 => self.tree.entries.prefetch(slot as usize),
-                        _ => {
-                            let entry = &self.tree.entries[slot as usize];
-                            if entry.key == prefixes.key() {
-                                self.tree.arena.prefetch(entry.block);
-                                self.tree.entries.prefetch(entry.newer as usize);
-                                self.tree.entries.prefetch(entry.older as usize);
-                            }
-                        }
-                    }
+            // Most are not here.
+            1 if self.tree.index.may_have(prefixes.key()) => {
+                for id in self.tree.index.candidates(prefixes.key()).filter(|id| !is_node(*id)) {
+                    self.tree.entries.prefetch(id as usize);
+                    self.tree.arena.prefetch(id);
                 }
             }
+            _ => {}
         }
     }
 
-    /// Asks for what inserting a name, or searching below it, touches besides: call with each stage of [`prefetch`](Self::prefetch) for Data
-    /// and for Interests with CanBePrefix.
+    /// Asks for what inserting a name will touch, or searching below it: call with each stage of [`prefetch`](Self::prefetch).
     #[inline]
     pub fn prefetch_insert(&self, stage: usize, prefixes: &Prefixes) {
-        self.tree.prefetch_link(stage, prefixes);
+        if stage == 0 {
+            self.tree.index.prefetch(prefixes.key());
+        }
+        if !self.upkeep.is_off() {
+            self.tree.prefetch_link(stage, prefixes);
+        }
     }
 
     /// The newest packet with the asked name, and the asked digest if there is one.
-    #[inline]
     fn exact(&mut self, now: Instant, ask: &Ask<'_>) -> Option<u32> {
         let key = ask.prefixes.key();
         let (name, digest) = ask.name.as_bytes().split_at(ask.prefixes.key_len());
@@ -383,29 +466,14 @@ impl ContentStore {
         if found.len() > 1 { found.into_iter().min_by_key(age) } else { found.pop() }
     }
 
-    fn longer(&mut self, now: Instant, ask: &Ask<'_>) -> Option<u32> {
-        let fresh_at = ask.must_be_fresh.then(|| now.as_nanos());
-        match self.tree.search(ask.name, ask.prefixes, fresh_at) {
-            Search::Found(slot) => {
-                self.tree.move_to_front(slot);
-                Some(slot)
-            }
-            Search::Absent => None,
-            Search::GaveUp => {
-                self.counters.searches_given_up += 1;
-                None
-            }
-        }
-    }
-
     /// The entry of the same packet. When there are [`VERSIONS_MAX`] others of its name, the one that came first goes.
-    #[inline]
-    fn same_name(&mut self, name: NameRef<'_>, key: u64, wire: &[u8]) -> Option<u32> {
+    #[inline(never)]
+    fn same_packet(&mut self, name: &[u8], key: u64, wire: &[u8]) -> Option<u32> {
         let (mut versions, mut eldest) = (0, NONE);
         for id in self.tree.index.candidates(key) {
-            if self.is_named(id, key, name.as_bytes()) {
+            if self.is_named(id, key, name) {
                 let entry = &self.tree.entries[id as usize];
-                if usize::from(entry.wire_len) == wire.len() && self.tree.arena.holds(entry.block, 0, wire) {
+                if usize::from(entry.wire_len) == wire.len() && self.tree.arena.holds(id, 0, wire) {
                     return Some(id);
                 }
                 versions += 1;
@@ -421,6 +489,39 @@ impl ContentStore {
         None
     }
 
+    /// When the store is full it is known what goes next and after that: by then the lines of the latter are here.
+    #[inline]
+    fn prefetch_victims(&self) {
+        if let Some(victim) = self.policy.victim() {
+            self.tree.prefetch_removal(self.tree.entries[victim as usize].newer);
+        }
+    }
+
+    /// Works out which packets are taken in. To be called after each change of what that depends on: limits, the switch, the tree's being off.
+    pub(super) fn settle(&mut self) {
+        let takes = self.admit && self.packets_limit > 0;
+        let wire_len_max = PACKET_LEN_MAX.min(self.blocks_limit * BLOCK_LEN);
+        self.wire_len_max = if takes { wire_len_max } else { 0 };
+        self.replace_len_max = if self.upkeep.is_off() { self.wire_len_max } else { 0 };
+    }
+
+    #[cold]
+    fn refuse(&mut self) -> Insertion {
+        self.counters.refusals += 1;
+        Insertion::NotKept
+    }
+
+    fn refresh(&mut self, slot: u32, fresh_until: u64) -> Insertion {
+        let entry = &mut self.tree.entries[slot as usize];
+        entry.fresh_until = fresh_until;
+        if entry.place.linked != 0 {
+            self.tree.raise_fresh_end(slot);
+        }
+        self.policy.used(&mut self.tree.entries, slot);
+        self.counters.refreshes += 1;
+        Insertion::Refreshed
+    }
+
     /// True for an entry of this name.
     #[inline(always)]
     fn is_named(&self, id: u32, key: u64, name: &[u8]) -> bool {
@@ -428,7 +529,7 @@ impl ContentStore {
             return false;
         }
         let entry = &self.tree.entries[id as usize];
-        entry.key == key && usize::from(entry.name_len) == name.len() && self.tree.starts_with(entry, name)
+        entry.key == key && usize::from(entry.name_len) == name.len() && self.tree.starts_with(id, name)
     }
 
     /// Packets stored since this one.
@@ -441,7 +542,7 @@ impl ContentStore {
         let entry = &mut self.tree.entries[slot as usize];
         if entry.digested == 0 {
             entry.digested = 1;
-            let runs = self.tree.arena.runs(entry.block, usize::from(entry.wire_len));
+            let runs = self.tree.arena.runs(slot, usize::from(entry.wire_len));
             let parts: ArrayVec<&[u8], { PACKET_LEN_MAX.div_ceil(BLOCK_LEN) }> = runs.collect();
             self.digests[slot as usize] = sha256(&parts);
         }
@@ -457,34 +558,22 @@ impl ContentStore {
         }
     }
 
+    #[inline]
     fn remove(&mut self, slot: u32) {
-        self.tree.unlink(slot);
-        let Entry { key, block, wire_len, .. } = self.tree.entries[slot as usize];
-        self.tree.index.remove(key, slot);
-        self.tree.arena.free(block, usize::from(wire_len));
-        self.policy.removed(&mut self.tree.entries, slot);
-        self.free_entry(slot);
-        self.len -= 1;
-    }
-
-    /// An entry to be filled; the caller made room.
-    #[inline]
-    fn take_entry(&mut self) -> u32 {
-        let slot = self.entries_free;
-        if slot == NONE {
-            self.entries_untouched += 1;
-            return self.entries_untouched - 1;
-        }
-        self.entries_free = self.tree.entries[slot as usize].newer;
-        slot
-    }
-
-    #[inline]
-    fn free_entry(&mut self, slot: u32) {
         let entry = &mut self.tree.entries[slot as usize];
+        let Entry { key, spot, wire_len, .. } = *entry;
+        let linked = entry.place.linked != 0;
+        entry.wire_len = 0;
         entry.generation = entry.generation.wrapping_add(1);
-        entry.newer = self.entries_free;
-        self.entries_free = slot;
+        if linked {
+            self.tree.unlink(slot);
+        }
+        if !self.tree.index.remove_at(spot, key, slot) {
+            self.tree.index.remove(key, slot);
+        }
+        self.tree.arena.free(slot, usize::from(wire_len));
+        self.policy.removed(&mut self.tree.entries, slot);
+        self.len -= 1;
     }
 
     #[inline]
@@ -493,13 +582,8 @@ impl ContentStore {
     }
 }
 
-/// Where the name's TLV-VALUE starts in a Data packet; `None` when the packet isn't one of that name.
-#[inline]
-fn name_start(wire: &[u8], name: NameRef<'_>) -> Option<u8> {
-    let mut at = 0;
-    // Type and length of the packet, type and length of its name.
-    for _ in 0..4 {
-        at = read_number(wire, at).ok()?.1;
-    }
-    wire.get(at..)?.starts_with(name.as_bytes()).then_some(at as u8)
+/// True when a name's TLV-VALUE can stand at this place of a packet: behind two types and two lengths, within it.
+#[inline(always)]
+fn is_place((start, len): (u16, u16), wire: &[u8]) -> bool {
+    start <= u16::from(u8::MAX) && usize::from(start) + usize::from(len) <= wire.len()
 }

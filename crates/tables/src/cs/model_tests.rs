@@ -12,6 +12,7 @@ enum Step {
     Wait { ms: u64 },
     Erase { name: Name, limit: usize },
     Limit { packets: usize, blocks: usize },
+    Turn { on: bool, entries: usize },
 }
 
 /// Few components, so that names share prefixes; now and then long ones that straddle blocks, and names deeper than prefixes are kept.
@@ -37,6 +38,7 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => (1..3000u64).prop_map(|ms| Step::Wait { ms }),
         1 => (names(), 0..10usize).prop_map(|(name, limit)| Step::Erase { name, limit }),
         1 => (0..70usize, 0..200usize).prop_map(|(packets, blocks)| Step::Limit { packets, blocks }),
+        2 => (any::<bool>(), prop_oneof![0..20usize, Just(1000)]).prop_map(|(on, entries)| Step::Turn { on, entries }),
     ]
 }
 
@@ -102,7 +104,8 @@ impl Model {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(512)))]
 
-    /// A hit is a valid answer, a miss means that there is none, what goes is what the model says, and the tree stays whole.
+    /// A hit is a valid answer, a miss means that there is none (the store is small enough for that without a tree), what goes is what the
+    /// model says, and the tree stays whole, wherever it is in being made or taken down.
     #[test]
     fn store_is_its_model(all in proptest::collection::vec(steps(), 1..250)) {
         let mut cs = store(60, 150 * BLOCK_LEN);
@@ -148,6 +151,7 @@ proptest! {
                         model.packets.retain(|p| holds(&cs, p));
                     }
                 }
+                Step::Turn { on, entries } => cs.turn(on, entries),
                 Step::Limit { packets, blocks } => {
                     cs.set_limits(packets, blocks * BLOCK_LEN);
                     model.limits = (packets.min(60), blocks.min(150));
@@ -157,7 +161,9 @@ proptest! {
             }
             prop_assert_eq!(cs.len(), model.packets.len());
             prop_assert_eq!(cs.bytes(), model.blocks() * BLOCK_LEN);
-            prop_assert_eq!(cs.tree.assert_whole(), cs.len());
+            let linked = cs.tree.assert_whole(cs.len());
+            prop_assert!(!cs.upkeep.is_on() || linked == cs.len());
+            prop_assert!(!cs.upkeep.is_off() || linked == 0);
         }
         prop_assert_eq!(cs.counters().searches_given_up, 0);
         for packet in &model.packets {
@@ -172,8 +178,7 @@ fn holds(cs: &ContentStore, packet: &Packet) -> bool {
     let same = |id: u32| {
         cs.is_named(id, key, packet.name.as_ref().as_bytes()) && {
             let entry = &cs.tree.entries[id as usize];
-            usize::from(entry.wire_len) == packet.wire.len()
-                && cs.tree.arena.holds(entry.block, 0, &packet.wire)
+            usize::from(entry.wire_len) == packet.wire.len() && cs.tree.arena.holds(id, 0, &packet.wire)
         }
     };
     cs.tree.index.find(key, same).is_some()

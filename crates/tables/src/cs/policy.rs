@@ -37,12 +37,29 @@ impl Policy {
         }
     }
 
+    /// The next victim went, and another packet came in its entry.
+    #[inline]
+    pub fn replaced(&mut self, entries: &mut [Entry], slot: u32) {
+        match self {
+            Policy::Lru(queue) => queue.turn(entries, slot),
+        }
+    }
+
     /// An entry goes.
     #[inline]
     pub fn removed(&mut self, entries: &mut [Entry], slot: u32) {
         match self {
             Policy::Lru(queue) => queue.take_out(entries, slot),
         }
+    }
+
+    /// Entries, what would be kept longest first.
+    pub fn recent<'a>(&self, entries: &'a [Entry]) -> impl Iterator<Item = u32> + use<'a> {
+        let Policy::Lru(queue) = self;
+        let newest = (queue.newest != NONE).then_some(queue.newest);
+        core::iter::successors(newest, |slot| {
+            Some(entries[*slot as usize].older).filter(|older| *older != NONE)
+        })
     }
 
     /// What is to go next.
@@ -76,6 +93,17 @@ impl Queue {
             None => self.oldest = slot,
         }
         self.newest = slot;
+    }
+
+    /// Makes the oldest the newest.
+    #[inline]
+    fn turn(&mut self, entries: &mut [Entry], oldest: u32) {
+        let second = entries[oldest as usize].newer;
+        // Alone, it is both.
+        let Some(entry) = entries.get_mut(second as usize) else { return };
+        entry.older = NONE;
+        self.oldest = second;
+        self.push(entries, oldest);
     }
 
     #[inline]

@@ -1,5 +1,6 @@
 //! What the content store keeps of a packet and of a prefix: one cache line each.
 
+use crate::index::Spot;
 use zerocopy::FromZeros;
 
 /// No record.
@@ -35,10 +36,12 @@ pub(super) struct Place {
     pub after: u32,
     /// Components, [`DEEPER`](super::tree::DEEPER) at most.
     pub depth: u8,
-    spare: [u8; 3],
+    /// False for an entry that hangs nowhere: its place is whatever it was before.
+    pub linked: u8,
+    spare: [u8; 2],
 }
 
-/// One packet.
+/// One packet. Its number is that of its first block of octets, so both are asked for at once.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C, align(64))]
 pub(super) struct Entry {
@@ -48,13 +51,12 @@ pub(super) struct Entry {
     pub place: Place,
     /// End of freshness, nanoseconds of [`Instant`](crate::Instant); 0 for never fresh.
     pub fresh_until: u64,
-    /// Neighbours in the policy's order; `newer` links free entries.
+    /// Neighbours in the policy's order.
     pub newer: u32,
     pub older: u32,
-    /// Head of its octets' chain.
-    pub block: u32,
     /// When it was stored, counted in packets stored.
     pub stored: u32,
+    /// 0 when there is no packet.
     pub wire_len: u16,
     pub name_len: u16,
     /// Changes each time the entry is used for another packet.
@@ -63,6 +65,8 @@ pub(super) struct Entry {
     pub name_start: u8,
     /// True when the digest was computed and kept.
     pub digested: u8,
+    /// Where its key stands in the index, if that is known.
+    pub spot: Spot,
 }
 
 /// One prefix that several records share.
@@ -85,6 +89,33 @@ pub(super) struct Node {
 const _: () = assert!(size_of::<Entry>() == 64 && size_of::<Node>() == 64);
 
 impl Entry {
+    /// What lies at a place of its packet, hanging nowhere, in no order.
+    #[inline(always)]
+    pub const fn new(key: u64, name: (u8, u16), wire_len: u16, generation: u16) -> Self {
+        Entry {
+            key,
+            place: Place {
+                edge: 0,
+                parent: NONE,
+                before: NONE,
+                after: NONE,
+                depth: 0,
+                linked: 0,
+                spare: [0; 2],
+            },
+            fresh_until: 0,
+            newer: NONE,
+            older: NONE,
+            stored: 0,
+            wire_len,
+            name_len: name.1,
+            generation,
+            name_start: name.0,
+            digested: 0,
+            spot: Spot::NONE,
+        }
+    }
+
     /// True when an Interest with MustBeFresh may be answered.
     #[inline(always)]
     pub const fn is_fresh(&self, now: u64) -> bool {
@@ -95,7 +126,8 @@ impl Entry {
 impl Node {
     /// Of a prefix, with nothing below, hanging nowhere.
     pub const fn new(hash: u64, depth: u8) -> Self {
-        let place = Place { edge: hash, parent: NONE, before: NONE, after: NONE, depth, spare: [0; 3] };
+        let place =
+            Place { edge: hash, parent: NONE, before: NONE, after: NONE, depth, linked: 1, spare: [0; 2] };
         Node { hash, place, first: NONE, count: 0, fresh_end: 0, spare: 0 }
     }
 

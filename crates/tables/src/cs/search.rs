@@ -3,7 +3,7 @@
 //! A search goes down to where names with the prefix are, then through all below, what came last first. Branches in which nothing is fresh
 //! are passed by when the asker wants fresh ones.
 
-use super::record::{Entry, NONE, is_node};
+use super::record::{NONE, is_node};
 use super::tree::{EDGE_MAX, Tree};
 use arrayvec::ArrayVec;
 use nw_name::{NameRef, Prefixes};
@@ -29,11 +29,12 @@ struct Below {
 }
 
 impl Tree {
-    /// True when an entry's name starts with these octets.
+    /// True when the name of an entry starts with these octets.
     #[inline]
-    pub fn starts_with(&self, entry: &Entry, name: &[u8]) -> bool {
+    pub fn starts_with(&self, slot: u32, name: &[u8]) -> bool {
+        let entry = &self.entries[slot as usize];
         usize::from(entry.name_len) >= name.len()
-            && self.arena.holds(entry.block, usize::from(entry.name_start), name)
+            && self.arena.holds(slot, usize::from(entry.name_start), name)
     }
 
     /// An entry whose name starts with `name`, fresh at `fresh_at` if that is given; the ones that came last are looked at first.
@@ -77,7 +78,7 @@ impl Tree {
         let mut answers = |slot: u32| {
             let entry = &self.entries[slot as usize];
             let fits =
-                fresh_at.is_none_or(|now| entry.is_fresh(now)) && self.starts_with(entry, name.as_bytes());
+                fresh_at.is_none_or(|now| entry.is_fresh(now)) && self.starts_with(slot, name.as_bytes());
             !fits || each(slot)
         };
         for slot in below.entries {
@@ -145,8 +146,10 @@ impl Tree {
         let mut sharing = ArrayVec::new();
         for id in self.index.candidates(edge) {
             let place = self.place(id);
-            let is_on =
-                place.edge == edge && place.parent == node && place.depth > self.node(node).place.depth;
+            let is_on = place.linked != 0
+                && place.edge == edge
+                && place.parent == node
+                && place.depth > self.node(node).place.depth;
             // Seen twice when an entry's key and its edge have the same tag, as one in 65536 has.
             if is_on && !sharing.contains(&id) {
                 // More than EDGE_MAX are not on an edge.

@@ -1,6 +1,6 @@
 use super::*;
-use nw_name::tlv::push_tlv;
-use nw_name::{Component, ComponentType, Name};
+use nw_name::tlv::{push_tlv, read_number};
+use nw_name::{Component, ComponentType, Name, PREFIXES_MAX};
 
 pub(super) const KEY: HashKey =
     HashKey::new([1, 0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f, 0x1656_67b1_9e37_79f9]);
@@ -35,11 +35,22 @@ pub(super) fn insert(
     freshness_ms: u32,
 ) -> Insertion {
     let prefixes = Prefixes::of(&KEY, name.as_ref());
-    for stage in 0..ContentStore::PREFETCH_STAGES {
-        cs.prefetch(stage, &prefixes);
-        cs.prefetch_insert(stage, &prefixes);
-    }
-    cs.insert(Instant::from_millis(now_ms), name.as_ref(), &prefixes, wire, freshness_ms)
+    (0..ContentStore::PREFETCH_STAGES).for_each(|stage| cs.prefetch_insert(stage, &prefixes));
+    cs.insert(Instant::from_millis(now_ms), place(wire, name), &prefixes, wire, freshness_ms)
+}
+
+/// Where the name stands in a packet: behind two types and two lengths.
+fn place(wire: &[u8], name: &Name) -> (u16, u16) {
+    let start = (0..4).fold(0, |at, _| read_number(wire, at).expect("a packet").1);
+    (start as u16, name.as_ref().as_bytes().len() as u16)
+}
+
+/// With a tree of prefixes from the beginning.
+fn store_with_tree(packets_max: usize, bytes_max: usize) -> ContentStore {
+    let mut cs = store(packets_max, bytes_max);
+    cs.turn(true, usize::MAX / 8);
+    assert!(cs.knows_prefixes());
+    cs
 }
 
 fn put(cs: &mut ContentStore, uri: &str) -> Vec<u8> {
@@ -88,7 +99,7 @@ fn a_prefix_finds_what_another_name_fetched() {
 
 #[test]
 fn the_newest_segment_answers_its_prefix() {
-    let mut cs = store(100, 100 << 10);
+    let mut cs = store_with_tree(100, 100 << 10);
     let wires: Vec<_> = (0..50).map(|i| put(&mut cs, &format!("/file/v=1/seg={i}"))).collect();
     assert_eq!(prefix(&mut cs, "/file").as_ref(), wires.last());
     assert_eq!(cs.prefix_nodes(), 1, "siblings share one node");
@@ -139,11 +150,11 @@ fn a_digest_chooses_among_packets_of_one_name() {
 
 #[test]
 fn versions_of_one_name_are_bounded() {
-    let mut cs = store(1000, 1 << 20);
+    let mut cs = store_with_tree(1000, 1 << 20);
     let n = name("/same");
     for i in 0..500u32 {
         insert(&mut cs, 0, &n, &data(&n, &i.to_be_bytes()), 0);
-        assert_eq!(cs.tree.assert_whole(), cs.len());
+        assert_eq!(cs.tree.assert_whole(cs.len()), cs.len());
     }
     assert_eq!(cs.len(), VERSIONS_MAX);
     assert_eq!(exact(&mut cs, "/same"), Some(data(&n, &499u32.to_be_bytes())));
@@ -164,11 +175,14 @@ fn what_is_not_kept() {
         Insertion::NotKept,
         "larger than a packet"
     );
-    assert_eq!(insert(&mut cs, 0, &n, b"\x06", 0), Insertion::NotKept, "no packet");
-    assert_eq!(insert(&mut cs, 0, &n, &data(&name("/other"), b""), 0), Insertion::NotKept, "of another name");
+    let prefixes = Prefixes::of(&KEY, n.as_ref());
+    for (place, wire) in [((0, 0), &b""[..]), ((1, 5), b"\x06\x02\x07"), ((256, 0), &[6; 300])] {
+        let got = cs.insert(Instant::START, place, &prefixes, wire, 0);
+        assert_eq!(got, Insertion::NotKept, "{place:?} is no place of a name in it");
+    }
     let odd = full_name(&n, b"");
     assert_eq!(insert(&mut cs, 0, &odd, &data(&odd, b""), 0), Insertion::NotKept, "a digest in its own name");
-    assert_eq!((cs.len(), cs.bytes(), cs.counters().refusals), (0, 0, 5));
+    assert_eq!((cs.len(), cs.bytes(), cs.counters().refusals), (0, 0, 6));
     for (packets_max, bytes_max) in [(0, 1 << 20), (10, 0), (10, 255), (0, 0)] {
         let mut none = store(packets_max, bytes_max);
         assert_eq!(insert(&mut none, 0, &n, &data(&n, b""), 0), Insertion::NotKept);
@@ -237,7 +251,7 @@ fn limits_change_live() {
 
 #[test]
 fn erase_by_prefix_has_a_limit() {
-    let mut cs = store(100, 100 << 10);
+    let mut cs = store_with_tree(100, 100 << 10);
     for i in 0..20 {
         put(&mut cs, &format!("/a/b/{i}"));
         put(&mut cs, &format!("/c/{i}/d"));
@@ -247,14 +261,14 @@ fn erase_by_prefix_has_a_limit() {
     assert_eq!(cs.erase(name("/a/b").as_ref(), 100), 13);
     assert_eq!(cs.erase(name("/a").as_ref(), 100), 0);
     assert_eq!(cs.erase(name("/c/3").as_ref(), 100), 1);
-    assert_eq!(cs.tree.assert_whole(), 19);
+    assert_eq!(cs.tree.assert_whole(cs.len()), 19);
     assert_eq!(cs.erase(NameRef::ROOT, usize::MAX), 19);
     assert_eq!((cs.len(), cs.bytes(), cs.prefix_nodes(), cs.tree.index.len()), (0, 0, 0, 0));
 }
 
 #[test]
 fn names_deeper_than_kept_prefixes() {
-    let mut cs = store(1000, 1 << 20);
+    let mut cs = store_with_tree(1000, 1 << 20);
     let base = (0..PREFIXES_MAX + 5).fold(Name::new(), |n, i| n.with_generic(format!("{i}")));
     let names: Vec<_> = (0..100u64).map(|i| base.clone().with_number(ComponentType::SEGMENT, i)).collect();
     for n in &names {
@@ -268,18 +282,18 @@ fn names_deeper_than_kept_prefixes() {
         assert!(find(&mut cs, 0, &base.as_ref().prefix(depth).to_name(), true, false).is_some(), "{depth}");
     }
     assert!(find(&mut cs, 0, &base.clone().with_generic("other"), true, false).is_none());
-    assert_eq!(cs.tree.assert_whole(), 100);
+    assert_eq!(cs.tree.assert_whole(cs.len()), 100);
     assert_eq!(cs.erase(base.as_ref(), 1000), 100);
 }
 
 #[test]
 fn without_free_nodes_packets_are_kept_and_found_by_name() {
-    let mut cs = store(1000, 1 << 20);
+    let mut cs = store_with_tree(1000, 1 << 20);
     cs.tree.leave_nodes(1);
     let uris: Vec<_> = (0..400).map(|i| format!("/{}/{}/{}", i / 100, i / 10, i)).collect();
     for uri in &uris {
         put(&mut cs, uri);
-        assert_eq!(cs.tree.assert_whole(), cs.len());
+        assert_eq!(cs.tree.assert_whole(cs.len()), cs.len());
     }
     assert_eq!(cs.prefix_nodes(), 1);
     assert!(uris.iter().all(|uri| exact(&mut cs, uri).is_some()));
@@ -295,7 +309,7 @@ fn without_free_nodes_packets_are_kept_and_found_by_name() {
 
 #[test]
 fn effort_of_a_search_is_bounded_and_stale_branches_are_passed_by() {
-    let mut cs = store(10_000, 10 << 20);
+    let mut cs = store_with_tree(10_000, 10 << 20);
     let fresh = name("/s/fresh/1");
     insert(&mut cs, 0, &fresh, &data(&fresh, b""), 100_000);
     for i in 0..1000 {
@@ -318,7 +332,7 @@ fn effort_of_a_search_is_bounded_and_stale_branches_are_passed_by() {
 
 #[test]
 fn memory_returns_after_a_million_names() {
-    let mut cs = store(1000, 1 << 20);
+    let mut cs = store_with_tree(1000, 1 << 20);
     let mut most = 0;
     for i in 0..1_000_000u64 {
         // Names that make and unmake nodes all the time.
@@ -331,7 +345,114 @@ fn memory_returns_after_a_million_names() {
     }
     assert_eq!(cs.len(), 1000);
     assert!(most > 0 && most < 500, "{most}");
-    assert_eq!(cs.tree.assert_whole(), 1000);
+    assert_eq!(cs.tree.assert_whole(cs.len()), 1000);
     assert_eq!(cs.erase(NameRef::ROOT, usize::MAX), 1000);
     assert_eq!((cs.bytes(), cs.prefix_nodes(), cs.tree.index.len()), (0, 0, 0));
+}
+
+/// The tree comes when somebody asks by prefix for what is not among the recent packets, bit by bit, and goes when nobody does.
+#[test]
+fn the_tree_comes_and_goes_with_those_who_ask_by_prefix() {
+    let mut cs = store(1000, 1 << 20);
+    let uri = |i: usize| format!("/p{}/x/{i}", i % 7);
+    for i in 0..RECENT_MAX {
+        put(&mut cs, &uri(i));
+    }
+    // So few are looked through.
+    assert!(prefix(&mut cs, "/p3/x").is_some() && prefix(&mut cs, "/elsewhere").is_none());
+    assert!(!cs.knows_prefixes() && cs.tree.assert_whole(cs.len()) == 0);
+    for i in RECENT_MAX..900 {
+        put(&mut cs, &uri(i));
+    }
+    assert_eq!(cs.counters().searches_given_up, 0);
+    // The first search that is in vain begins the tree; it and those behind it build it, and insertions do.
+    let mut searches = 0;
+    while !cs.knows_prefixes() {
+        assert!(prefix(&mut cs, "/p0/x/0").is_some(), "an exact name is found always");
+        assert_eq!(prefix(&mut cs, "/elsewhere"), None);
+        searches += 1;
+        let linked = cs.tree.assert_whole(cs.len());
+        assert!(linked > 0 && linked <= 100 * searches, "{linked} after {searches}");
+    }
+    assert!((5..=20).contains(&searches), "{searches}");
+    let given_up = cs.counters().searches_given_up;
+    assert!(given_up > 0);
+    assert!((0..7).all(|i| prefix(&mut cs, &format!("/p{i}")).is_some()));
+    assert!(prefix(&mut cs, "/elsewhere").is_none());
+    assert_eq!(cs.counters().searches_given_up, given_up);
+    // Insertions keep it, until nobody asked for a while; then they take it down.
+    let later = KEPT_IDLE.as_millis() as u64 + 1;
+    let insert_at = |cs: &mut ContentStore, now_ms, i: usize| {
+        let n = name(&uri(i));
+        insert(cs, now_ms, &n, &data(&n, b""), 0)
+    };
+    insert_at(&mut cs, later - 1, 1000);
+    assert!(cs.knows_prefixes());
+    for i in 1001..1400 {
+        insert_at(&mut cs, later, i);
+        cs.tree.assert_whole(cs.len());
+    }
+    assert!(!cs.knows_prefixes());
+    assert_eq!((cs.prefix_nodes(), cs.tree.assert_whole(cs.len())), (0, 0));
+    assert_eq!(cs.tree.index.len(), cs.len(), "an index record each");
+    // What is asked meanwhile brings it back.
+    find(&mut cs, later, &name("/elsewhere"), true, false);
+    for i in 2000..2300 {
+        insert_at(&mut cs, later, i);
+    }
+    assert!(cs.knows_prefixes());
+}
+
+/// Looks that are enough, but many, are worth a tree, too.
+#[test]
+fn many_looks_bring_the_tree() {
+    let mut cs = store(100, 1 << 20);
+    for i in 0..40 {
+        put(&mut cs, &format!("/{i}"));
+    }
+    let looks = (0..1000).take_while(|_| prefix(&mut cs, "/none").is_none() && !cs.knows_prefixes()).count();
+    assert!((50..200).contains(&looks), "{looks}");
+}
+
+/// An entry is in the index under its key and under its edge; when these have one tag it is met twice there.
+#[test]
+fn an_entry_whose_key_and_edge_share_a_tag_is_met_once() {
+    let edge = KEY.name(name("/x").as_ref());
+    let same_tag = |n: &Name| KEY.name(n.as_ref()) >> 48 == edge >> 48;
+    let twin = (0..10_000_000u64)
+        .map(|i| name("/x").with_generic(i.to_be_bytes()))
+        .find(same_tag)
+        .expect("one in 65536 names");
+    // All homes are one bucket in an index of so few.
+    let mut cs = store_with_tree(2, 1 << 10);
+    assert_eq!(cs.tree.index.buckets(), 1);
+    insert(&mut cs, 0, &twin, &data(&twin, b""), 0);
+    let slot = cs.tree.index.candidates(edge).next().expect("it is there");
+    assert_eq!(cs.tree.index.candidates(edge).filter(|id| *id == slot).count(), 2);
+    let root = cs.tree.entries[slot as usize].place.parent;
+    assert_eq!(cs.tree.on_edge(root, edge)[..], [slot]);
+    assert_eq!(cs.erase(name("/x").as_ref(), 9), 1);
+    assert_eq!((cs.len(), cs.tree.assert_whole(0), cs.tree.index.len()), (0, 0, 0));
+}
+
+/// A packet that replaces the next victim in its place, one that does not fit there, and one whose bucket others passed.
+#[test]
+fn the_victims_place_is_taken_when_it_fits() {
+    let mut cs = store(50, 1 << 20);
+    for i in 0..2000 {
+        let n = name(&format!("/r/{i}"));
+        let len = [10, 10, 300, 10, 700][i % 5];
+        let wire = data(&n, &vec![i as u8; len]);
+        assert_eq!(insert(&mut cs, 0, &n, &wire, 0), Insertion::New);
+        assert_eq!(find(&mut cs, 0, &n, false, false), Some(wire));
+        let first = i.saturating_sub(49);
+        assert!(exact(&mut cs, &format!("/r/{first}")).is_some(), "{i}");
+        for j in first + 1..=i {
+            // In the order they came, so that the order of use stays that.
+            assert!(exact(&mut cs, &format!("/r/{j}")).is_some(), "{j} of {i}");
+        }
+        assert_eq!(exact(&mut cs, &format!("/r/{}", first.wrapping_sub(1))), None);
+        assert_eq!((cs.len(), cs.tree.index.len()), (i.min(49) + 1, i.min(49) + 1));
+    }
+    assert_eq!(cs.counters().evictions, 1950);
 }

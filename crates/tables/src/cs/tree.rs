@@ -65,6 +65,7 @@ struct Hint {
 }
 
 impl Tree {
+    /// For so many entries.
     pub fn new(key: HashKey, entries_max: usize, arena: BlockArena<BLOCK_LEN>) -> Self {
         // An entry has a node above only together with others; half as many nodes as entries is beyond what any names but
         // chosen ones need. Entries that find no node are still found by their exact names.
@@ -73,7 +74,7 @@ impl Tree {
         nodes[0] = Node::new(key.root(), 0);
         Tree {
             key,
-            entries: Lines::new(entries_max),
+            entries: Lines::new(arena.capacity()),
             nodes,
             // A key and an edge for each entry, an edge for each node.
             index: Index::with_capacity(2 * entries_max + nodes_max),
@@ -125,12 +126,19 @@ impl Tree {
     #[inline]
     pub fn prefetch_removal(&self, slot: u32) {
         let Some(entry) = self.entries.get(slot as usize) else { return };
-        self.index.prefetch(entry.key);
+        self.index.prefetch_at(entry.spot);
+        self.arena.prefetch(slot);
+        self.entries.prefetch(entry.newer as usize);
+        if entry.place.linked != 0 {
+            self.prefetch_unlink(entry);
+        }
+    }
+
+    #[cold]
+    fn prefetch_unlink(&self, entry: &Entry) {
         if entry.place.edge != entry.key {
             self.index.prefetch(entry.place.edge);
         }
-        self.arena.prefetch(entry.block);
-        self.entries.prefetch(entry.newer as usize);
         self.prefetch_record(entry.place.before);
         self.prefetch_record(entry.place.after);
         self.prefetch_record(entry.place.parent);
@@ -148,8 +156,11 @@ impl Tree {
     /// Hangs an entry into the tree; its key is indexed already, its octets are stored.
     pub fn link(&mut self, slot: u32, name: NameRef<'_>, prefixes: &Prefixes) {
         let (key, kept) = (prefixes.key(), prefixes.kept());
+        let place = &mut self.entries[slot as usize].place;
+        place.depth = if prefixes.count() > PREFIXES_MAX { DEEPER } else { prefixes.count() as u8 };
+        place.linked = 1;
         // It is under its key already, and must not meet itself on an edge.
-        self.entries[slot as usize].place.parent = NONE;
+        place.parent = NONE;
         let mut node = self.start(prefixes);
         loop {
             let depth = self.depth(node);
@@ -190,6 +201,7 @@ impl Tree {
     /// Takes an entry out of the tree.
     pub fn unlink(&mut self, slot: u32) {
         let Entry { key, place, .. } = self.entries[slot as usize];
+        self.entries[slot as usize].place.linked = 0;
         if place.edge != key {
             self.index.remove(place.edge, slot);
         }
@@ -370,7 +382,8 @@ impl Tree {
 
     /// The edge of a record under a node of `depth` components, which end at octet `end` of its name and hash to `hash`.
     fn next_edge(&mut self, id: u32, hash: u64, depth: usize, end: usize) -> u64 {
-        let entry = self.entries[self.some_entry(id) as usize];
+        let slot = self.some_entry(id);
+        let entry = self.entries[slot as usize];
         let own_depth = usize::from(entry.place.depth);
         if !is_node(id)
             && (own_depth <= depth
@@ -381,22 +394,16 @@ impl Tree {
         }
         let (start, len) =
             (usize::from(entry.name_start) + end, usize::from(entry.name_len).saturating_sub(end));
-        self.scratch.clear();
-        let mut skip = start;
-        for run in self.arena.runs(entry.block, start + len) {
-            let passed = skip.min(run.len());
-            skip -= passed;
-            self.scratch.extend_from_slice(&run[passed..]);
-        }
+        self.arena.gather(slot, start, len, &mut self.scratch);
         self.key.step(hash, NameRef::from_checked(&self.scratch).prefix(1).as_bytes())
     }
 
     /// Components that a record shares with a name, as far as nodes go.
     fn common_depth(&self, id: u32, name: NameRef<'_>, prefixes: &Prefixes) -> usize {
-        let entry = &self.entries[self.some_entry(id) as usize];
+        let slot = self.some_entry(id);
+        let entry = &self.entries[slot as usize];
         let len = usize::from(entry.name_len).min(name.as_bytes().len());
-        let common =
-            self.arena.common_len(entry.block, usize::from(entry.name_start), &name.as_bytes()[..len]);
+        let common = self.arena.common_len(slot, usize::from(entry.name_start), &name.as_bytes()[..len]);
         (0..=prefixes.kept()).rev().find(|depth| prefixes.end(*depth) <= common).unwrap_or(0)
     }
 

@@ -24,7 +24,7 @@ fn name(uri: &str) -> Name {
 /// An Interest whose name is `before`, the digest of `tail`, and `after`.
 fn with_digest(before: &str, after: &str, tail: &[u8]) -> Vec<u8> {
     let digest = sha256(&[tail]);
-    let component = nw_name::Component::new(ComponentType::PARAMETERS_DIGEST, &digest).unwrap();
+    let component = nw_name::Component::new(nw_name::ComponentType::PARAMETERS_DIGEST, &digest).unwrap();
     let mut element = Vec::new();
     name(before).with(component).with_name(name(after).as_ref()).as_ref().encode(&mut element);
     interest(&[&element, NONCE, tail])
@@ -204,7 +204,8 @@ fn half_a_signature_is_refused() {
 #[test]
 fn what_answers_an_interest() {
     let digest = [7; 32];
-    let full = name("/a/b").with(nw_name::Component::new(ComponentType::IMPLICIT_DIGEST, &digest).unwrap());
+    let full =
+        name("/a/b").with(nw_name::Component::new(nw_name::ComponentType::IMPLICIT_DIGEST, &digest).unwrap());
     let answers = |asked: &Name, prefix: bool, data: &str, digest: [u8; 32]| {
         let wire = InterestBuilder::new(asked.clone()).can_be_prefix(prefix).encode();
         Interest::check(&wire).unwrap().is_answered_by(name(data).as_ref(), || digest)

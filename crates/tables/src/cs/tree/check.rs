@@ -8,8 +8,8 @@ impl Tree {
         self.nodes_untouched = (self.nodes.len() - count) as u32;
     }
 
-    /// Walks all of it and checks what must always hold; gives the entries seen.
-    pub fn assert_whole(&self) -> usize {
+    /// Walks all of it and checks what must always hold, of so many entries there are; gives the entries seen.
+    pub fn assert_whole(&self, all: usize) -> usize {
         let (mut entries, mut nodes, mut edges) = (0, 0, 0);
         let mut pending = vec![ROOT];
         while let Some(node) = pending.pop() {
@@ -25,7 +25,7 @@ impl Tree {
                     nodes += 1;
                     self.node(id).fresh_end
                 } else {
-                    assert!(place.depth >= record.place.depth);
+                    assert!(place.depth >= record.place.depth && place.linked != 0);
                     entries += 1;
                     edges += usize::from(self.has_edge_record(id));
                     coarse_end(self.entries[id as usize].fresh_until)
@@ -39,7 +39,7 @@ impl Tree {
             assert_eq!(count, record.count);
         }
         assert_eq!(nodes, self.nodes_in_use());
-        assert_eq!(self.index.len(), entries + edges + nodes);
+        assert_eq!(self.index.len(), all + edges + nodes);
         entries
     }
 }

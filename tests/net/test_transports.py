@@ -1,6 +1,6 @@
 """Two routers in network namespaces of their own, joined by a virtual cable: Ethernet, VLAN, UDP groups, interfaces that come and go.
 
-Needs root and `ip`; skips with a word where they are missing. Usage: python3 tests/net/transports.py [unittest's arguments]
+Needs root and `ip`; skips with a word where they are missing. Usage: python3 tests/net/test_transports.py [unittest's arguments]
 The command is target/release/nw, or $NW_BIN."""
 
 import json
@@ -21,6 +21,8 @@ UDP4, UDP6 = "udp4://224.0.23.170:56363", "udp6://[ff02::1234%"
 
 
 def can_make_namespaces():
+    if not Path(NW).exists():
+        return f"{NW} does not exist: cargo build --release -p nw-cli, or set NW_BIN"
     if os.geteuid() != 0:
         return "needs root, to make network namespaces"
     if not shutil.which("ip"):
@@ -311,6 +313,4 @@ def finish(process):
 
 
 if __name__ == "__main__":
-    if not Path(NW).exists():
-        raise SystemExit(f"{NW} does not exist: cargo build --release -p nw-cli, or set NW_BIN")
     unittest.main()

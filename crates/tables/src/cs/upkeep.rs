@@ -1,0 +1,264 @@
+//! When the tree of prefixes is kept, and how a prefix is looked for when it is not.
+//!
+//! The tree costs an insertion more than all the rest, and most Interests ask for exact names. So it is built when a prefix was looked for in
+//! vain among the recent packets of a store that has others (or when these looks add up), and taken down when nobody asked by prefix for
+//! [`KEPT_IDLE`]. Both go on in slices, with each insertion and each prefix search, so no packet waits long:
+//!
+//! ```text
+//! Off --a look was not enough--> Linking --every bucket of the index was seen--> On
+//!  ^                                                                              | nobody asked for KEPT_IDLE
+//!  `------------- every bucket was seen -- Unlinking <----------------------------'   (a look brings it back)
+//! ```
+
+use super::ContentStore;
+use super::record::is_node;
+use super::search::Search;
+use crate::{Ask, Instant};
+use arrayvec::ArrayVec;
+use core::time::Duration;
+use nw_name::{NameRef, Prefixes};
+
+/// Packets among which a prefix is looked for while there is no tree.
+pub const RECENT_MAX: usize = 64;
+
+/// How long the tree is kept after the last search that needed it.
+pub const KEPT_IDLE: Duration = Duration::from_secs(60);
+
+/// Packets looked at in vain before a tree is worth its cost even if each look was enough.
+const LOOKS_MAX: usize = 4096;
+
+/// Entries put into the tree, or taken out of it, with one insertion and with one search: microseconds, and some tens of them.
+const WITH_INSERT: usize = 4;
+const WITH_SEARCH: usize = 64;
+
+/// Buckets of the index looked at for each of them at most.
+const BUCKETS_PER_ENTRY: usize = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Off,
+    /// Entries in the first so many buckets of the index are in the tree, and all that came since.
+    Linking(usize),
+    On,
+    /// Entries in the first so many buckets of the index are not in the tree.
+    Unlinking(usize),
+}
+
+/// What is known of the tree's use.
+#[derive(Debug)]
+pub(super) struct Upkeep {
+    state: State,
+    /// Packets looked at while there was no tree.
+    looks: usize,
+    /// When the tree was needed last.
+    asked: Instant,
+    /// A name is put together here.
+    name: Vec<u8>,
+}
+
+impl Upkeep {
+    pub fn new() -> Self {
+        Upkeep {
+            state: State::Off,
+            looks: 0,
+            asked: Instant::START,
+            name: Vec::with_capacity(nw_wire::PACKET_LEN_MAX),
+        }
+    }
+
+    /// True when insertions need not care.
+    #[inline(always)]
+    pub const fn is_off(&self) -> bool {
+        matches!(self.state, State::Off)
+    }
+
+    /// True when every entry is in the tree.
+    #[inline]
+    pub const fn is_on(&self) -> bool {
+        matches!(self.state, State::On)
+    }
+}
+
+impl ContentStore {
+    /// An entry below the asked name.
+    pub(super) fn longer(&mut self, now: Instant, ask: &Ask<'_>) -> Option<u32> {
+        let fresh_at = ask.must_be_fresh.then(|| now.as_nanos());
+        let on = self.upkeep.is_on();
+        let result = if on {
+            self.upkeep.asked = now;
+            self.tree.search(ask.name, ask.prefixes, fresh_at)
+        } else {
+            self.look(now, ask.name, fresh_at)
+        };
+        match result {
+            Search::Found(slot) => {
+                if on {
+                    self.tree.move_to_front(slot);
+                }
+                Some(slot)
+            }
+            Search::Absent => None,
+            Search::GaveUp => {
+                self.counters.searches_given_up += 1;
+                None
+            }
+        }
+    }
+
+    /// Looks among recent packets; has the tree made when that is not enough.
+    fn look(&mut self, now: Instant, name: NameRef<'_>, fresh_at: Option<u64>) -> Search {
+        let (mut result, mut seen) = (Search::GaveUp, 0);
+        for slot in self.policy.recent(&self.tree.entries).take(RECENT_MAX) {
+            let entry = &self.tree.entries[slot as usize];
+            self.tree.entries.prefetch(entry.older as usize);
+            self.tree.arena.prefetch(entry.older);
+            seen += 1;
+            if fresh_at.is_none_or(|now| entry.is_fresh(now)) && self.tree.starts_with(slot, name.as_bytes())
+            {
+                result = Search::Found(slot);
+                break;
+            }
+        }
+        if result == Search::GaveUp && seen == self.len {
+            result = Search::Absent;
+        }
+        self.upkeep.looks += seen;
+        let wanted = result == Search::GaveUp || self.upkeep.looks > LOOKS_MAX;
+        if wanted && !matches!(self.upkeep.state, State::Linking(_)) {
+            self.upkeep.state = State::Linking(0);
+            self.settle();
+        }
+        if matches!(self.upkeep.state, State::Linking(_)) {
+            self.upkeep.asked = now;
+            self.go_on(WITH_SEARCH);
+        }
+        result
+    }
+
+    /// After an insertion while there is a tree or part of one.
+    #[cold]
+    pub(super) fn tend(&mut self, now: Instant, slot: u32, name: NameRef<'_>, prefixes: &Prefixes) {
+        match self.upkeep.state {
+            State::Off => {}
+            State::On => {
+                self.tree.link(slot, name, prefixes);
+                if now.since(self.upkeep.asked) > KEPT_IDLE {
+                    self.upkeep.state = State::Unlinking(0);
+                }
+            }
+            State::Linking(_) => {
+                self.tree.link(slot, name, prefixes);
+                self.go_on(WITH_INSERT);
+            }
+            State::Unlinking(_) => self.go_on(WITH_INSERT),
+        }
+    }
+
+    /// Begins to make the tree or to take it down, and does so much of it.
+    #[cfg(test)]
+    pub(super) fn turn(&mut self, on: bool, entries: usize) {
+        match (self.upkeep.state, on) {
+            (State::Off | State::Unlinking(_), true) => self.upkeep.state = State::Linking(0),
+            (State::On | State::Linking(_), false) => self.upkeep.state = State::Unlinking(0),
+            _ => {}
+        }
+        self.go_on(entries);
+    }
+
+    /// Goes on making the tree or taking it down, by so many entries.
+    fn go_on(&mut self, entries: usize) {
+        let (mut bucket, link) = match self.upkeep.state {
+            State::Linking(bucket) => (bucket, true),
+            State::Unlinking(bucket) => (bucket, false),
+            State::Off | State::On => return,
+        };
+        let end = self.tree.index.buckets().min(bucket + BUCKETS_PER_ENTRY * entries);
+        let mut done = 0;
+        while bucket < end && done < entries {
+            for slot in self.in_bucket(bucket) {
+                if (self.tree.entries[slot as usize].place.linked != 0) != link {
+                    if link {
+                        self.link_old(slot);
+                    } else {
+                        self.tree.unlink(slot);
+                    }
+                    done += 1;
+                }
+            }
+            bucket += 1;
+        }
+        self.upkeep.state = match (bucket < self.tree.index.buckets(), link) {
+            (true, true) => State::Linking(bucket),
+            (true, false) => State::Unlinking(bucket),
+            (false, true) => State::On,
+            (false, false) => State::Off,
+        };
+        if self.upkeep.is_off() {
+            self.upkeep.looks = 0;
+        }
+        self.settle();
+    }
+
+    /// Entries in a bucket of the index; those that are there by two hashes twice.
+    fn in_bucket(&self, bucket: usize) -> ArrayVec<u32, 16> {
+        self.tree.index.in_bucket(bucket).filter(|id| !is_node(*id)).collect()
+    }
+
+    /// Puts an entry that came before the tree into it.
+    fn link_old(&mut self, slot: u32) {
+        let mut octets = core::mem::take(&mut self.upkeep.name);
+        let entry = &self.tree.entries[slot as usize];
+        self.tree.arena.gather(slot, usize::from(entry.name_start), usize::from(entry.name_len), &mut octets);
+        let name = NameRef::from_checked(&octets);
+        self.tree.link(slot, name, &Prefixes::of(&self.key, name));
+        self.upkeep.name = octets;
+    }
+
+    /// Removes entries whose names start with `prefix`, at most `limit`.
+    pub(super) fn erase_under(&mut self, prefix: NameRef<'_>, prefixes: &Prefixes, limit: usize) -> usize {
+        let mut erased = 0;
+        if self.upkeep.is_on() {
+            for slot in self.tree.collect(prefix, prefixes, limit) {
+                self.remove(slot);
+                erased += 1;
+            }
+            return erased;
+        }
+        for bucket in 0..self.tree.index.buckets() {
+            self.prefetch_bucket(bucket + AHEAD);
+            for slot in self.in_bucket(bucket) {
+                // One that was here twice may have gone.
+                if erased < limit
+                    && self.tree.entries[slot as usize].wire_len > 0
+                    && self.tree.starts_with(slot, prefix.as_bytes())
+                {
+                    self.remove(slot);
+                    erased += 1;
+                }
+            }
+        }
+        erased
+    }
+
+    /// True when there is an entry whose name starts with `prefix`.
+    pub(super) fn any_under(&self, prefix: NameRef<'_>, prefixes: &Prefixes) -> bool {
+        if self.upkeep.is_on() {
+            return !self.tree.collect(prefix, prefixes, 1).is_empty();
+        }
+        (0..self.tree.index.buckets()).any(|bucket| {
+            self.prefetch_bucket(bucket + AHEAD);
+            self.in_bucket(bucket).into_iter().any(|slot| self.tree.starts_with(slot, prefix.as_bytes()))
+        })
+    }
+
+    /// Asks for what walking a bucket touches.
+    fn prefetch_bucket(&self, bucket: usize) {
+        for slot in self.in_bucket(bucket) {
+            self.tree.entries.prefetch(slot as usize);
+            self.tree.arena.prefetch(slot);
+        }
+    }
+}
+
+/// Buckets for whose entries a walk asks ahead.
+const AHEAD: usize = 4;

@@ -15,8 +15,8 @@ mod value;
 
 pub use interface::{InterfacePattern, MacAddress, MacGroup};
 pub use options::{
-    ContentStore, Control, Ethernet, FaceItem, Faces, Forwarder, Log, LogFormat, LogLevel, Management, Multicast,
-    Persistency, Reach, Rib, RouteItem, StrategyItem, Tables, Tcp, Udp, Unix,
+    ContentStore, Control, Ethernet, FaceItem, Faces, Forwarder, Log, LogFormat, LogLevel, Management,
+    Multicast, Persistency, Reach, Rib, RouteItem, StrategyItem, Tables, Tcp, Udp, Unix,
 };
 pub use problem::{Problem, Problems};
 pub use value::{Mode, Uri};

@@ -183,7 +183,9 @@ mod tests {
         let peer = receiver.local_addr().unwrap();
         let mut expected = 4..20u8;
         while !burst.waiting.is_empty() {
-            burst.send_waiting(at, sender.as_fd(), (Some(peer), &[]), 4500, |errno| panic!("{errno}")).unwrap();
+            burst
+                .send_waiting(at, sender.as_fd(), (Some(peer), &[]), 4500, |errno| panic!("{errno}"))
+                .unwrap();
             let wanted: Vec<_> = expected.by_ref().take(4).map(|datagram| (datagram, 1000)).collect();
             assert_eq!(arrived(), wanted);
         }

@@ -40,7 +40,8 @@ impl Faces {
         let queue_bytes = match &face.transport {
             Transport::Stream(stream) => stream.queue_bytes() + stream.kernel_queue,
             Transport::Datagram { socket, burst, .. } => {
-                burst.waiting.len() + self.sockets[*socket].as_ref().map_or(0, DatagramSocket::all_queue_bytes)
+                burst.waiting.len()
+                    + self.sockets[*socket].as_ref().map_or(0, DatagramSocket::all_queue_bytes)
             }
             Transport::Internal => self.mailbox.bytes(),
             Transport::Down => 0,
@@ -168,7 +169,9 @@ impl Faces {
         let mut taken = ArrayVec::<(FaceId, Peer, Head, usize, Outbox, usize), SENDERS_MAX>::new();
         for id in ids {
             let Some(face) = self.slots.get_mut(*id).filter(|face| face.dirty) else { continue };
-            let Transport::Datagram { peer, run_datagram_max, burst, .. } = &mut face.transport else { continue };
+            let Transport::Datagram { peer, run_datagram_max, burst, .. } = &mut face.transport else {
+                continue;
+            };
             face.dirty = false;
             let outbox = core::mem::take(&mut face.outbox);
             let items = outbox.items();

@@ -20,7 +20,8 @@ use crate::status::FaceFlags;
 use core::ops::Range;
 use core::time::Duration;
 use nw_element::{
-    Cause, DropCounters, DropReason, FaceId, Instant, LinkType, LinkFields, Packet, Pool, Scope, Ticket, decode,
+    Cause, DropCounters, DropReason, FaceId, Instant, LinkFields, LinkType, Packet, Pool, Scope, Ticket,
+    decode,
 };
 use nw_wire::{Fault, LpPacket, NackReason, PACKET_LEN_MAX, Token, types};
 

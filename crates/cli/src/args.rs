@@ -322,6 +322,9 @@ pub enum FaceVerb {
         /// Only the face to this peer
         #[arg(long)]
         uri: Option<String>,
+        /// Only faces with this end here, such as dev://eth0
+        #[arg(long)]
+        local: Option<String>,
     },
     /// List listeners
     Channels {
@@ -337,8 +340,11 @@ pub enum FaceVerb {
     },
     /// Make a face to a peer
     Create {
-        /// The peer: udp4://192.0.2.1:6363, tcp4://…
+        /// The peer: udp4://192.0.2.1:6363, tcp4://…, ether://[08:00:27:01:02:03]
         uri: String,
+        /// This end; for Ethernet and groups the interface, as in dev://eth0
+        #[arg(long, value_name = "URI")]
+        local: Option<String>,
         #[command(flatten)]
         options: FaceOptions,
         #[command(flatten)]

@@ -141,9 +141,10 @@ fn drops(status: &Status) -> Done {
 /// `nw face …`
 pub fn face(verb: &FaceVerb) -> Done {
     match verb {
-        FaceVerb::List { reading, scheme, uri } => {
+        FaceVerb::List { reading, scheme, uri, local } => {
             let filter = FaceQueryFilter {
                 uri_scheme: scheme.clone(),
+                local_uri: local.clone(),
                 uri: uri.clone(),
                 ..FaceQueryFilter::default()
             };
@@ -162,8 +163,12 @@ pub fn face(verb: &FaceVerb) -> Done {
             }
             Ok(ExitCode::SUCCESS)
         }
-        FaceVerb::Create { uri, options, reading } => {
-            let parameters = ControlParameters { uri: Some(canonical(uri)?), ..face_parameters(options) };
+        FaceVerb::Create { uri, local, options, reading } => {
+            let parameters = ControlParameters {
+                uri: Some(canonical(uri)?),
+                local_uri: local.clone(),
+                ..face_parameters(options)
+            };
             let mut client = connect(&reading.router)?;
             match command(&mut client, Verb::FacesCreate, &parameters) {
                 Ok(body) => report(reading, &body, |body| {

@@ -21,7 +21,7 @@ pub struct FacesConfig {
     pub peers_max: usize,
     /// Reads of up to 64 KiB from one stream before others get their turn.
     pub stream_reads_per_turn: usize,
-    /// Receives of up to 16 messages (runs of up to 64 KiB) from one UDP socket before others get their turn.
+    /// Receives of up to 16 messages (runs of up to 64 KiB) from one datagram socket before others get their turn.
     pub udp_reads_per_turn: usize,
     /// Connections taken from one listener before others get their turn.
     pub accepts_per_turn: usize,
@@ -29,14 +29,16 @@ pub struct FacesConfig {
     pub stream_send_buffer: usize,
     /// SO_RCVBUF asked for on TCP sockets, octets; `None` leaves it to the kernel, which adapts it.
     pub tcp_receive_buffer: Option<usize>,
-    /// SO_RCVBUF asked for on UDP sockets, octets: room for bursts.
+    /// SO_RCVBUF asked for on datagram sockets, octets: room for bursts.
     pub udp_receive_buffer: usize,
-    /// SO_SNDBUF asked for on UDP sockets, octets.
+    /// SO_SNDBUF asked for on datagram sockets, octets.
     pub udp_send_buffer: usize,
     /// MTU of UDP faces, octets. Larger link packets are cut into fragments; up to it, fragmentation is IP's.
     pub udp_mtu: usize,
     /// An on-demand UDP face ends after so long without a packet from its peer.
     pub udp_idle: Duration,
+    /// An on-demand Ethernet face likewise.
+    pub ether_idle: Duration,
     /// Loopback UDP peers are local. They are not elsewhere.
     pub loopback_udp_local: bool,
     /// Congestion marking is on for new faces.
@@ -89,6 +91,7 @@ impl Default for FacesConfig {
             udp_send_buffer: 4 << 20,
             udp_mtu: PACKET_LEN_MAX,
             udp_idle: Duration::from_secs(600),
+            ether_idle: Duration::from_secs(600),
             loopback_udp_local: false,
             congestion_marking: true,
             marking_interval: Duration::from_millis(100),

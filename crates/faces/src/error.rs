@@ -1,8 +1,10 @@
 //! Operating errors: each says what was tried, why it failed, and what helps.
 
+use crate::mac::Mac;
 use crate::uri::{FaceUri, UriError};
 use nw_element::FaceId;
 use rustix::io::Errno;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Why a face or listener could not be made or changed.
@@ -29,12 +31,35 @@ pub enum FaceError {
     /// Local fields on a face that is not local.
     #[error("local fields are for faces of this machine")]
     LocalFieldsNonLocal,
+    /// Reliability on a face that many hear.
+    #[error("reliability is between two: a face to a group can't have it")]
+    ReliabilityShared,
     /// An MTU on a stream, or one out of range.
     #[error("the MTU of this face can't be {0} octets (datagram faces: 64 or more)")]
     Mtu(usize),
     /// A persistency this face can't have.
     #[error("this face can't be {0}")]
     Persistency(&'static str),
+    /// No interface of this name.
+    #[error("there is no network interface {0}: `ip link` lists those there are")]
+    NoInterface(Box<str>),
+    /// An interface that has no Ethernet addresses.
+    #[error("{0} is no Ethernet interface")]
+    NoEthernet(Box<str>),
+    /// Nothing to send from.
+    #[error("{0} has no address to send to {1} from")]
+    NoAddress(Box<str>, SocketAddr),
+    /// An interface is to be named.
+    #[error("a face to {0} is on one interface: name it as the local URI, as in dev://eth0")]
+    InterfaceNeeded(FaceUri),
+    /// The interface is open for another group.
+    #[error("this interface is open for the group {0} already, and can be for one only")]
+    OtherGroup(Mac),
+    /// CAP_NET_RAW is missing.
+    #[error(
+        "Ethernet faces need the right to open packet sockets: run as root, or once `setcap cap_net_raw+ep` on the program's file"
+    )]
+    PacketSocket,
     /// A unix socket that answers is there.
     #[error("{0} is in use by a running program: stop it, or configure another path")]
     SocketInUse(PathBuf),
@@ -69,9 +94,14 @@ impl FaceError {
                 Errno::CONNREFUSED,
                 Errno::TIMEDOUT,
                 Errno::AGAIN,
+                Errno::NODEV,
+                Errno::NETDOWN,
             ]
             .contains(errno),
-            FaceError::TooMany(_) | FaceError::SocketInUse(_) => true,
+            FaceError::TooMany(_)
+            | FaceError::SocketInUse(_)
+            | FaceError::NoInterface(_)
+            | FaceError::NoAddress(..) => true,
             _ => false,
         }
     }

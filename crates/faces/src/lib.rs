@@ -3,15 +3,18 @@
 //! [`Faces`] owns every face: it turns readiness of sockets into decoded packets and queued packets into gathered writes. Non-blocking,
 //! driven by the host's epoll loop; no thread, no async runtime, no clock. Layer 4 (edges): refuses to know tables.
 
-#![deny(unsafe_code)] // but where it says so: udp::sys, and one call in inherited
+#![deny(unsafe_code)] // but where it says so: datagram::sys, datagram::packet, and one call in inherited
 
 pub mod config;
 pub mod counters;
+mod datagram;
 pub mod error;
 mod faces;
 mod inherited;
+pub mod interfaces;
 pub mod link;
 mod listener;
+pub mod mac;
 mod memory;
 mod outbox;
 mod queue;
@@ -19,7 +22,6 @@ mod slab;
 pub mod status;
 mod stream;
 mod timers;
-mod udp;
 pub mod uri;
 
 pub use config::{FaceOptions, FaceUpdate, FacesConfig};

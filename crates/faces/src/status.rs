@@ -116,6 +116,8 @@ pub enum CloseReason {
     FramingLost(nw_wire::Error),
     /// The socket failed.
     Socket(rustix::io::Errno),
+    /// Its network interface is gone, or is no longer to have such a face.
+    InterfaceGone,
 }
 
 impl core::fmt::Display for CloseReason {
@@ -126,6 +128,7 @@ impl core::fmt::Display for CloseReason {
             CloseReason::Idle => f.write_str("idle"),
             CloseReason::FramingLost(error) => write!(f, "the stream holds no packets: {error}"),
             CloseReason::Socket(errno) => write!(f, "socket failed: {errno}"),
+            CloseReason::InterfaceGone => f.write_str("its network interface is gone or changed"),
         }
     }
 }
@@ -152,7 +155,7 @@ pub struct ListenerStatus {
     pub accepted: u64,
     /// Peers turned away since the start, because there were too many faces or descriptors.
     pub refused: u64,
-    /// UDP only.
+    /// Datagram sockets only.
     pub udp: Option<UdpBuffer>,
 }
 

@@ -2,10 +2,10 @@
 //! socket refuses.
 
 use crate::config::LINK_PACKET_LEN_MAX;
+use crate::datagram::{LOOK_PAUSE, sys};
 use crate::outbox::{Outbox, Outgoing};
 use crate::queue::ByteQueue;
 use crate::status::CloseReason;
-use crate::udp::{LOOK_PAUSE, sys};
 use arrayvec::ArrayVec;
 use nw_element::{Cause, Instant, Packet, Pool};
 use nw_name::tlv::{Framing, frame};

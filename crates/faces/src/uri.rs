@@ -1,8 +1,11 @@
 //! Face URIs: how people and management name the two ends of a face.
 //!
 //! Forms as NFD has them: `unix:///path`, `tcp4://192.0.2.1:6363`, `tcp6://[2001:db8::1]:6363`, `udp4://…`, `udp6://…`, `fd://7`, `internal://`,
-//! `null://`, `contentstore://`; `tcp://host:port` and `udp://host:port` when a name is still to be resolved. The port is 6363 when not said.
+//! `null://`, `contentstore://`; `ether://[08:00:27:01:02:03]` for a network card and `dev://eth0` for an interface of this machine;
+//! `ws://192.0.2.1:9696` for a WebSocket server and `wsclient://192.0.2.7:51000` for a client of ours; `tcp://host:port`, `udp://host:port` and
+//! `ws://host:port` when a name is still to be resolved. The port is 6363 when not said, 9696 for WebSocket.
 
+use crate::mac::Mac;
 use core::fmt;
 use core::str::FromStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
@@ -12,6 +15,12 @@ use std::path::PathBuf;
 /// Port of NDN over UDP and TCP.
 pub const PORT_DEFAULT: u16 = 6363;
 
+/// Port of NDN over WebSocket.
+pub const WEBSOCKET_PORT_DEFAULT: u16 = 9696;
+
+/// Octets of the longest name of an interface (IFNAMSIZ less its end).
+pub const INTERFACE_NAME_MAX: usize = 15;
+
 /// Why some text is no face URI.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UriError {
@@ -20,7 +29,7 @@ pub enum UriError {
     NoScheme(String),
     /// A scheme nobody knows here.
     #[error(
-        "`{0}` is no known scheme: expected unix, tcp, tcp4, tcp6, udp, udp4, udp6, fd, internal or null"
+        "`{0}` is no known scheme: expected unix, tcp, tcp4, tcp6, udp, udp4, udp6, ether, dev, ws, fd, internal or null"
     )]
     Scheme(String),
     /// An address or host that can't be.
@@ -35,6 +44,12 @@ pub enum UriError {
     /// A relative path, or none.
     #[error("`{0}`: a unix socket needs an absolute path, as in unix:///run/nfd/nfd.sock")]
     UnixPath(String),
+    /// No Ethernet address in brackets.
+    #[error("`{0}`: an Ethernet address stands in brackets, as in ether://[08:00:27:01:02:03]")]
+    Ether(String),
+    /// No name that an interface can have.
+    #[error("`{0}` is no name of a network interface, as in dev://eth0")]
+    Interface(String),
     /// A descriptor that is no number.
     #[error("`{0}` is no file descriptor")]
     Fd(String),
@@ -43,13 +58,15 @@ pub enum UriError {
     Unresolved(String, String),
 }
 
-/// TCP or UDP.
+/// What an address with a port is reached by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// TCP.
     Tcp,
     /// UDP.
     Udp,
+    /// WebSocket.
+    WebSocket,
 }
 
 /// Which addresses a host name may resolve to.
@@ -72,9 +89,17 @@ pub enum FaceUri {
     Tcp(SocketAddr),
     /// A UDP address.
     Udp(SocketAddr),
+    /// A WebSocket server.
+    Ws(SocketAddr),
+    /// The far end of a WebSocket connection that was accepted here.
+    WsClient(SocketAddr),
+    /// A network card, or a group of them, on the same link.
+    Ether(Mac),
+    /// An interface of this machine.
+    Dev(Box<str>),
     /// A host name that is still to be resolved.
     Host {
-        /// TCP or UDP.
+        /// TCP, UDP or WebSocket.
         transport: Transport,
         /// Which addresses will do.
         family: Family,
@@ -113,6 +138,10 @@ impl FaceUri {
             FaceUri::Host { transport: Transport::Udp, family: Family::Any, .. } => "udp",
             FaceUri::Host { transport: Transport::Udp, family: Family::V4, .. } => "udp4",
             FaceUri::Host { transport: Transport::Udp, family: Family::V6, .. } => "udp6",
+            FaceUri::Ws(_) | FaceUri::Host { transport: Transport::WebSocket, .. } => "ws",
+            FaceUri::WsClient(_) => "wsclient",
+            FaceUri::Ether(_) => "ether",
+            FaceUri::Dev(_) => "dev",
             FaceUri::Fd(_) => "fd",
             FaceUri::Internal => "internal",
             FaceUri::Null => "null",
@@ -120,10 +149,13 @@ impl FaceUri {
         }
     }
 
-    /// The address of a TCP or UDP end.
+    /// The address of an end that has one.
     pub const fn address(&self) -> Option<SocketAddr> {
         match self {
-            FaceUri::Tcp(address) | FaceUri::Udp(address) => Some(*address),
+            FaceUri::Tcp(address)
+            | FaceUri::Udp(address)
+            | FaceUri::Ws(address)
+            | FaceUri::WsClient(address) => Some(*address),
             _ => None,
         }
     }
@@ -158,6 +190,7 @@ fn at(transport: Transport, address: SocketAddr) -> FaceUri {
     match transport {
         Transport::Tcp => FaceUri::Tcp(address),
         Transport::Udp => FaceUri::Udp(address),
+        Transport::WebSocket => FaceUri::Ws(address),
     }
 }
 
@@ -187,6 +220,19 @@ impl FromStr for FaceUri {
             "udp" => authority(Transport::Udp, Family::Any, rest),
             "udp4" => authority(Transport::Udp, Family::V4, rest),
             "udp6" => authority(Transport::Udp, Family::V6, rest),
+            "ws" => authority(Transport::WebSocket, Family::Any, rest),
+            "wsclient" => match authority(Transport::WebSocket, Family::Any, rest)? {
+                FaceUri::Ws(address) => Ok(FaceUri::WsClient(address)),
+                _ => Err(UriError::Address(rest.into())),
+            },
+            "ether" => {
+                let mac = rest.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+                mac.and_then(|mac| mac.parse().ok())
+                    .map(FaceUri::Ether)
+                    .ok_or_else(|| UriError::Ether(text.into()))
+            }
+            "dev" if is_interface_name(rest) => Ok(FaceUri::Dev(rest.into())),
+            "dev" => Err(UriError::Interface(text.into())),
             "fd" => rest.parse().map(FaceUri::Fd).map_err(|_| UriError::Fd(text.into())),
             "internal" => nothing(FaceUri::Internal),
             "null" => nothing(FaceUri::Null),
@@ -194,6 +240,12 @@ impl FromStr for FaceUri {
             _ => Err(UriError::Scheme(scheme.into())),
         }
     }
+}
+
+/// As the kernel has it: one to 15 octets, no slash, colon or space, and not a folder's names.
+pub fn is_interface_name(text: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_graphic() && b != b'/' && b != b':';
+    (1..=INTERFACE_NAME_MAX).contains(&text.len()) && text.bytes().all(fits) && text != "." && text != ".."
 }
 
 fn authority(transport: Transport, family: Family, text: &str) -> Result<FaceUri, UriError> {
@@ -214,6 +266,7 @@ fn authority(transport: Transport, family: Family, text: &str) -> Result<FaceUri
         None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
     };
     let port = match port {
+        None if transport == Transport::WebSocket => WEBSOCKET_PORT_DEFAULT,
         None => PORT_DEFAULT,
         Some(port) => port.parse().map_err(|_| UriError::Port(port.into()))?,
     };
@@ -232,15 +285,26 @@ fn authority(transport: Transport, family: Family, text: &str) -> Result<FaceUri
     Ok(FaceUri::Host { transport, family, host: host.into(), port })
 }
 
-/// An address, perhaps with the number of an interface behind `%` (`%25` as URIs escape it).
+/// An address, perhaps with the number or the name of an interface behind `%` (`%25` as URIs escape it).
 fn v6_address(host: &str, port: u16) -> Option<SocketAddr> {
     let (address, scope) = match host.split_once('%') {
         Some((address, scope)) => {
-            (address, scope.strip_prefix("25").filter(|s| !s.is_empty()).unwrap_or(scope).parse().ok()?)
+            let scope = scope.strip_prefix("25").filter(|s| !s.is_empty()).unwrap_or(scope);
+            (address, scope.parse().ok().or_else(|| interface_index(scope))?)
         }
         None => (host, 0),
     };
     Some(SocketAddrV6::new(address.parse::<Ipv6Addr>().ok()?, port, 0, scope).into())
+}
+
+/// The number of an interface of this machine.
+fn interface_index(name: &str) -> Option<u32> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
+    if !is_interface_name(name) {
+        return None;
+    }
+    let any = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
+    netdevice::name_to_index(&any, name).ok()
 }
 
 impl fmt::Display for FaceUri {
@@ -248,7 +312,12 @@ impl fmt::Display for FaceUri {
         write!(f, "{}://", self.scheme())?;
         match self {
             FaceUri::Unix(path) => f.write_str(&String::from_utf8_lossy(path.as_os_str().as_bytes())),
-            FaceUri::Tcp(address) | FaceUri::Udp(address) => address.fmt(f),
+            FaceUri::Tcp(address)
+            | FaceUri::Udp(address)
+            | FaceUri::Ws(address)
+            | FaceUri::WsClient(address) => address.fmt(f),
+            FaceUri::Ether(mac) => write!(f, "[{mac}]"),
+            FaceUri::Dev(name) => f.write_str(name),
             FaceUri::Host { host, port, .. } => write!(f, "{host}:{port}"),
             FaceUri::Fd(fd) => fd.fmt(f),
             FaceUri::Internal | FaceUri::Null | FaceUri::ContentStore => Ok(()),
@@ -278,6 +347,13 @@ mod tests {
             ("udp://[::ffff:192.0.2.1]:1", "udp4://192.0.2.1:1"),
             ("udp6://[fe80::1%253]:6363", "udp6://[fe80::1%3]:6363"),
             ("udp6://[fe80::1%3]:6363", "udp6://[fe80::1%3]:6363"),
+            ("udp6://[fe80::1%lo]:6363", "udp6://[fe80::1%1]:6363"),
+            ("udp6://[ff02::1234%1]:56363", "udp6://[ff02::1234%1]:56363"),
+            ("ether://[08:00:27:1:2:3]", "ether://[08:00:27:01:02:03]"),
+            ("dev://eth0.100", "dev://eth0.100"),
+            ("ws://192.0.2.1", "ws://192.0.2.1:9696"),
+            ("ws://[::1]:80/", "ws://[::1]:80"),
+            ("wsclient://192.0.2.1:50000", "wsclient://192.0.2.1:50000"),
             ("fd://17", "fd://17"),
             ("internal://", "internal://"),
             ("null://", "null://"),
@@ -318,6 +394,14 @@ mod tests {
             "udp6://[::1",
             "udp6://[::1]x",
             "udp4://a b",
+            "udp6://[fe80::1%no-such-card]",
+            "ether://08:00:27:01:02:03",
+            "ether://[08:00:27:01:02]",
+            "dev://",
+            "dev://a/b",
+            "dev://a-name-that-is-too-long",
+            "ws://192.0.2.1/path",
+            "wsclient://router.example:1",
         ] {
             assert!(text.parse::<FaceUri>().is_err(), "{text}");
         }
@@ -325,7 +409,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_panics_and_prints_what_it_reads(text in "(unix|tcp[46]?|udp[46]?|fd|x)://[\\[\\]a-f0-9:.%/-]{0,30}") {
+        fn never_panics_and_prints_what_it_reads(text in "(unix|tcp[46]?|udp[46]?|ws|wsclient|ether|dev|fd|x)://[\\[\\]a-f0-9:.%/-]{0,30}") {
             if let Ok(uri) = text.parse::<FaceUri>() {
                 prop_assert_eq!(uri.to_string().parse::<FaceUri>().unwrap(), uri);
             }

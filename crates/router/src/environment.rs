@@ -92,6 +92,9 @@ impl Environment for Hands<'_> {
                 FaceError::LocalFieldsNonLocal => {
                     UpdateRefusal { flags: flags::LOCAL_FIELDS, text, ..UpdateRefusal::default() }
                 }
+                FaceError::ReliabilityShared => {
+                    UpdateRefusal { flags: flags::RELIABILITY, text, ..UpdateRefusal::default() }
+                }
                 _ => UpdateRefusal { text, ..UpdateRefusal::default() },
             }
         })
@@ -272,9 +275,10 @@ fn options(change: &FaceChange) -> FaceOptions {
 /// The code NFD answers with, and the sentence.
 fn refusal(error: &FaceError) -> Refusal {
     let code = match error {
-        FaceError::Uri(_) | FaceError::NotCanonical(_) => 400,
+        FaceError::Uri(_) | FaceError::NotCanonical(_) | FaceError::InterfaceNeeded(_) => 400,
+        FaceError::NoInterface(_) | FaceError::NoAddress(..) => 504,
         FaceError::System { .. } if error.is_retryable() => 504,
-        FaceError::TooMany(_) | FaceError::System { .. } => 500,
+        FaceError::TooMany(_) | FaceError::PacketSocket | FaceError::System { .. } => 500,
         _ => 406,
     };
     Refusal::new(code, error.to_string())

@@ -199,6 +199,7 @@ impl Host {
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         faces.open_internal(now);
         listen(&config, inherited, &mut faces)?;
+        faces.set_interface_policy(now, settings::interfaces(&config), &mut pool)?;
         let mut hands = Hands {
             now,
             faces: &mut faces,
@@ -525,6 +526,10 @@ impl Host {
                         tracing::warn!(
                             "some options that changed take effect at the next start: all but faces, routes, strategies, what others are told and log level"
                         );
+                    }
+                    let policy = settings::interfaces(&plan.rest);
+                    if let Err(error) = self.faces.set_interface_policy(now, policy, &mut self.pool) {
+                        tracing::error!("faces of network interfaces stay as they are: {error}");
                     }
                     self.config = plan.rest.clone();
                     self.control.apply_config(*plan, &mut hands!(self, now));

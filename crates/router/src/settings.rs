@@ -2,10 +2,13 @@
 
 use crate::plane::Plane;
 use core::time::Duration;
-use nw_api::config::Config;
+use nw_api::config::{Config, InterfacePattern};
 use nw_elements::RouterConfig;
 use nw_faces::FacesConfig;
 use nw_faces::config::{ReassemblyLimits, ReliabilityLimits, Reliable};
+use nw_faces::interfaces::filter::{Filter, Pattern};
+use nw_faces::interfaces::policy::{EtherPolicy, GroupPolicy, InterfacePolicy};
+use nw_faces::mac::Mac;
 use nw_name::HashKey;
 use nw_tables::cs::CsConfig;
 use nw_tables::fib::FibConfig;
@@ -24,6 +27,7 @@ pub fn faces(config: &Config) -> FacesConfig {
         udp_receive_buffer: kib(config.udp.receive_buffer_kib),
         udp_send_buffer: kib(config.udp.send_buffer_kib),
         udp_mtu: config.udp.mtu as usize,
+        ether_idle: Duration::from_secs(u64::from(config.ethernet.idle_timeout_s)),
         udp_idle: Duration::from_secs(u64::from(config.udp.idle_timeout_s)),
         loopback_udp_local: config.udp.loopback_is_local,
         congestion_marking: config.faces.congestion_marking,
@@ -48,6 +52,36 @@ pub fn faces(config: &Config) -> FacesConfig {
         reconnect_max: Duration::from_secs(u64::from(config.faces.reconnect_max_s)),
         ..FacesConfig::default()
     }
+}
+
+/// Which faces interfaces are to have by themselves.
+pub fn interfaces(config: &Config) -> InterfacePolicy {
+    let (udp, ethernet) = (&config.multicast, &config.ethernet);
+    InterfacePolicy {
+        udp: udp.enabled.then(|| GroupPolicy {
+            groups: udp.groups.clone(),
+            ad_hoc: udp.ad_hoc,
+            filter: filter(&udp.whitelist, &udp.blacklist),
+        }),
+        ethernet: Some(EtherPolicy {
+            multicast: ethernet.multicast,
+            listen: ethernet.listen,
+            group: Mac(ethernet.group.0.0),
+            vlan: ethernet.vlan as u16,
+            ad_hoc: ethernet.ad_hoc,
+            filter: filter(&ethernet.whitelist, &ethernet.blacklist),
+        }),
+    }
+}
+
+fn filter(whitelist: &[InterfacePattern], blacklist: &[InterfacePattern]) -> Filter {
+    let pattern = |pattern: &InterfacePattern| match pattern {
+        InterfacePattern::Name(name) => Pattern::Name(name.as_str().into()),
+        InterfacePattern::Mac(mac) => Pattern::Mac(Mac(mac.0)),
+        InterfacePattern::Subnet(network, bits) => Pattern::Subnet(*network, *bits),
+    };
+    let patterns = |list: &[InterfacePattern]| list.iter().map(pattern).collect();
+    Filter { whitelist: patterns(whitelist), blacklist: patterns(blacklist) }
 }
 
 /// The forwarding plane with its tables.

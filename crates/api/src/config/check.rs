@@ -28,6 +28,7 @@ pub(super) fn contradictions(config: &Config, places: &Places, source: &mut Sour
     }
     check.listeners("faces.tcp.listen", &config.tcp.listen);
     check.listeners("faces.udp.listen", &config.udp.listen);
+    check.groups(&config.multicast.groups);
     let store = &config.content_store;
     if (store.packets == 0) != (store.mib == 0) {
         let one = if store.packets == 0 { "content_store.packets" } else { "content_store.mib" };
@@ -87,6 +88,22 @@ impl Check<'_, '_> {
             let clash = earlier.filter(|_| address.port() != 0).find(|other| overlaps(**other, *address));
             if let Some(other) = clash {
                 self.say(option, format!("{address}, which {other} covers"), "each address and port once");
+            }
+        }
+    }
+
+    fn groups(&mut self, groups: &[SocketAddr]) {
+        for (at, group) in groups.iter().enumerate() {
+            let fits = match group.ip() {
+                IpAddr::V4(v4) => v4.is_multicast(),
+                // Only groups of one link can be told apart by interface.
+                IpAddr::V6(v6) => v6.segments()[0] & 0xff0f == 0xff02,
+            };
+            if !fits || group.port() == 0 {
+                let expected = "group addresses: IPv4 ones from 224.0.0.0 to 239.255.255.255, IPv6 ones of one link, such as [ff02::1234]:56363";
+                self.say("faces.multicast.groups", group.to_string(), expected);
+            } else if groups[..at].contains(group) {
+                self.say("faces.multicast.groups", format!("{group} again"), "each group once");
             }
         }
     }

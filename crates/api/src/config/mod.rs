@@ -4,6 +4,7 @@
 //! reference text ([`Config::reference`]) come from there.
 
 mod check;
+mod interface;
 mod options;
 mod problem;
 mod read;
@@ -12,9 +13,10 @@ mod section;
 mod tests;
 mod value;
 
+pub use interface::{InterfacePattern, MacAddress, MacGroup};
 pub use options::{
-    ContentStore, Control, FaceItem, Faces, Forwarder, Log, LogFormat, LogLevel, Management, Persistency,
-    Reach, Rib, RouteItem, StrategyItem, Tables, Tcp, Udp, Unix,
+    ContentStore, Control, Ethernet, FaceItem, Faces, Forwarder, Log, LogFormat, LogLevel, Management,
+    Multicast, Persistency, Reach, Rib, RouteItem, StrategyItem, Tables, Tcp, Udp, Unix,
 };
 pub use problem::{Problem, Problems};
 pub use value::{Mode, Uri};
@@ -34,6 +36,10 @@ pub struct Config {
     pub tcp: Tcp,
     /// `[faces.udp]`
     pub udp: Udp,
+    /// `[faces.multicast]`
+    pub multicast: Multicast,
+    /// `[faces.ethernet]`
+    pub ethernet: Ethernet,
     /// `[tables]`
     pub tables: Tables,
     /// `[content_store]`
@@ -71,12 +77,15 @@ impl Config {
     pub fn reference() -> String {
         let mut text = String::from(
             "# Configuration of a Namewire router. Every option is here with its default; a file needs only what differs.\n\
-             # A running router re-reads its file on SIGHUP: routes, faces, strategies, what others are told and log level change at once, the rest at the next start.\n",
+             # A running router re-reads its file on SIGHUP: routes, faces, those of network interfaces, strategies, what others are told and log level\n\
+             # change at once, the rest at the next start.\n",
         );
         section::write::<Faces>(&mut text);
         section::write::<Unix>(&mut text);
         section::write::<Tcp>(&mut text);
         section::write::<Udp>(&mut text);
+        section::write::<Multicast>(&mut text);
+        section::write::<Ethernet>(&mut text);
         section::write::<Tables>(&mut text);
         section::write::<ContentStore>(&mut text);
         section::write::<Forwarder>(&mut text);
@@ -110,9 +119,12 @@ impl Config {
     }
 
     /// True when a change to `other` needs a new start: something other than routes, faces, strategies, what others are told and log level differs.
+    /// Faces of interfaces follow the file, too; but for how long they may be silent.
     pub fn needs_restart(&self, other: &Config) -> bool {
         let live = |config: &Config| Config {
             log: Log { level: LogLevel::Info, ..config.log.clone() },
+            multicast: Multicast::default(),
+            ethernet: Ethernet { idle_timeout_s: config.ethernet.idle_timeout_s, ..Ethernet::default() },
             rib: Rib::default(),
             face: Vec::new(),
             route: Vec::new(),
@@ -135,6 +147,8 @@ impl Config {
             of::<Unix>(),
             of::<Tcp>(),
             of::<Udp>(),
+            of::<Multicast>(),
+            of::<Ethernet>(),
             of::<Tables>(),
             of::<ContentStore>(),
             of::<Forwarder>(),

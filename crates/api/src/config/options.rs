@@ -1,5 +1,6 @@
 //! Every option: name, type, default, limits, documentation.
 
+use super::interface::{InterfacePattern, MacAddress, MacGroup};
 use super::section::{item, section};
 use super::value::{Mode, Uri, words};
 use nw_name::Name;
@@ -84,6 +85,55 @@ section! {
         burst_kib: u32 = 128, in 0..=1_048_576;
         /// Microseconds between bursts to one peer.
         burst_pause_us: u32 = 250, in 50..=1_000_000;
+    }
+}
+
+fn groups() -> Vec<SocketAddr> {
+    /// Beside the port of single peers.
+    const GROUP_PORT: u16 = 56363;
+    let v6 = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x1234);
+    vec![SocketAddr::from(([224, 0, 23, 170], GROUP_PORT)), SocketAddr::from((v6, GROUP_PORT))]
+}
+
+fn every_interface() -> Vec<InterfacePattern> {
+    vec![InterfacePattern::Name("*".to_owned())]
+}
+
+section! {
+    /// UDP to groups of neighbours: a face for each group on each network interface, as interfaces come and go.
+    Multicast = "faces.multicast" {
+        /// Have such faces. Off unless said, unlike NFD: everybody on the link hears what is asked there, and may ask.
+        enabled: bool = false;
+        /// The groups; IPv6 ones of one link, ff02::….
+        groups: Vec<SocketAddr> = groups();
+        /// Who hears one neighbour may not hear another, as by radio without a base station.
+        ad_hoc: bool = false;
+        /// Interfaces that have them, when they are up and can do multicast.
+        whitelist: Vec<InterfacePattern> = every_interface();
+        /// Interfaces that have none even so.
+        blacklist: Vec<InterfacePattern> = vec![];
+    }
+}
+
+section! {
+    /// Ethernet without IP, EtherType 0x8624. Needs the right to open packet sockets (CAP_NET_RAW).
+    Ethernet = "faces.ethernet" {
+        /// A face to the group on each network interface, as interfaces come and go.
+        multicast: bool = false;
+        /// Make a face for each neighbour that sends to this machine's network cards.
+        listen: bool = false;
+        /// The group.
+        group: MacGroup = MacGroup(MacAddress([0x01, 0x00, 0x5e, 0x00, 0x17, 0xaa]));
+        /// The VLAN that frames are read from and written to; 0 is frames without one. An interface of the system's own for a VLAN needs 0.
+        vlan: u32 = 0, in 0..=4094;
+        /// Who hears one neighbour may not hear another, as by radio without a base station.
+        ad_hoc: bool = false;
+        /// A face that a neighbour's frame made goes away after so many seconds without another.
+        idle_timeout_s: u32 = 600, in 1..=86_400;
+        /// Interfaces that are used, when they are up.
+        whitelist: Vec<InterfacePattern> = every_interface();
+        /// Interfaces that are not used even so.
+        blacklist: Vec<InterfacePattern> = vec![];
     }
 }
 
@@ -264,7 +314,7 @@ item! {
     FaceItem = "face" {
         /// Where to.
         uri: Uri, as "\"udp4://192.0.2.1:6363\"";
-        /// From where, when that matters.
+        /// From where, when that matters; for Ethernet and groups the interface, as in "dev://eth0".
         local_uri: Option<Uri> = None, as "\"udp4://192.0.2.2:6363\"";
         /// When it goes away.
         persistency: Persistency = Persistency::Persistent;

@@ -90,6 +90,8 @@ pub(super) fn config(source: &mut Source<'_>) -> Config {
         unix: file.section(),
         tcp: file.section(),
         udp: file.section(),
+        multicast: file.section(),
+        ethernet: file.section(),
         tables: file.section(),
         content_store: file.section(),
         forwarder: file.section(),
@@ -206,7 +208,7 @@ fn find<'t>(root: &'t DeTable<'t>, path: &str) -> Option<(&'t Spanned<DeValue<'t
 }
 
 /// Sections that stand in others.
-const SECTIONS: [&str; 3] = ["faces.unix", "faces.tcp", "faces.udp"];
+const SECTIONS: [&str; 5] = ["faces.unix", "faces.tcp", "faces.udp", "faces.multicast", "faces.ethernet"];
 
 fn entries_of<'a>(
     table: &'a DeTable<'a>,

@@ -102,6 +102,9 @@ fn contradictions() {
         ),
         ("[faces.tcp]\nlisten = [\"0.0.0.0:1\", \"127.0.0.1:1\"]", 2, "faces.tcp.listen"),
         ("[faces.udp]\nlisten = [\"[::1]:1\", \"[::1]:1\"]", 2, "faces.udp.listen"),
+        ("[faces.multicast]\ngroups = [\"192.0.2.1:56363\"]", 2, "faces.multicast.groups"),
+        ("[faces.multicast]\ngroups = [\"[ff05::1]:56363\"]", 2, "faces.multicast.groups"),
+        ("[faces.multicast]\ngroups = [\"[ff02::1]:1\", \"[ff02::1]:1\"]", 2, "faces.multicast.groups"),
         ("[content_store]\npackets = 0", 2, "content_store.packets"),
         ("[content_store]\nmib = 0", 2, "content_store.mib"),
         ("[tables]\npit_entries = 64\npit_entries_per_face = 65", 3, "tables.pit_entries_per_face"),
@@ -166,6 +169,18 @@ capture = true
         (1000, true, true)
     );
     assert!(config.needs_restart(&Config::default()));
+    let ether = "[faces.ethernet]\nlisten = true\nwhitelist = [\"eth*\", \"192.0.2.0/24\"]\nvlan = 7\ngroup = \"01:00:5e:00:17:ab\"";
+    let ether = Config::parse("nw.toml", ether).unwrap();
+    assert_eq!((ether.ethernet.vlan, ether.ethernet.whitelist.len()), (7, 2));
+    assert!(!ether.needs_restart(&Config::default()));
+    for bad in [
+        "group = \"02:00:5e:00:17:ab\"",
+        "vlan = 4095",
+        "whitelist = [\"a b\"]",
+        "blacklist = [\"1.2.3.4/40\"]",
+    ] {
+        assert_eq!(problems(&format!("[faces.ethernet]\n{bad}")).len(), 1, "{bad}");
+    }
     let only_route = Config { route: config.route.clone(), ..Config::default() };
     assert!(!only_route.needs_restart(&Config::default()));
 }

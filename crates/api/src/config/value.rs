@@ -129,7 +129,7 @@ impl Value for Uri {
     fn read(value: &DeValue<'_>, _: &Limits) -> Option<Self> {
         let uri = value.as_str()?;
         let (scheme, rest) = uri.split_once("://")?;
-        let known = ["unix", "tcp", "tcp4", "tcp6", "udp", "udp4", "udp6"].contains(&scheme);
+        let known = ["unix", "tcp", "tcp4", "tcp6", "udp", "udp4", "udp6", "ether", "dev"].contains(&scheme);
         (known && !rest.is_empty()).then(|| Uri(uri.to_owned()))
     }
 
@@ -138,7 +138,7 @@ impl Value for Uri {
     }
 
     fn expected(_: &Limits) -> String {
-        "a face URI in quotes: unix:///path, or tcp4://, tcp6://, udp4:// or udp6:// with an address and perhaps a port".to_owned()
+        "a face URI in quotes: unix:///path, tcp4://, tcp6://, udp4:// or udp6:// with an address and perhaps a port, ether://[08:00:27:01:02:03], or dev:// and an interface".to_owned()
     }
 }
 

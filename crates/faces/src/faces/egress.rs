@@ -2,18 +2,18 @@
 
 use super::face::{Face, Token, Transport};
 use super::{Faces, SPARE_OUTBOXES_MAX, watch_again};
+use crate::datagram::ether::Head;
+use crate::datagram::{DatagramSocket, Peer, Refusal, Sender, address_of};
 use crate::link::Tally;
 use crate::outbox::Outbox;
 use crate::timers::Timer;
-use crate::udp::{Refusal, Sender, UdpSocket};
 use crate::uri::FaceUri;
 use arrayvec::ArrayVec;
 use nw_element::{Cause, FaceId, Instant, Packet, Pool};
 use rustix::io::Errno;
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-/// Faces of one UDP socket that are served together.
+/// Faces of one datagram socket that are served together.
 const SENDERS_MAX: usize = 64;
 
 impl Faces {
@@ -39,8 +39,9 @@ impl Faces {
         }
         let queue_bytes = match &face.transport {
             Transport::Stream(stream) => stream.queue_bytes() + stream.kernel_queue,
-            Transport::Udp { socket, burst, .. } => {
-                burst.waiting.len() + self.sockets[*socket].as_ref().map_or(0, UdpSocket::all_queue_bytes)
+            Transport::Datagram { socket, burst, .. } => {
+                burst.waiting.len()
+                    + self.sockets[*socket].as_ref().map_or(0, DatagramSocket::all_queue_bytes)
             }
             Transport::Internal => self.mailbox.bytes(),
             Transport::Down => 0,
@@ -62,7 +63,7 @@ impl Faces {
         face.dirty = true;
         face.outbox = self.spare_outboxes.pop().unwrap_or_default();
         match &mut face.transport {
-            Transport::Udp { socket, burst, .. } => {
+            Transport::Datagram { socket, burst, .. } => {
                 burst.begin(now, self.config.burst_pause);
                 if let Some(socket) = &mut self.sockets[*socket] {
                     socket.dirty.push(id);
@@ -102,7 +103,7 @@ impl Faces {
         match self.slots.get(id) {
             Some(Face { dirty: true, transport: Transport::Stream(_), .. }) => self.flush_stream(id, pool),
             Some(Face { dirty: true, transport: Transport::Internal, .. }) => self.flush_internal(id, pool),
-            Some(Face { dirty: true, transport: Transport::Udp { socket, .. }, .. }) => {
+            Some(Face { dirty: true, transport: Transport::Datagram { socket, .. }, .. }) => {
                 self.flush_udp(*socket, pool)
             }
             _ => {}
@@ -157,7 +158,7 @@ impl Faces {
         if let Some(socket) = &mut self.sockets[index] {
             socket.dirty = dirty;
             if socket.queue_bytes() > 0 {
-                watch_again(&self.epoll, &socket.socket, Token::Udp(index as u32), true);
+                watch_again(&self.epoll, &socket.socket, Token::Datagram(index as u32), true);
             }
         }
     }
@@ -165,10 +166,12 @@ impl Faces {
     fn flush_senders(&mut self, index: usize, ids: &[FaceId], pool: &mut Pool) {
         let Some(Some(socket)) = self.sockets.get_mut(index) else { return };
         // Outboxes are taken out of their faces, so that faces can count meanwhile.
-        let mut taken = ArrayVec::<(FaceId, SocketAddr, usize, Outbox, usize), SENDERS_MAX>::new();
+        let mut taken = ArrayVec::<(FaceId, Peer, Head, usize, Outbox, usize), SENDERS_MAX>::new();
         for id in ids {
             let Some(face) = self.slots.get_mut(*id).filter(|face| face.dirty) else { continue };
-            let Transport::Udp { peer, run_datagram_max, burst, .. } = &mut face.transport else { continue };
+            let Transport::Datagram { peer, run_datagram_max, burst, .. } = &mut face.transport else {
+                continue;
+            };
             face.dirty = false;
             let outbox = core::mem::take(&mut face.outbox);
             let items = outbox.items();
@@ -186,13 +189,14 @@ impl Faces {
                 burst.timer = Some(due);
                 self.timers.set(due, Timer::Burst(*id));
             }
-            taken.push((*id, *peer, *run_datagram_max, outbox, count));
+            taken.push((*id, *peer, socket.head(*peer), *run_datagram_max, outbox, count));
         }
         let mut senders: ArrayVec<Sender<'_>, SENDERS_MAX> = taken
             .iter()
-            .map(|(face, peer, run_datagram_max, outbox, count)| Sender {
+            .map(|(face, peer, head, run_datagram_max, outbox, count)| Sender {
                 face: *face,
                 peer: *peer,
+                head: head.as_slice(),
                 run_datagram_max: *run_datagram_max,
                 outbox,
                 count: *count,
@@ -203,7 +207,7 @@ impl Faces {
             let Some(face) = slots.get_mut(id) else { return };
             let cause = match refusal {
                 Refusal::NoRuns(longest) => {
-                    if let Transport::Udp { run_datagram_max, .. } = &mut face.transport {
+                    if let Transport::Datagram { run_datagram_max, .. } = &mut face.transport {
                         *run_datagram_max = longest;
                     }
                     return;
@@ -216,7 +220,7 @@ impl Faces {
             Tally { face: &mut face.counters, all: drops }.drops(cause, 1);
         });
         drop(senders);
-        for (_, _, _, outbox, _) in taken.drain(..) {
+        for (.., outbox, _) in taken.drain(..) {
             self.put_back(outbox, pool);
         }
     }
@@ -224,14 +228,16 @@ impl Faces {
     /// A UDP peer has had time for what it got: the next burst, if the socket isn't busy.
     pub(super) fn send_waiting(&mut self, now: Instant, id: FaceId) {
         let Some(face) = self.slots.get_mut(id) else { return };
-        let Transport::Udp { socket, peer, burst, .. } = &mut face.transport else { return };
+        let Transport::Datagram { socket, peer, burst, .. } = &mut face.transport else { return };
         burst.timer = None;
         let Some(Some(socket)) = self.sockets.get(*socket) else { return };
         if socket.queue_bytes() == 0 {
+            let head = socket.head(*peer);
+            let to = (address_of(*peer), head.as_slice());
             let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
             // What the socket doesn't take now waits for the next pause.
             let _ =
-                burst.send_waiting(now, socket.socket.as_fd(), *peer, self.config.burst_bytes_max, |errno| {
+                burst.send_waiting(now, socket.socket.as_fd(), to, self.config.burst_bytes_max, |errno| {
                     let cause = if errno == Errno::MSGSIZE { Cause::FaceMtu } else { Cause::SendFailed };
                     tally.drops(cause, 1);
                 });

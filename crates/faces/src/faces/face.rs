@@ -2,11 +2,11 @@
 
 use crate::config::FacesConfig;
 use crate::counters::FaceCounters;
+use crate::datagram::{Burst, Peer};
 use crate::link::LinkService;
 use crate::outbox::Outbox;
 use crate::status::Persistency;
 use crate::stream::Stream;
-use crate::udp::Burst;
 use crate::uri::FaceUri;
 use nw_element::{FaceId, Instant, LinkType, Scope};
 use std::net::SocketAddr;
@@ -17,11 +17,11 @@ pub(super) enum Transport {
     /// A socket of its own.
     Stream(Stream),
     /// One of many peers of a socket.
-    Udp {
-        /// Which of the UDP sockets.
+    Datagram {
+        /// Which of the datagram sockets.
         socket: usize,
         /// The peer.
-        peer: SocketAddr,
+        peer: Peer,
         /// Longest datagram that the kernel took as part of a run; 0 for none.
         run_datagram_max: usize,
         /// What it was sent lately, and what waits so that it is not too much at once.
@@ -104,21 +104,25 @@ impl Face {
         }
     }
 
-    /// Whether it can have a persistency: sockets that a unix peer connected live as long as it; only what this end connected can be connected again.
+    /// Whether it can have a persistency: sockets that a unix peer connected live as long as it; only what this end connected can be connected again;
+    /// nobody closes a group's face by being silent.
     pub(super) fn may_be(&self, persistency: Persistency) -> bool {
         match self.uri {
             FaceUri::Fd(_) | FaceUri::Internal => false,
             FaceUri::Unix(_) => persistency != Persistency::OnDemand,
             FaceUri::Tcp(_) => persistency != Persistency::Permanent || self.reconnect.is_some(),
-            _ => true,
+            _ => self.link_type == LinkType::PointToPoint || persistency == Persistency::Permanent,
         }
     }
 
     /// When it ends if its peer stays silent.
     pub(super) fn expiry(&self, config: &FacesConfig) -> Option<Instant> {
-        let idles =
-            self.persistency == Persistency::OnDemand && matches!(self.transport, Transport::Udp { .. });
-        idles.then(|| self.heard + config.udp_idle)
+        let Transport::Datagram { peer, .. } = self.transport else { return None };
+        let idle = match peer {
+            Peer::Ip(_) => config.udp_idle,
+            Peer::Mac(_) => config.ether_idle,
+        };
+        (self.persistency == Persistency::OnDemand).then(|| self.heard + idle)
     }
 }
 
@@ -126,8 +130,9 @@ impl Face {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     Listener(u32),
-    Udp(u32),
+    Datagram(u32),
     Face(FaceId),
+    Interfaces,
 }
 
 impl Token {
@@ -137,8 +142,9 @@ impl Token {
     pub(super) const fn bits(self) -> u64 {
         let (kind, id) = match self {
             Token::Listener(index) => (1, index),
-            Token::Udp(index) => (2, index),
+            Token::Datagram(index) => (2, index),
             Token::Face(face) => (3, face.bits()),
+            Token::Interfaces => (4, 0),
         };
         Token::OURS | kind << Token::KIND | id as u64
     }
@@ -150,8 +156,9 @@ impl Token {
         }
         match bits >> Token::KIND & 0xff {
             1 => Some(Token::Listener(id)),
-            2 => Some(Token::Udp(id)),
+            2 => Some(Token::Datagram(id)),
             3 => Some(Token::Face(FaceId::from_bits(id))),
+            4 => Some(Token::Interfaces),
             _ => None,
         }
     }

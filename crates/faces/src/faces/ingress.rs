@@ -3,10 +3,11 @@
 use super::face::{Face, Token, Transport};
 use super::{ACCEPT_PAUSE, Faces, watch_again};
 use crate::config::FaceOptions;
+use crate::datagram::sys::{self, Received};
+use crate::datagram::{DatagramSocket, Medium, Peer};
 use crate::link::{Source, Tally};
 use crate::status::{CloseReason, Persistency};
 use crate::timers::Timer;
-use crate::udp::sys::{self, Received};
 use crate::uri::FaceUri;
 use arrayvec::ArrayVec;
 use core::time::Duration;
@@ -14,7 +15,6 @@ use nw_element::{Cause, DropReason, FaceId, Instant, Packet, Pool, Scope};
 use nw_wire::{Fault, LpPacket};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 /// A UDP socket for which the system had no room rests for so long.
@@ -41,7 +41,8 @@ impl Faces {
         self.latest = now;
         match Token::from_bits(token) {
             Some(Token::Listener(index)) => self.accept(now, index),
-            Some(Token::Udp(index)) => self.udp_ready(now, index as usize, flags, pool, batch),
+            Some(Token::Datagram(index)) => self.udp_ready(now, index as usize, flags, pool, batch),
+            Some(Token::Interfaces) => self.interfaces_ready(now, pool),
             Some(Token::Face(id)) => self.stream_ready(now, id, flags, pool, batch),
             None => {}
         }
@@ -53,7 +54,7 @@ impl Faces {
         let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
         match pool.copy_of(link_packet) {
             Some(packet) => {
-                let source = Source { face: FaceId::INTERNAL, local: true, congested: false };
+                let source = Source { face: FaceId::INTERNAL, local: true, congested: false, sender: 0 };
                 batch.extend(face.link.receive(now, packet, source, pool, &mut self.budget, &mut tally));
             }
             None => tally.drops(Cause::NoBuffer, 1),
@@ -149,7 +150,7 @@ impl Faces {
         };
         let Transport::Stream(stream) = transport else { return Ok(()) };
         *heard = now;
-        let source = Source { face: id, local: *scope == Scope::Local, congested: false };
+        let source = Source { face: id, local: *scope == Scope::Local, congested: false, sender: 0 };
         let (drops, budget) = (&mut self.drops, &mut self.budget);
         stream.read(self.config.stream_reads_per_turn, pool, &mut self.spare_buffers, |packet, pool| {
             let mut tally = Tally { face: counters, all: drops };
@@ -176,7 +177,13 @@ impl Faces {
         }
         if flags.contains(EventFlags::IN) {
             for _ in 0..self.config.udp_reads_per_turn {
-                if !self.read_udp::<{ sys::RECEIVED_MAX }>(now, index, pool, batch) {
+                let more = match self.sockets.get(index) {
+                    Some(Some(DatagramSocket { medium: Medium::Ether(_), .. })) => {
+                        self.read_frames(now, index, pool, batch)
+                    }
+                    _ => self.read_udp::<{ sys::RECEIVED_MAX }>(now, index, pool, batch),
+                };
+                if !more {
                     break;
                 }
             }
@@ -227,19 +234,26 @@ impl Faces {
             socket.congested = false;
         }
         let congested = socket.congested;
-        let mut last: Option<(SocketAddr, FaceId)> = None;
+        let mut last: Option<(Peer, FaceId)> = None;
+        // What is sent to a group comes in by the group's face, whoever sent it.
+        let group = match socket.medium {
+            Medium::Group { group, .. } => Some(Peer::Ip(group)),
+            _ => None,
+        };
         for (chunk, message) in chunks.iter().zip(&received[..count]) {
             if message.truncated {
                 self.unheard(index, DropReason::Malformed(Fault::Truncated), 1);
                 continue;
             }
-            let known = last.filter(|(peer, _)| *peer == message.peer).map(|(_, id)| id);
+            let sender = Peer::Ip(message.peer);
+            let peer = group.unwrap_or(sender);
+            let known = last.filter(|(known, _)| *known == peer).map(|(_, id)| id);
             let id = match known {
                 Some(id) => Ok(id),
                 None => {
                     let first = &pool.chunk_bytes(chunk)[..message.len.min(message.stride)];
                     let is_packet = LpPacket::check(first).map(drop);
-                    self.peer_face(now, index, message.peer, is_packet, pool)
+                    self.peer_face(now, index, peer, is_packet, pool)
                 }
             };
             let id = match id {
@@ -249,10 +263,11 @@ impl Faces {
                     continue;
                 }
             };
-            last = Some((message.peer, id));
+            last = Some((peer, id));
             let Some(face) = self.slots.get_mut(id) else { continue };
             face.heard = now;
-            let source = Source { face: id, local: face.scope == Scope::Local, congested };
+            let sender = if group.is_some() { sender.mark() } else { 0 };
+            let source = Source { face: id, local: face.scope == Scope::Local, congested, sender };
             let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
             let mut at = 0;
             loop {
@@ -282,11 +297,11 @@ impl Faces {
     }
 
     /// The face of a peer that sent something; made now if there is none, so that nothing of a first burst is lost.
-    fn peer_face(
+    pub(super) fn peer_face(
         &mut self,
         now: Instant,
         index: usize,
-        peer: SocketAddr,
+        peer: Peer,
         is_packet: Result<(), nw_wire::Error>,
         pool: &mut Pool,
     ) -> Result<FaceId, DropReason> {
@@ -294,7 +309,8 @@ impl Faces {
         if let Some(id) = socket.peers.get(&peer) {
             return Ok(*id);
         }
-        if !socket.listening || peer.port() == 0 {
+        let nobody = peer.is_group() || matches!(peer, Peer::Ip(address) if address.port() == 0);
+        if !socket.listening || nobody {
             return Err(Cause::FaceGone.into());
         }
         // Noise gets no face.
@@ -332,7 +348,7 @@ impl Faces {
         false
     }
 
-    fn unheard(&mut self, index: usize, reason: DropReason, datagrams: u64) {
+    pub(super) fn unheard(&mut self, index: usize, reason: DropReason, datagrams: u64) {
         self.drops.add(reason, datagrams);
         if let Some(socket) = &mut self.sockets[index] {
             socket.unheard += datagrams;
@@ -345,7 +361,7 @@ impl Faces {
         let mut failed = ArrayVec::<FaceId, 64>::new();
         socket.errors(|peer, errno| {
             let refused = [Errno::CONNREFUSED, Errno::HOSTUNREACH, Errno::NETUNREACH].contains(&errno);
-            if let Some(id) = socket.peers.get(&peer).filter(|_| refused) {
+            if let Some(id) = socket.peers.get(&Peer::Ip(peer)).filter(|_| refused) {
                 let _ = failed.try_push(*id);
             }
         });
@@ -365,7 +381,7 @@ impl Faces {
         let mut failed = ArrayVec::<FaceId, 64>::new();
         let slots = &self.slots;
         let peer_of = |id| match slots.get(id)?.transport {
-            Transport::Udp { peer, .. } => Some(peer),
+            Transport::Datagram { peer, .. } => Some(peer),
             _ => None,
         };
         let drained = socket.drain(peer_of, |id| {
@@ -376,7 +392,7 @@ impl Faces {
         if pause {
             self.timers.set(now + DRAIN_PAUSE, Timer::Drain(index as u32));
         }
-        watch_again(&self.epoll, &socket.socket, Token::Udp(index as u32), drained.is_err() && !pause);
+        watch_again(&self.epoll, &socket.socket, Token::Datagram(index as u32), drained.is_err() && !pause);
         for id in failed {
             if let Some(face) = self.slots.get_mut(id) {
                 Tally { face: &mut face.counters, all: &mut self.drops }.drops(Cause::SendFailed, 1);

@@ -2,12 +2,15 @@
 
 mod egress;
 mod face;
+mod frames;
 mod ingress;
+mod interfaces;
 mod open;
 mod reconnect;
 
 use crate::config::{FaceUpdate, FacesConfig};
 use crate::counters::FaceCounters;
+use crate::datagram::{DatagramSocket, Peer};
 use crate::error::FaceError;
 use crate::link::{LinkService, LinkSettings, ReassemblyBudget, Tally};
 use crate::listener::Listener;
@@ -17,10 +20,10 @@ use crate::slab::FaceSlab;
 use crate::status::{CloseReason, FaceEvent, FaceStatus, ListenerStatus};
 use crate::stream::Spare;
 use crate::timers::{Timer, Timers};
-use crate::udp::UdpSocket;
 use crate::uri::FaceUri;
 use core::time::Duration;
 use face::{Face, Token, Transport};
+use interfaces::InterfaceFaces;
 use nw_element::{Cause, DropCounters, FaceId, Instant, Pool};
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -45,7 +48,8 @@ pub struct Faces {
     epoll: OwnedFd,
     slots: FaceSlab<Face>,
     listeners: Vec<Listener>,
-    sockets: Vec<Option<UdpSocket>>,
+    sockets: Vec<Option<DatagramSocket>>,
+    interfaces: InterfaceFaces,
     mailbox: Mailbox,
     /// Stream and internal faces with something in their outbox.
     dirty: Vec<FaceId>,
@@ -77,6 +81,7 @@ impl Faces {
             slots: FaceSlab::new(),
             listeners: Vec::new(),
             sockets: Vec::new(),
+            interfaces: InterfaceFaces::default(),
             mailbox: Mailbox::default(),
             dirty: Vec::new(),
             spare_outboxes: Vec::new(),
@@ -147,6 +152,12 @@ impl Faces {
     pub fn update(&mut self, now: Instant, id: FaceId, update: &FaceUpdate) -> Result<(), FaceError> {
         let face = self.slots.get_mut(id).ok_or(FaceError::Unknown(id))?;
         let settings = face.link.settings().updated(update, face.scope)?;
+        if let (Transport::Datagram { socket, .. }, Some(mtu)) = (&face.transport, settings.mtu)
+            && self.sockets[*socket].as_ref().is_some_and(|socket| mtu > socket.link_mtu_max())
+        {
+            return Err(FaceError::Mtu(mtu));
+        }
+        settings.fit(face.link_type)?;
         if let Some(persistency) = update.persistency.filter(|persistency| *persistency != face.persistency) {
             if !face.may_be(persistency) {
                 return Err(FaceError::Persistency(persistency.as_str()));
@@ -198,7 +209,7 @@ impl Faces {
         });
         let datagrams =
             self.sockets.iter().flatten().filter(|socket| socket.listening).map(|socket| ListenerStatus {
-                uri: FaceUri::Udp(socket.local),
+                uri: socket.local_uri(),
                 accepted: socket.accepted,
                 refused: socket.refused,
                 udp: Some(socket.buffer()),
@@ -227,7 +238,7 @@ impl Faces {
         let settings = face.link.settings();
         let up = match &face.transport {
             Transport::Stream(stream) => stream.connected,
-            Transport::Udp { .. } | Transport::Internal => true,
+            Transport::Datagram { .. } | Transport::Internal => true,
             Transport::Down => false,
         };
         FaceStatus {
@@ -281,7 +292,7 @@ impl Faces {
         face.link.end(&mut self.budget, &mut tally);
         let reconnect_timer = face.reconnect.as_ref().and_then(|reconnect| reconnect.timer);
         let burst_timer = match &face.transport {
-            Transport::Udp { burst, .. } => {
+            Transport::Datagram { burst, .. } => {
                 if !burst.waiting.is_empty() {
                     tally.drops(Cause::FaceGone, burst.waiting.records() as u64);
                 }
@@ -308,20 +319,25 @@ impl Faces {
                 // Closing would do, were the descriptor not shared with somebody.
                 let _ = epoll::delete(&self.epoll, &stream.socket);
             }
-            Transport::Udp { socket, peer, .. } => self.forget_peer(*socket, peer),
+            Transport::Datagram { socket, peer, .. } => self.forget_peer(*socket, peer),
             Transport::Internal | Transport::Down => {}
         }
         self.events.push(FaceEvent::Destroyed(Box::new(status), reason));
     }
 
-    fn forget_peer(&mut self, index: usize, peer: &std::net::SocketAddr) {
+    fn forget_peer(&mut self, index: usize, peer: &Peer) {
         if let Some(socket) = &mut self.sockets[index] {
             socket.peers.remove(peer);
-            // A socket that was made for outgoing faces ends with the last of them.
-            if !socket.listening && socket.peers.is_empty() {
-                let _ = epoll::delete(&self.epoll, &socket.socket);
-                self.sockets[index] = None;
-            }
+            self.drop_socket_without_peers(index);
+        }
+    }
+
+    /// A socket that does not listen ends with the last of its faces.
+    fn drop_socket_without_peers(&mut self, index: usize) {
+        let unused = |socket: &&DatagramSocket| !socket.listening && socket.peers.is_empty();
+        if let Some(socket) = self.sockets[index].as_ref().filter(unused) {
+            let _ = epoll::delete(&self.epoll, &socket.socket);
+            self.sockets[index] = None;
         }
     }
 
@@ -360,8 +376,8 @@ impl Faces {
     fn waiting_bytes(&self, face: &Face) -> usize {
         match &face.transport {
             Transport::Stream(stream) => stream.queue_bytes(),
-            Transport::Udp { socket, burst, .. } => {
-                self.sockets[*socket].as_ref().map_or(0, UdpSocket::queue_bytes) + burst.waiting.len()
+            Transport::Datagram { socket, burst, .. } => {
+                self.sockets[*socket].as_ref().map_or(0, DatagramSocket::queue_bytes) + burst.waiting.len()
             }
             Transport::Internal => self.mailbox.bytes(),
             Transport::Down => 0,

@@ -3,6 +3,7 @@
 use super::Faces;
 use super::face::{Face, Reconnect, Token, Transport};
 use crate::config::FaceOptions;
+use crate::datagram::{Burst, DatagramSocket, Medium, Peer};
 use crate::error::FaceError;
 use crate::inherited::InheritedUnix;
 use crate::link::LinkSettings;
@@ -10,7 +11,6 @@ use crate::listener::{self, Listener};
 use crate::status::{FaceEvent, Persistency};
 use crate::stream::Stream;
 use crate::timers::Timer;
-use crate::udp::{Burst, UdpSocket};
 use crate::uri::FaceUri;
 use nw_element::{FaceId, Instant, Scope};
 use rustix::io::Errno;
@@ -53,18 +53,18 @@ impl Faces {
     /// # Errors
     /// What the system says.
     pub fn listen_udp(&mut self, address: SocketAddr) -> Result<SocketAddr, FaceError> {
-        let socket = UdpSocket::bind(address, true, &self.config)?;
-        let bound = socket.local;
+        let socket = DatagramSocket::bind(address, true, &self.config)?;
+        let bound = socket.local_uri().address().unwrap_or(address);
         self.add_socket(socket)?;
         Ok(bound)
     }
 
     /// Makes a face to a peer. `local` says from which address; where it is not said, UDP faces use the socket of a listener if there is one, so
-    /// that the peer sees its port. A TCP face is there at once and up when the peer answers: [`FaceEvent::Up`], or
+    /// that the peer sees its port. Faces to network cards and to groups need it: it names their interface. A TCP face is there at once and up when the peer answers: [`FaceEvent::Up`], or
     /// [`FaceEvent::Destroyed`] when it doesn't.
     ///
     /// # Errors
-    /// [`FaceError::Exists`] when there is a face to that UDP or TCP peer; [`FaceError::NotCanonical`] for host names, which
+    /// [`FaceError::Exists`] when there is a face to that UDP, TCP or Ethernet peer; [`FaceError::NotCanonical`] for host names, which
     /// [`FaceUri::resolve`] resolves, outside the packet loop.
     pub fn connect(
         &mut self,
@@ -79,6 +79,10 @@ impl Faces {
         let unreachable = |a: &SocketAddr| a.port() == 0 || a.ip().is_unspecified() || a.ip().is_multicast();
         match uri {
             FaceUri::Host { .. } => Err(FaceError::NotCanonical(uri.clone())),
+            FaceUri::Udp(group) if group.ip().is_multicast() && group.port() != 0 => {
+                self.connect_group(now, *group, local, options)
+            }
+            FaceUri::Ether(mac) => self.connect_ether(now, *mac, local, options),
             FaceUri::Udp(peer) | FaceUri::Tcp(peer) if unreachable(peer) => {
                 Err(FaceError::Scheme(uri.clone()))
             }
@@ -172,23 +176,30 @@ impl Faces {
         &mut self,
         now: Instant,
         index: usize,
-        peer: SocketAddr,
+        peer: Peer,
         options: &FaceOptions,
     ) -> Result<FaceId, FaceError> {
-        let Some(socket) = &self.sockets[index] else { return Err(FaceError::Scheme(FaceUri::Udp(peer))) };
-        let ends = (FaceUri::Udp(peer), FaceUri::Udp(socket.local));
+        let Some(socket) = &self.sockets[index] else { return Err(FaceError::Scheme(peer.uri())) };
+        let ends = (peer.uri(), socket.local_uri());
         let scope = self.scope_of(&ends.0);
-        let settings = self.settings(&ends.0, Some(self.config.udp_mtu)).updated(options, scope)?;
+        let mtu = socket.link_mtu(&self.config);
+        let settings = self.settings(&ends.0, Some(mtu)).updated(options, scope)?;
+        if let Some(mtu) = settings.mtu.filter(|mtu| *mtu > socket.link_mtu_max()) {
+            return Err(FaceError::Mtu(mtu));
+        }
+        let link_type = self.interfaces.link_type(peer);
+        settings.fit(link_type)?;
         let link = self.link(now, settings);
-        let persistency = options.persistency.unwrap_or_default();
-        let idle = (persistency == Persistency::OnDemand).then(|| now + self.config.udp_idle);
-        let id = self.add_face(|_| {
-            let burst = Burst::default();
-            let transport = Transport::Udp { socket: index, peer, run_datagram_max: usize::MAX, burst };
-            let mut face = Face::new(now, ends, scope, persistency, transport, link);
-            face.idle_timer = idle;
-            face
-        })?;
+        // Nobody closes a group's face by being silent.
+        let persistency =
+            if peer.is_group() { Persistency::Permanent } else { options.persistency.unwrap_or_default() };
+        let burst = Burst::default();
+        let transport = Transport::Datagram { socket: index, peer, run_datagram_max: usize::MAX, burst };
+        let mut face = Face::new(now, ends, scope, persistency, transport, link);
+        face.link_type = link_type;
+        face.idle_timer = face.expiry(&self.config);
+        let idle = face.idle_timer;
+        let id = self.add_face(|_| face)?;
         if let Some(due) = idle {
             self.timers.set(due, Timer::Idle(id));
         }
@@ -215,9 +226,9 @@ impl Faces {
     ) -> Result<FaceId, FaceError> {
         let scope = self.scope_of(&FaceUri::Udp(peer));
         self.settings(&FaceUri::Udp(peer), Some(self.config.udp_mtu)).updated(options, scope)?;
-        let usable = |socket: &UdpSocket| match local {
-            Some(local) => socket.local == local,
-            None => reaches(socket.local.ip(), peer.ip()),
+        let usable = |socket: &DatagramSocket| match local {
+            Some(local) => socket.medium == Medium::Udp(local),
+            None => matches!(&socket.medium, Medium::Udp(bound) if reaches(bound.ip(), peer.ip())),
         };
         // Listeners' sockets first: peers answer to their port.
         let sockets = || self.sockets.iter().enumerate().filter_map(|(at, s)| Some((at, s.as_ref()?)));
@@ -226,7 +237,7 @@ impl Faces {
             .max_by_key(|(at, socket)| (socket.listening, core::cmp::Reverse(*at)))
             .map(|(at, _)| at);
         let existing = sockets().filter(|(at, _)| local.is_none() || Some(*at) == found);
-        if let Some(existing) = existing.filter_map(|(_, socket)| socket.peers.get(&peer)).next() {
+        if let Some(existing) = existing.filter_map(|(_, socket)| socket.peers.get(&Peer::Ip(peer))).next() {
             return Err(FaceError::Exists(*existing));
         }
         if self.slots.len() >= self.config.faces_max {
@@ -241,10 +252,10 @@ impl Faces {
                     IpAddr::V6(Ipv6Addr::UNSPECIFIED)
                 };
                 let address = local.unwrap_or(SocketAddr::new(any, 0));
-                self.add_socket(UdpSocket::bind(address, false, &self.config)?)?
+                self.add_socket(DatagramSocket::bind(address, false, &self.config)?)?
             }
         };
-        self.add_peer(now, index, peer, options)
+        self.add_peer(now, index, Peer::Ip(peer), options)
     }
 
     fn add_listener(&mut self, listener: Listener) -> Result<(), FaceError> {
@@ -255,10 +266,10 @@ impl Faces {
         Ok(())
     }
 
-    fn add_socket(&mut self, socket: UdpSocket) -> Result<usize, FaceError> {
+    pub(super) fn add_socket(&mut self, socket: DatagramSocket) -> Result<usize, FaceError> {
         let index = self.sockets.iter().position(Option::is_none).unwrap_or(self.sockets.len());
-        let watched = self.watch(socket.socket.as_fd(), Token::Udp(index as u32), false);
-        watched.map_err(FaceError::system("watch", FaceUri::Udp(socket.local)))?;
+        let watched = self.watch(socket.socket.as_fd(), Token::Datagram(index as u32), false);
+        watched.map_err(FaceError::system("watch", socket.local_uri()))?;
         if index == self.sockets.len() {
             self.sockets.push(None);
         }
@@ -271,7 +282,7 @@ impl Faces {
         let reliable = match peer {
             FaceUri::Unix(_) | FaceUri::Fd(_) => self.config.reliable.unix,
             FaceUri::Tcp(_) => self.config.reliable.tcp,
-            FaceUri::Udp(_) => self.config.reliable.udp,
+            FaceUri::Udp(address) => self.config.reliable.udp && !address.ip().is_multicast(),
             _ => false,
         };
         LinkSettings::new(&self.config, mtu).reliable(reliable)

@@ -20,7 +20,8 @@ use crate::status::FaceFlags;
 use core::ops::Range;
 use core::time::Duration;
 use nw_element::{
-    Cause, DropCounters, DropReason, FaceId, Instant, LinkFields, Packet, Pool, Scope, Ticket, decode,
+    Cause, DropCounters, DropReason, FaceId, Instant, LinkFields, LinkType, Packet, Pool, Scope, Ticket,
+    decode,
 };
 use nw_wire::{Fault, LpPacket, NackReason, PACKET_LEN_MAX, Token, types};
 
@@ -54,6 +55,8 @@ pub struct Source {
     pub local: bool,
     /// True when the socket it came by is about to overflow: what it delivers is marked, so that windows shrink before packets are lost.
     pub congested: bool,
+    /// Tells senders of one face apart, where many may speak; 0 elsewhere.
+    pub sender: u64,
 }
 
 /// What a link service is told to do.
@@ -113,6 +116,14 @@ impl LinkSettings {
         settings.marking_interval = update.marking_interval.unwrap_or(self.marking_interval);
         settings.marking_threshold = update.marking_threshold.unwrap_or(self.marking_threshold);
         Ok(settings)
+    }
+
+    /// Whether a link of this type can be so: who of many would have to acknowledge?
+    pub fn fit(&self, link_type: LinkType) -> Result<(), FaceError> {
+        if self.flags.contains(FaceFlags::RELIABILITY) && link_type != LinkType::PointToPoint {
+            return Err(FaceError::ReliabilityShared);
+        }
+        Ok(())
     }
 }
 
@@ -214,7 +225,7 @@ impl LinkService {
         let received = Received::new(&lp, announcement);
         if lp.is_fragmented() {
             let reassembler = self.reassembler.get_or_insert_with(Default::default);
-            let whole = reassembler.push(now, &lp, received, budget, tally);
+            let whole = reassembler.push(now, source.sender, &lp, received, budget, tally);
             pool.release(packet);
             let (received, whole) = whole?;
             let Some(packet) = pool.alloc(whole.len()) else {

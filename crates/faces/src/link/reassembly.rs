@@ -1,6 +1,7 @@
 //! Fragments to whole packets. Bounded in packets and octets per face and in octets over all faces; what is not whole in time is given up.
 //!
-//! NDNLPv2: fragments of one packet have consecutive Sequences, so Sequence - FragIndex (modulo 2^64) names the packet.
+//! NDNLPv2: fragments of one packet have consecutive Sequences, so Sequence - FragIndex (modulo 2^64) names the packet of
+//! one sender.
 
 use super::{Received, Tally};
 use crate::config::ReassemblyLimits;
@@ -36,7 +37,7 @@ pub struct Reassembler {
 /// A packet in pieces.
 #[derive(Debug)]
 pub struct Partial {
-    key: u64,
+    key: (u64, u64),
     received: Received,
     /// Pieces that are there.
     pieces: u64,
@@ -94,6 +95,7 @@ impl Reassembler {
     pub fn push(
         &mut self,
         now: Instant,
+        sender: u64,
         lp: &LpPacket<'_>,
         received: Received,
         budget: &mut ReassemblyBudget,
@@ -102,7 +104,7 @@ impl Reassembler {
         self.expire(now, budget, tally);
         let (Some(sequence), Some(piece)) = (lp.sequence, lp.fragment) else { return None };
         let (index, count) = (lp.frag_index as usize, lp.frag_count as usize);
-        let key = sequence.wrapping_sub(lp.frag_index);
+        let key = (sender, sequence.wrapping_sub(lp.frag_index));
         let mut partial = match self.partials.iter().position(|partial| partial.key == key) {
             Some(at) => self.take(at, budget),
             None => Partial {

@@ -58,10 +58,11 @@ impl LinkService {
         let mut kept = [0; ANNOUNCEMENT_LEN_MAX];
         let announcement = pool.announcement(meta.link.announcement).filter(|_| meta.kind == Kind::Data);
         let room = self.settings.mtu.unwrap_or(usize::MAX).saturating_sub(OTHER_FIELDS_LEN);
-        let announcement = announcement.filter(|announcement| announcement.len() <= room).map(|announcement| {
-            kept[..announcement.len()].copy_from_slice(announcement);
-            &kept[..announcement.len()]
-        });
+        let announcement =
+            announcement.filter(|announcement| announcement.len() <= room).map(|announcement| {
+                kept[..announcement.len()].copy_from_slice(announcement);
+                &kept[..announcement.len()]
+            });
         let header = LpHeader { prefix_announcement: announcement, ..header };
         self.send_with(now, packet, header, queue_bytes, pool, outbox, tally);
     }

@@ -74,7 +74,7 @@ impl Bench {
     /// Gives a link packet to the service; the network packet's bytes, kind and fields, if one comes out.
     fn receive(&mut self, link_packet: &[u8]) -> Option<(Vec<u8>, Kind, LinkFields)> {
         let packet = self.pool.copy_of(link_packet).expect("the pool has room");
-        let source = Source { face: FaceId::from_slot(300, 0), local: true, congested: false };
+        let source = Source { face: FaceId::from_slot(300, 0), local: true, congested: false, sender: 0 };
         let mut tally = Tally { face: &mut self.face, all: &mut self.all };
         let packet =
             self.link.receive(self.now, packet, source, &mut self.pool, &mut self.budget, &mut tally)?;
@@ -370,6 +370,11 @@ fn settings_that_cannot_be() {
     ));
     assert!(stream.updated(&flags(FaceFlags::LOCAL_FIELDS), Scope::Local).is_ok());
     let reliable = datagram.updated(&flags(FaceFlags::RELIABILITY), Scope::NonLocal).unwrap();
+    for shared in [LinkType::MultiAccess, LinkType::AdHoc] {
+        assert!(matches!(reliable.fit(shared), Err(FaceError::ReliabilityShared)));
+        assert!(datagram.fit(shared).is_ok());
+    }
+    assert!(reliable.fit(LinkType::PointToPoint).is_ok());
     assert!(LinkService::new(reliable, 1).is_reliable());
     assert!(matches!(stream.updated(&mtu(1400), Scope::Local), Err(FaceError::Mtu(1400))));
     let small = datagram.updated(&mtu(1400), Scope::NonLocal).unwrap();

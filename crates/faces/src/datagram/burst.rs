@@ -52,7 +52,7 @@ impl Burst {
         room
     }
 
-    /// Sends what waits, as much as one burst holds.
+    /// Sends what waits, as much as one burst holds, to a peer; before each datagram goes a head, if it has one.
     ///
     /// # Errors
     /// Why not all of that was sent: `AGAIN`, `NOBUFS`. A datagram that the system refuses for other reasons is shown to `failed`.
@@ -60,7 +60,7 @@ impl Burst {
         &mut self,
         now: Instant,
         socket: BorrowedFd<'_>,
-        peer: SocketAddr,
+        (peer, head): (Option<SocketAddr>, &[u8]),
         burst_max: usize,
         mut failed: impl FnMut(Errno),
     ) -> Result<(), Errno> {
@@ -75,8 +75,12 @@ impl Burst {
                     break;
                 }
                 ahead += datagram.len();
+                let start = pieces.len();
+                if !head.is_empty() {
+                    pieces.push(IoSlice::new(head));
+                }
                 pieces.push(IoSlice::new(datagram));
-                messages.push(Message { peer, pieces: (pieces.len() - 1, pieces.len()), segment: None });
+                messages.push(Message { peer, pieces: (start, pieces.len()), segment: None });
             }
             if messages.is_empty() {
                 return Ok(());
@@ -179,7 +183,9 @@ mod tests {
         let peer = receiver.local_addr().unwrap();
         let mut expected = 4..20u8;
         while !burst.waiting.is_empty() {
-            burst.send_waiting(at, sender.as_fd(), peer, 4500, |errno| panic!("{errno}")).unwrap();
+            burst
+                .send_waiting(at, sender.as_fd(), (Some(peer), &[]), 4500, |errno| panic!("{errno}"))
+                .unwrap();
             let wanted: Vec<_> = expected.by_ref().take(4).map(|datagram| (datagram, 1000)).collect();
             assert_eq!(arrived(), wanted);
         }

@@ -1,6 +1,7 @@
-//! The system calls of UDP that rustix has not: many datagrams a call, with offload of runs of equal size (GRO, GSO), and the error queue.
+//! The system calls of datagram sockets that rustix has not: many datagrams a call, with offload of runs of equal size (GRO, GSO), and the error
+//! queue.
 //!
-//! Here and nowhere else in the crate is `unsafe`. Why not quinn-udp: see the crate's README.
+//! Here and in `packet.rs`, and nowhere else in the crate, is `unsafe`. Why not quinn-udp: see the crate's README.
 
 #![allow(unsafe_code)]
 
@@ -48,8 +49,8 @@ impl Received {
 /// One message to be sent: some pieces, taken together, to one peer.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// To whom.
-    pub peer: SocketAddr,
+    /// To whom; `None` where the octets themselves say so.
+    pub peer: Option<SocketAddr>,
     /// Which of the pieces: start and end.
     pub pieces: (usize, usize),
     /// Octets of each datagram, when the pieces hold several; the last may be shorter.
@@ -129,11 +130,13 @@ pub fn send(socket: BorrowedFd<'_>, messages: &[Message], pieces: &[IoSlice<'_>]
     let mut controls = [MaybeUninit::<Control>::uninit(); SENT_MAX];
     let mut headers = [MaybeUninit::<libc::mmsghdr>::uninit(); SENT_MAX];
     for (at, message) in messages.iter().enumerate() {
-        let (name_len, name) = Name::new(message.peer);
         // SAFETY: mmsghdr is plain C data for which all zeros is a value.
         let mut header: libc::mmsghdr = unsafe { zeroed() };
-        header.msg_hdr.msg_name = ptr::from_mut(names[at].write(name)).cast();
-        header.msg_hdr.msg_namelen = name_len;
+        if let Some(peer) = message.peer {
+            let (name_len, name) = Name::new(peer);
+            header.msg_hdr.msg_name = ptr::from_mut(names[at].write(name)).cast();
+            header.msg_hdr.msg_namelen = name_len;
+        }
         let parts = &pieces[message.pieces.0..message.pieces.1];
         // IoSlice is ABI compatible with iovec, by its documentation; sendmmsg only reads it.
         header.msg_hdr.msg_iov = parts.as_ptr().cast_mut().cast();
@@ -215,7 +218,7 @@ fn from_storage(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
     }
 }
 
-fn last_error() -> Errno {
+pub(super) fn last_error() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
@@ -241,6 +244,20 @@ fn set(
 /// Asks for runs of datagrams in one buffer. False when the kernel can't.
 pub fn enable_gro(socket: BorrowedFd<'_>) -> bool {
     set(socket, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
+}
+
+/// Hears only groups that this very socket has joined, on the interface where it did.
+///
+/// # Errors
+/// What the system says.
+pub fn own_groups_only(socket: BorrowedFd<'_>, v6: bool) -> Result<(), Errno> {
+    /// From `linux/in6.h`; libc has it not for every target.
+    const IPV6_MULTICAST_ALL: libc::c_int = 29;
+    if v6 {
+        set(socket, libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0)
+    } else {
+        set(socket, libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, 0)
+    }
 }
 
 /// Whether runs of datagrams can be sent as one.

@@ -1,27 +1,34 @@
-//! UDP: one unconnected socket for many peers, each of which is a face.
+//! Datagrams: one unconnected socket for many peers, each of which is a face. UDP, UDP groups of an interface, Ethernet frames of an interface.
 //!
-//! Runs of equal-sized datagrams to or from one peer travel as one (GSO, GRO), many messages a call. Fragmentation up to the face's MTU is
+//! Over UDP, runs of equal-sized datagrams to or from one peer travel as one (GSO, GRO), many messages a call. Fragmentation up to the face's MTU is
 //! left to IP, as NDN does: path MTU discovery is off. What the socket refuses waits in a bounded queue of its own.
 
 mod burst;
+pub mod ether;
+mod group;
+mod packet;
 pub mod sys;
 
 pub use burst::Burst;
 
 use crate::config::FacesConfig;
 use crate::error::FaceError;
+use crate::interfaces::Interface;
+use crate::mac::Mac;
 use crate::outbox::{Outbox, Outgoing};
 use crate::queue::ByteQueue;
 use crate::status::UdpBuffer;
 use crate::uri::FaceUri;
 use arrayvec::ArrayVec;
+use ether::{Head, Port};
 use nw_element::{FaceId, Instant, Pool};
+use nw_wire::PACKET_LEN_MAX;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use sys::Message;
 
@@ -43,17 +50,77 @@ pub const LOOK_PAUSE: core::time::Duration = core::time::Duration::from_millis(1
 /// Before each datagram in the queue: the face's id and the datagram's length, 4 octets each.
 const RECORD_HEAD: usize = 8;
 
-/// A UDP socket and its peers.
+/// What a socket's datagrams travel by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// UDP, from this address.
+    Udp(SocketAddr),
+    /// UDP to a group on one interface.
+    Group {
+        /// The interface's number.
+        interface: u32,
+        /// Its address, as the others see it.
+        local: SocketAddr,
+        /// The group; a link-local one with the interface's number.
+        group: SocketAddr,
+    },
+    /// Frames on one interface.
+    Ether(Port),
+}
+
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// A UDP socket, or a group of them.
+    Ip(SocketAddr),
+    /// A network card, or a group of them.
+    Mac(Mac),
+}
+
+impl Peer {
+    /// As others name it.
+    pub const fn uri(self) -> FaceUri {
+        match self {
+            Peer::Ip(address) => FaceUri::Udp(address),
+            Peer::Mac(mac) => FaceUri::Ether(mac),
+        }
+    }
+
+    /// True when many hear what is sent to it.
+    pub const fn is_group(self) -> bool {
+        match self {
+            Peer::Ip(address) => address.ip().is_multicast(),
+            Peer::Mac(mac) => mac.is_group(),
+        }
+    }
+
+    /// Tells senders of one group apart, so that their fragments are not mixed: different for different ones but for rare accidents.
+    pub fn mark(self) -> u64 {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        match self {
+            Peer::Ip(address) => {
+                let ip = match address.ip() {
+                    IpAddr::V4(v4) => u64::from(v4.to_bits()),
+                    IpAddr::V6(v6) => ((v6.to_bits() >> 64) as u64).wrapping_mul(ODD) ^ v6.to_bits() as u64,
+                };
+                ip.wrapping_mul(ODD) ^ u64::from(address.port())
+            }
+            Peer::Mac(Mac([a, b, c, d, e, f])) => u64::from_be_bytes([0, 0, a, b, c, d, e, f]),
+        }
+    }
+}
+
+/// A datagram socket and its peers.
 #[derive(Debug)]
-pub struct UdpSocket {
+pub struct DatagramSocket {
     /// The socket.
     pub socket: OwnedFd,
-    /// Where it is bound.
-    pub local: SocketAddr,
+    /// What it is on.
+    pub medium: Medium,
     /// New peers get a face.
     pub listening: bool,
     /// The faces, by peer. The keys come from outside, hence the keyed hash of the standard library.
-    pub peers: HashMap<SocketAddr, FaceId>,
+    pub peers: HashMap<Peer, FaceId>,
     /// On-demand faces in the order in which they have to give way to newcomers, each with the moment it was put there. May hold ended ones.
     pub waiting_to_yield: VecDeque<(FaceId, Instant)>,
     /// Faces with something in their outbox.
@@ -82,7 +149,9 @@ pub struct Sender<'a> {
     /// The face.
     pub face: FaceId,
     /// Its peer.
-    pub peer: SocketAddr,
+    pub peer: Peer,
+    /// What stands before each datagram's octets.
+    pub head: &'a [u8],
     /// Longest datagram that the kernel took as part of a run; 0 for none.
     pub run_datagram_max: usize,
     /// What is to be sent: the first so many link packets of it.
@@ -97,7 +166,7 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// What became of link packets in [`UdpSocket::flush`].
+/// What became of link packets in [`DatagramSocket::flush`].
 #[derive(Clone, Copy, Debug)]
 pub enum Refusal {
     /// The queue of the socket is full.
@@ -108,7 +177,7 @@ pub enum Refusal {
     NoRuns(usize),
 }
 
-impl UdpSocket {
+impl DatagramSocket {
     /// Binds a socket; port 0 asks for a free one.
     ///
     /// # Errors
@@ -130,36 +199,94 @@ impl UdpSocket {
             sys::enable_gro(socket.as_fd());
             rustix::net::bind(&socket, &address)?;
             let local = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
-            let asked = config.udp_receive_buffer;
-            if sockopt::set_socket_recv_buffer_size_force(&socket, asked).is_err() {
-                sockopt::set_socket_recv_buffer_size(&socket, asked)?;
-            }
-            if sockopt::set_socket_send_buffer_size_force(&socket, config.udp_send_buffer).is_err() {
-                sockopt::set_socket_send_buffer_size(&socket, config.udp_send_buffer)?;
-            }
-            Ok(UdpSocket {
-                local,
-                listening,
-                peers: HashMap::new(),
-                waiting_to_yield: VecDeque::new(),
-                dirty: Vec::new(),
-                congested: false,
-                accepted: 0,
-                refused: 0,
-                unheard: 0,
-                gso: sys::has_gso(socket.as_fd()),
-                queue: ByteQueue::default(),
-                asked,
-                // The kernel doubles what is asked for, to account for its overhead.
-                granted: sockopt::socket_recv_buffer_size(&socket)? / 2,
-                overflows: 0,
-                drops_seen: 0,
-                kernel_queue: 0,
-                looked_at: Instant::START,
-                socket,
-            })
+            size_buffers(&socket, config)?;
+            Self::over(socket, Medium::Udp(local), listening, config)
         };
         make().map_err(FaceError::system("listen on", target))
+    }
+
+    /// Joins a group on one interface.
+    ///
+    /// # Errors
+    /// When the interface has no address to send from; what the system says.
+    pub fn join(group: SocketAddr, interface: &Interface, config: &FacesConfig) -> Result<Self, FaceError> {
+        let (socket, medium) = group::open(group, interface, config)?;
+        Self::over(socket, medium, false, config).map_err(FaceError::system("join", FaceUri::Udp(group)))
+    }
+
+    /// Opens an interface for frames.
+    ///
+    /// # Errors
+    /// As [`Port::open`].
+    pub fn ether(port: Port, listening: bool, config: &FacesConfig) -> Result<Self, FaceError> {
+        let socket = port.open(config)?;
+        let target = FaceUri::Dev(port.name.clone());
+        Self::over(socket, Medium::Ether(port), listening, config).map_err(FaceError::system("open", target))
+    }
+
+    fn over(socket: OwnedFd, medium: Medium, listening: bool, config: &FacesConfig) -> Result<Self, Errno> {
+        Ok(DatagramSocket {
+            gso: !matches!(medium, Medium::Ether(_)) && sys::has_gso(socket.as_fd()),
+            medium,
+            listening,
+            peers: HashMap::new(),
+            waiting_to_yield: VecDeque::new(),
+            dirty: Vec::new(),
+            congested: false,
+            accepted: 0,
+            refused: 0,
+            unheard: 0,
+            queue: ByteQueue::default(),
+            kernel_queue: 0,
+            looked_at: Instant::START,
+            asked: config.udp_receive_buffer,
+            // The kernel doubles what is asked for, to account for its overhead.
+            granted: sockopt::socket_recv_buffer_size(&socket)? / 2,
+            overflows: 0,
+            drops_seen: 0,
+            socket,
+        })
+    }
+
+    /// This end, as management shows it.
+    pub fn local_uri(&self) -> FaceUri {
+        match &self.medium {
+            Medium::Udp(local) | Medium::Group { local, .. } => FaceUri::Udp(*local),
+            Medium::Ether(port) => FaceUri::Dev(port.name.clone()),
+        }
+    }
+
+    /// The interface it ends with, if it is bound to one.
+    pub const fn interface(&self) -> Option<u32> {
+        match &self.medium {
+            Medium::Udp(_) => None,
+            Medium::Group { interface, .. } => Some(*interface),
+            Medium::Ether(port) => Some(port.interface),
+        }
+    }
+
+    /// Octets of the largest link packet.
+    pub fn link_mtu(&self, config: &FacesConfig) -> usize {
+        match &self.medium {
+            Medium::Udp(_) | Medium::Group { .. } => config.udp_mtu,
+            Medium::Ether(port) => port.link_mtu(),
+        }
+    }
+
+    /// Octets that the largest link packet may be set to.
+    pub fn link_mtu_max(&self) -> usize {
+        match &self.medium {
+            Medium::Udp(_) | Medium::Group { .. } => PACKET_LEN_MAX,
+            Medium::Ether(port) => port.link_mtu(),
+        }
+    }
+
+    /// What stands before a datagram to a peer.
+    pub fn head(&self, peer: Peer) -> Head {
+        match (&self.medium, peer) {
+            (Medium::Ether(port), Peer::Mac(mac)) => port.head(mac),
+            _ => Head::NONE,
+        }
     }
 
     /// Octets that wait for the socket.
@@ -293,7 +420,7 @@ impl UdpSocket {
     /// `AGAIN` and `NOBUFS`: more waits.
     pub fn drain(
         &mut self,
-        peer_of: impl Fn(FaceId) -> Option<SocketAddr>,
+        peer_of: impl Fn(FaceId) -> Option<Peer>,
         mut failed: impl FnMut(FaceId),
     ) -> Result<(), Errno> {
         while !self.queue.is_empty() {
@@ -302,8 +429,10 @@ impl UdpSocket {
                 |at: usize| u32::from_ne_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
             let (face, len) = (FaceId::from_bits(word(0)), word(4) as usize);
             if let Some(peer) = peer_of(face) {
-                let pieces = [IoSlice::new(&record[RECORD_HEAD..RECORD_HEAD + len])];
-                let message = Message { peer, pieces: (0, 1), segment: None };
+                let head = self.head(peer);
+                let pieces =
+                    [IoSlice::new(head.as_slice()), IoSlice::new(&record[RECORD_HEAD..RECORD_HEAD + len])];
+                let message = Message { peer: address_of(peer), pieces: (0, 2), segment: None };
                 match sys::send(self.socket.as_fd(), &[message], &pieces) {
                     Ok(_) => {}
                     Err(errno @ (Errno::AGAIN | Errno::NOBUFS)) => return Err(errno),
@@ -328,6 +457,25 @@ impl UdpSocket {
             self.kernel_queue = sys::unsent(self.socket.as_fd(), false);
         }
     }
+}
+
+/// What the kernel is to be told of a peer. Frames say themselves to whom they go.
+pub const fn address_of(peer: Peer) -> Option<SocketAddr> {
+    match peer {
+        Peer::Ip(address) => Some(address),
+        Peer::Mac(_) => None,
+    }
+}
+
+/// Asks for the buffers that bursts need; without the right to have them, for as much as everybody may.
+fn size_buffers(socket: &OwnedFd, config: &FacesConfig) -> Result<(), Errno> {
+    if sockopt::set_socket_recv_buffer_size_force(socket, config.udp_receive_buffer).is_err() {
+        sockopt::set_socket_recv_buffer_size(socket, config.udp_receive_buffer)?;
+    }
+    if sockopt::set_socket_send_buffer_size_force(socket, config.udp_send_buffer).is_err() {
+        sockopt::set_socket_send_buffer_size(socket, config.udp_send_buffer)?;
+    }
+    Ok(())
 }
 
 /// A link packet among the senders'.
@@ -362,8 +510,8 @@ impl<'a> Batch<'a> {
             }
             let run_datagram_max = if gso { sender.run_datagram_max } else { 0 };
             let run = run_len(sender.outbox, &items[at.item..], pool, run_datagram_max);
-            // Each datagram takes at most two pieces.
-            if self.messages.is_full() || self.pieces.remaining_capacity() < 2 * run {
+            // Each datagram takes at most two pieces, and its head one.
+            if self.messages.is_full() || self.pieces.remaining_capacity() < 2 * run + 1 {
                 return;
             }
             self.starts.push(at);
@@ -375,6 +523,9 @@ impl<'a> Batch<'a> {
 
     fn message(&mut self, sender: &Sender<'a>, items: &'a [Outgoing], pool: &'a Pool) {
         let start = self.pieces.len();
+        if !sender.head.is_empty() {
+            self.pieces.push(IoSlice::new(sender.head));
+        }
         let mut at = 0;
         while at < items.len() {
             // Short datagrams stand back to back in the outbox's buffer.
@@ -392,7 +543,11 @@ impl<'a> Batch<'a> {
             at += 1;
         }
         let segment = (items.len() > 1).then(|| sender.outbox.item_len(&items[0], pool) as u16);
-        self.messages.push(Message { peer: sender.peer, pieces: (start, self.pieces.len()), segment });
+        self.messages.push(Message {
+            peer: address_of(sender.peer),
+            pieces: (start, self.pieces.len()),
+            segment,
+        });
     }
 }
 
@@ -436,7 +591,7 @@ mod tests {
     #[test]
     fn what_a_full_socket_refuses_waits_in_order_and_within_bounds() {
         let address = "127.0.0.1:0".parse().unwrap();
-        let mut socket = UdpSocket::bind(address, true, &FacesConfig::default()).unwrap();
+        let mut socket = DatagramSocket::bind(address, true, &FacesConfig::default()).unwrap();
         let peer = std::net::UdpSocket::bind(address).unwrap();
         peer.set_read_timeout(Some(core::time::Duration::from_secs(5))).unwrap();
         let pool = Pool::new(HashKey::new([1, 2, 3, 4]), 1, 1);
@@ -445,7 +600,8 @@ mod tests {
         let (first, second) = (outbox(&datagrams[..10]), outbox(&datagrams[10..]));
         let sender = |face, outbox| Sender {
             face,
-            peer: peer.local_addr().unwrap(),
+            peer: Peer::Ip(peer.local_addr().unwrap()),
+            head: &[],
             run_datagram_max: usize::MAX,
             outbox,
             count: outbox.items().len(),
@@ -464,7 +620,7 @@ mod tests {
         });
         assert_eq!((refused, socket.queue_bytes()), (7, 20 * 108));
         // A face that is gone meanwhile gets nothing.
-        let to = peer.local_addr().unwrap();
+        let to = Peer::Ip(peer.local_addr().unwrap());
         socket.drain(|id| (id == there).then_some(to), |_| panic!("nothing fails")).unwrap();
         assert_eq!(socket.queue_bytes(), 0);
         let mut buffer = [0; 200];

@@ -1,0 +1,233 @@
+//! The network interfaces of this machine, as they come and go: a table that rtnetlink keeps up to date.
+
+pub mod filter;
+mod netlink;
+pub mod policy;
+
+use crate::error::FaceError;
+use crate::mac::Mac;
+use netlink::{Link, News};
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+
+/// Changes of interfaces and of their addresses: RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR.
+const GROUPS: u32 = 0x1 | 0x10 | 0x100;
+/// The kernel's messages of one call fit.
+const RECEIVE_LEN: usize = 64 << 10;
+/// Calls before others get their turn.
+const RECEIVES_PER_TURN: usize = 32;
+
+const IFF_UP: u32 = 0x1;
+const IFF_LOOPBACK: u32 = 0x8;
+const IFF_MULTICAST: u32 = 0x1000;
+const ARPHRD_ETHER: u16 = 1;
+
+/// A network interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interface {
+    /// Its number, which another one may have after it is gone.
+    pub index: u32,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its own Ethernet address; none when it is no Ethernet.
+    pub mac: Option<Mac>,
+    /// Octets of the largest payload.
+    pub mtu: usize,
+    /// It is switched on.
+    pub up: bool,
+    /// It can send to groups.
+    pub multicast: bool,
+    /// It leads back to this machine.
+    pub loopback: bool,
+    /// Its addresses that can be used.
+    pub addresses: BTreeSet<IpAddr>,
+}
+
+impl Interface {
+    fn take_over(&mut self, link: Link) {
+        self.index = link.index;
+        self.name = link.name;
+        self.mac = link.mac.filter(|_| link.hardware == ARPHRD_ETHER);
+        self.mtu = link.mtu as usize;
+        self.up = link.flags & IFF_UP != 0;
+        self.multicast = link.flags & IFF_MULTICAST != 0;
+        self.loopback = link.flags & IFF_LOOPBACK != 0;
+    }
+
+    /// An address to be seen as this end of a group's face: any IPv4 one, or for IPv6 one of this link only.
+    pub fn address_like(&self, group: IpAddr) -> Option<IpAddr> {
+        self.addresses.iter().copied().find(|address| match (group, address) {
+            (IpAddr::V4(_), IpAddr::V4(_)) => true,
+            (IpAddr::V6(_), IpAddr::V6(v6)) => v6.is_unicast_link_local(),
+            _ => false,
+        })
+    }
+}
+
+/// All interfaces, and the socket that tells of changes.
+#[derive(Debug)]
+pub struct Interfaces {
+    /// Readable when something has changed.
+    pub socket: OwnedFd,
+    table: BTreeMap<u32, Interface>,
+}
+
+impl Interfaces {
+    /// Subscribes to changes, then asks for all there are: nothing is missed in between.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn watch() -> Result<Self, FaceError> {
+        let make = || {
+            let socket = netlink_socket(GROUPS)?;
+            Ok(Interfaces { socket, table: ask_for_all()? })
+        };
+        make().map_err(FaceError::system("watch", "network interfaces"))
+    }
+
+    /// Every interface, by its number.
+    pub fn iter(&self) -> impl Iterator<Item = &Interface> {
+        self.table.values()
+    }
+
+    /// The interface of a name.
+    pub fn named(&self, name: &str) -> Option<&Interface> {
+        self.iter().find(|interface| &*interface.name == name)
+    }
+
+    /// The interface of a number.
+    pub fn get(&self, index: u32) -> Option<&Interface> {
+        self.table.get(&index)
+    }
+
+    /// Takes in what the kernel tells; true when something that matters here has changed. What is left makes epoll say so again.
+    ///
+    /// # Errors
+    /// When the kernel can't be asked any more.
+    pub fn take_news(&mut self) -> Result<bool, Errno> {
+        let mut buffer = vec![0; RECEIVE_LEN];
+        let mut changed = false;
+        for _ in 0..RECEIVES_PER_TURN {
+            match receive(&self.socket, &mut buffer) {
+                Ok(len) => news_changes(&mut self.table, &buffer[..len], &mut changed),
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                // More was told than there was room for: what was lost, the table as a whole has.
+                Err(Errno::NOBUFS) => {
+                    let table = ask_for_all()?;
+                    changed |= table != self.table;
+                    self.table = table;
+                }
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(changed)
+    }
+}
+
+fn news_changes(table: &mut BTreeMap<u32, Interface>, bytes: &[u8], changed: &mut bool) {
+    for news in netlink::news(bytes) {
+        *changed |= apply(table, news);
+    }
+}
+
+/// True when the table is another one then.
+fn apply(table: &mut BTreeMap<u32, Interface>, news: News) -> bool {
+    match news {
+        News::Link(link) => {
+            let entry = table.entry(link.index).or_default();
+            let before = entry.clone();
+            entry.take_over(link);
+            *entry != before
+        }
+        News::LinkGone(index) => table.remove(&index).is_some(),
+        News::Address { interface, address } => {
+            table.get_mut(&interface).is_some_and(|entry| entry.addresses.insert(address))
+        }
+        News::AddressGone { interface, address } => {
+            table.get_mut(&interface).is_some_and(|entry| entry.addresses.remove(&address))
+        }
+        News::Done | News::Refused(_) => false,
+    }
+}
+
+fn ask_for_all() -> Result<BTreeMap<u32, Interface>, Errno> {
+    let socket = netlink_socket(0)?;
+    let mut table = BTreeMap::new();
+    let mut buffer = vec![0; RECEIVE_LEN];
+    for request in [netlink::RTM_GETLINK, netlink::RTM_GETADDR] {
+        let kernel = SocketAddrNetlink::new(0, 0);
+        rustix::net::sendto(&socket, &netlink::request(request), SendFlags::empty(), &kernel)?;
+        // The kernel answers while it is asked: there is nothing to wait for.
+        'answer: loop {
+            let len = match receive(&socket, &mut buffer) {
+                Err(Errno::INTR) => continue,
+                received => received?,
+            };
+            for news in netlink::news(&buffer[..len]) {
+                match news {
+                    News::Done => break 'answer,
+                    News::Refused(code) => return Err(Errno::from_raw_os_error(code)),
+                    news => {
+                        apply(&mut table, news);
+                    }
+                }
+            }
+        }
+    }
+    Ok(table)
+}
+
+fn netlink_socket(groups: u32) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // Protocol 0 is NETLINK_ROUTE.
+    let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    rustix::net::bind(&socket, &SocketAddrNetlink::new(0, groups))?;
+    Ok(socket)
+}
+
+/// Octets of messages; none of those that somebody else than the kernel sent.
+fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
+    let (len, _, sender) = rustix::net::recvfrom(socket, buffer, RecvFlags::DONTWAIT)?;
+    let kernel =
+        sender.and_then(|sender| SocketAddrNetlink::try_from(sender).ok()).is_some_and(|s| s.pid() == 0);
+    Ok(if kernel { len } else { 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_a_loopback_interface() {
+        let interfaces = Interfaces::watch().unwrap();
+        let lo = interfaces.named("lo").expect("lo is there");
+        assert!(lo.loopback && lo.index == 1 && lo.mac.is_none());
+        assert_eq!(interfaces.get(1).map(|i| &*i.name), Some("lo"));
+    }
+
+    #[test]
+    fn the_table_follows_the_news() {
+        let mut table = BTreeMap::new();
+        let link = |flags| {
+            let name = "eth0".into();
+            News::Link(Link { index: 3, name, hardware: 1, flags, mtu: 1500, mac: Some(Mac([2; 6])) })
+        };
+        let address = "fe80::1".parse().unwrap();
+        assert!(!apply(&mut table, News::Address { interface: 3, address }), "of an interface nobody knows");
+        assert!(apply(&mut table, link(IFF_MULTICAST)));
+        assert!(apply(&mut table, News::Address { interface: 3, address }));
+        assert!(apply(&mut table, link(IFF_MULTICAST | IFF_UP)));
+        assert!(!apply(&mut table, link(IFF_MULTICAST | IFF_UP)), "nothing new");
+        let eth0 = &table[&3];
+        assert!(eth0.up && eth0.multicast && !eth0.loopback && eth0.addresses.contains(&address));
+        assert_eq!(eth0.address_like("ff02::1234".parse().unwrap()), Some(address));
+        assert_eq!(eth0.address_like("224.0.23.170".parse().unwrap()), None);
+        assert!(apply(&mut table, News::AddressGone { interface: 3, address }));
+        assert!(apply(&mut table, News::LinkGone(3)) && table.is_empty());
+    }
+}

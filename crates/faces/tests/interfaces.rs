@@ -1,0 +1,264 @@
+//! Faces of network interfaces, over a virtual cable between two network namespaces. Needs root and `ip`; without them it says so and passes.
+
+mod common;
+
+use common::{Host, data, interest};
+use nw_element::Kind;
+use nw_faces::config::ReassemblyLimits;
+use nw_faces::interfaces::filter::{Filter, Pattern};
+use nw_faces::interfaces::policy::{EtherPolicy, GroupPolicy, InterfacePolicy};
+use nw_faces::{FaceError, FaceId, FaceOptions, FaceStatus, FacesConfig, LinkType, Persistency, Scope};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const GROUP: &str = "ether://[01:00:5e:00:17:aa]";
+
+fn ip(words: &str) -> bool {
+    let run = Command::new("ip").args(words.split(' ')).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    run.is_ok_and(|status| status.success())
+}
+
+/// Moves this thread into a network namespace.
+fn enter(netns: &File) {
+    // SAFETY: setns takes two numbers; it moves the calling thread only, and no thread of the test shares its sockets.
+    assert_eq!(unsafe { libc::setns(netns.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
+}
+
+/// A namespace with one end of the cable, and what is tested in it.
+struct Side {
+    netns: String,
+    handle: File,
+    home: File,
+    card: &'static str,
+    host: Host,
+}
+
+impl Side {
+    fn new(test: &str, card: &'static str, config: FacesConfig) -> Option<Side> {
+        let netns = format!("nwf{}{test}{card}", std::process::id());
+        if !ip(&format!("netns add {netns}")) {
+            eprintln!("skipped: needs root and the command ip, to make network namespaces");
+            return None;
+        }
+        let handle = File::open(format!("/run/netns/{netns}")).unwrap();
+        let home = File::open("/proc/thread-self/ns/net").unwrap();
+        Some(Side { netns, handle, home, card, host: Host::new(config) })
+    }
+
+    /// Does something in the namespace.
+    fn inside<T>(&mut self, act: impl FnOnce(&mut Host) -> T) -> T {
+        enter(&self.handle);
+        let done = act(&mut self.host);
+        enter(&self.home);
+        done
+    }
+
+    fn apply(&mut self, policy: InterfacePolicy) {
+        self.inside(|host| {
+            let now = host.now();
+            host.faces.set_interface_policy(now, policy, &mut host.pool).unwrap();
+        });
+    }
+
+    fn connect(&mut self, uri: &str, local: &str) -> Result<FaceId, FaceError> {
+        let (uri, local) = (uri.parse().unwrap(), local.parse().unwrap());
+        self.inside(|host| host.faces.connect(host.now(), &uri, Some(&local), &FaceOptions::default()))
+    }
+
+    /// The face whose far end is shown so.
+    fn face(&self, uri: &str) -> Option<FaceStatus> {
+        let faces = self.host.faces.ids().filter_map(|id| self.host.faces.status(id));
+        faces.into_iter().find(|face| face.uri.to_string().starts_with(uri))
+    }
+
+    fn mac(&self) -> String {
+        let run =
+            Command::new("ip").args(["-n", &self.netns, "-o", "link", "show", self.card]).output().unwrap();
+        let text = String::from_utf8(run.stdout).unwrap();
+        text.split("link/ether ").nth(1).unwrap().split(' ').next().unwrap().to_owned()
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        self.host.faces.close_all(&mut self.host.pool);
+        ip(&format!("netns delete {}", self.netns));
+    }
+}
+
+struct Cable {
+    a: Side,
+    b: Side,
+}
+
+impl Cable {
+    fn new(test: &str) -> Option<Cable> {
+        // On a busy machine a turn may take longer than pieces of a packet usually wait for each other.
+        let reassembly = ReassemblyLimits { timeout: Duration::from_secs(60), ..ReassemblyLimits::default() };
+        let config = FacesConfig { reassembly, ..FacesConfig::default() };
+        let a = Side::new(test, "va", config.clone())?;
+        let b = Side::new(test, "vb", config)?;
+        let cable = Cable { a, b };
+        cable.plug();
+        Some(cable)
+    }
+
+    fn plug(&self) {
+        let (a, b) = (&self.a.netns, &self.b.netns);
+        assert!(ip(&format!("-n {a} link add va type veth peer name vb netns {b}")));
+        for (side, number) in [(&self.a, 1), (&self.b, 2)] {
+            assert!(ip(&format!("-n {} address add 192.0.2.{number}/24 dev {}", side.netns, side.card)));
+            assert!(ip(&format!("-n {} link set {} up", side.netns, side.card)));
+        }
+    }
+
+    fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Cable) -> bool) {
+        let end = Instant::now() + Duration::from_secs(30);
+        while !holds(self) {
+            assert!(Instant::now() < end, "{what}: not within 30 s");
+            self.a.inside(|host| host.turn(5));
+            self.b.inside(|host| host.turn(5));
+        }
+    }
+
+    /// A asks by a face, B answers by the one it came by, with more than a frame holds.
+    fn exchange(&mut self, face: FaceId) -> FaceId {
+        let (asked, answered) = (self.b.host.received.len(), self.a.host.received.len());
+        for _ in 0..20 {
+            self.a.host.send(face, Kind::Interest, &interest("x"));
+        }
+        self.until("the Interests", |cable| cable.b.host.received.len() == asked + 20);
+        let (back, _, octets) = self.b.host.received[asked].clone();
+        assert_eq!(octets, interest("x"));
+        for _ in 0..20 {
+            self.b.host.send(back, Kind::Data, &data("x", 8000));
+        }
+        self.until("the Data", |cable| cable.a.host.received.len() == answered + 20);
+        assert!(
+            self.a.host.received[answered..]
+                .iter()
+                .all(|(id, _, got)| *id == face && *got == data("x", 8000))
+        );
+        back
+    }
+}
+
+fn ether(multicast: bool, listen: bool) -> InterfacePolicy {
+    let ethernet = EtherPolicy { multicast, listen, ..EtherPolicy::default() };
+    InterfacePolicy { ethernet: Some(ethernet), udp: None }
+}
+
+fn udp() -> GroupPolicy {
+    let groups = ["224.0.23.170:56363", "[ff02::1234]:56363"].map(|group| group.parse().unwrap());
+    GroupPolicy { groups: groups.into(), ad_hoc: true, filter: Filter::default() }
+}
+
+#[test]
+fn ethernet_group() {
+    let Some(mut cable) = Cable::new("g") else { return };
+    cable.a.apply(ether(true, false));
+    cable.b.apply(ether(true, false));
+    let face = cable.a.face(GROUP).unwrap();
+    assert_eq!((face.local_uri.to_string().as_str(), face.mtu), ("dev://va", Some(1500)));
+    assert_eq!(
+        (face.link_type, face.persistency, face.scope),
+        (LinkType::MultiAccess, Persistency::Permanent, Scope::NonLocal)
+    );
+    cable.exchange(face.id);
+    let after = cable.a.face(GROUP).unwrap().counters;
+    assert_eq!((after.in_interests, after.in_data), (0, 20), "what was sent did not come back");
+    assert_eq!(cable.a.host.created().len(), 1, "no faces but the group's");
+    assert!(matches!(cable.a.connect(GROUP, "dev://va"), Err(FaceError::Exists(id)) if id == face.id));
+}
+
+#[test]
+fn ethernet_peers() {
+    let Some(mut cable) = Cable::new("p") else { return };
+    cable.b.apply(ether(false, true));
+    assert_eq!(cable.b.host.faces.listeners()[0].uri.to_string(), "dev://vb");
+    let (own, peer) = (format!("ether://[{}]", cable.a.mac()), format!("ether://[{}]", cable.b.mac()));
+    let face = cable.a.connect(&peer, "dev://va").unwrap();
+    let back = cable.exchange(face);
+    let back = cable.b.host.faces.status(back).unwrap();
+    assert_eq!((back.uri.to_string(), back.persistency), (own.clone(), Persistency::OnDemand));
+    for (uri, local) in
+        [(&own, "dev://va"), (&peer, "dev://lo"), (&peer, "dev://none"), (&peer, "udp4://192.0.2.1")]
+    {
+        assert!(cable.a.connect(uri, local).is_err(), "{uri} {local}");
+    }
+    // Silent for ten minutes.
+    cable.b.host.skipped_ms += 600_001;
+    cable.until("its end", |cable| cable.b.host.destroyed() == [back.id]);
+}
+
+#[test]
+fn vlan() {
+    let Some(mut cable) = Cable::new("v") else { return };
+    if !ip(&format!("-n {} link add link vb name vb.7 type vlan id 7", cable.b.netns)) {
+        return eprintln!("skipped: this kernel has no VLANs");
+    }
+    assert!(ip(&format!("-n {} link set vb.7 up", cable.b.netns)));
+    let tagged = EtherPolicy { multicast: true, vlan: 7, ..EtherPolicy::default() };
+    cable.a.apply(InterfacePolicy { ethernet: Some(tagged), udp: None });
+    // Both are heard: the cable itself and the system's interface of the VLAN, which takes the tag off and puts it on.
+    cable.b.apply(ether(true, false));
+    let face = cable.a.face(GROUP).unwrap().id;
+    let back = cable.exchange(face);
+    assert_eq!(cable.b.host.faces.status(back).unwrap().local_uri.to_string(), "dev://vb.7");
+}
+
+#[test]
+fn udp_groups() {
+    let Some(mut cable) = Cable::new("u") else { return };
+    for side in [&mut cable.a, &mut cable.b] {
+        side.apply(InterfacePolicy { udp: Some(udp()), ethernet: None });
+    }
+    for (uri, local) in
+        [("udp4://224.0.23.170:56363", "udp4://192.0.2.1:56363"), ("udp6://[ff02::1234%", "udp6://[fe80::")]
+    {
+        // IPv6 addresses can be used when nobody else turned out to have them.
+        cable.until("both faces", |cable| cable.a.face(uri).is_some() && cable.b.face(uri).is_some());
+        let face = cable.a.face(uri).unwrap();
+        assert!(face.local_uri.to_string().starts_with(local), "{}", face.local_uri);
+        assert_eq!((face.link_type, face.persistency), (LinkType::AdHoc, Persistency::Permanent));
+        cable.exchange(face.id);
+        assert_eq!(cable.a.face(uri).unwrap().counters.in_interests, 0, "what was sent did not come back");
+    }
+}
+
+#[test]
+fn interfaces_come_and_go() {
+    let Some(mut cable) = Cable::new("c") else { return };
+    let policy = InterfacePolicy { udp: Some(udp()), ..ether(true, true) };
+    for side in [&mut cable.a, &mut cable.b] {
+        side.apply(policy.clone());
+    }
+    let there = |cable: &mut Cable| {
+        [&cable.a, &cable.b]
+            .iter()
+            .all(|side| side.face(GROUP).is_some() && side.face("udp4://224").is_some())
+    };
+    let gone = |cable: &mut Cable| cable.a.host.faces.is_empty() && cable.b.host.faces.is_empty();
+    assert!(there(&mut cable));
+    let peer = format!("ether://[{}]", cable.b.mac());
+    cable.a.connect(&peer, "dev://va").unwrap();
+    assert!(ip(&format!("-n {} link delete va", cable.a.netns)));
+    cable.until("all faces go, those made by command, too", gone);
+    assert!(cable.a.host.faces.listeners().is_empty());
+    cable.plug();
+    cable.until("they come again", there);
+    let face = cable.a.face(GROUP).unwrap().id;
+    cable.exchange(face);
+    assert!(ip(&format!("-n {} link set va down", cable.a.netns)));
+    cable.until("nothing on what is switched off", |cable| cable.a.host.faces.is_empty());
+    assert!(ip(&format!("-n {} link set va up", cable.a.netns)));
+    cable.until("switched on", there);
+    // Another policy, while running.
+    let nothing = Filter { blacklist: vec![Pattern::Name("v*".into())], ..Filter::default() };
+    let ethernet = EtherPolicy { multicast: true, filter: nothing, ..EtherPolicy::default() };
+    cable.a.apply(InterfacePolicy { ethernet: Some(ethernet), udp: None });
+    assert!(cable.a.host.faces.is_empty());
+    cable.a.host.check_pool();
+}

@@ -51,6 +51,7 @@ impl Authorize for Authority {
         ingress: Ingress,
         module: &str,
         verb: &str,
+        _: Option<NameRef<'_>>,
     ) -> Verdict {
         let now_ms = self.unix_ms(now);
         match self.policy.check(interest, ingress.local, now_ms) {
@@ -70,6 +71,7 @@ impl Authorize for Authority {
         announcement: &Data<'_>,
         prefix: NameRef<'_>,
         ingress: Ingress,
+        _: &Interest<'_>,
     ) -> Verdict {
         match self.policy.check_data(announcement, ingress.local) {
             Ok(()) => Verdict::Accept,

@@ -184,13 +184,17 @@ pub enum Verdict {
     Deny(&'static str),
     /// Answer nothing: the signature is malformed.
     Silent,
+    /// Nothing yet: a certificate has to be fetched first. The authority keeps the Interest, and the host passes it to
+    /// [`Control::on_interest`](super::Control::on_interest) once more when it can be decided; nothing may have changed until then.
+    Later,
 }
 
 /// Who may do what. Implemented over the trust layer; a fake in tests.
 pub trait Authorize {
     /// May this command Interest be carried out? Both signature formats come here, and Interests without a signature.
     ///
-    /// `module` and `verb` are such as `rib` and `register`.
+    /// `module` and `verb` are such as `rib` and `register`; `prefix` is what the command is about, where it is about a prefix.
+    /// A command that is accepted here counts as seen: ask last.
     fn command(
         &mut self,
         now: Instant,
@@ -198,15 +202,17 @@ pub trait Authorize {
         ingress: Ingress,
         module: &str,
         verb: &str,
+        prefix: Option<NameRef<'_>>,
     ) -> Verdict;
 
-    /// May whoever signed this prefix announcement announce that prefix?
+    /// May whoever signed this prefix announcement announce that prefix? `interest` brought it; nothing is remembered of being asked.
     fn announcement(
         &mut self,
         now: Instant,
         announcement: &Data<'_>,
         prefix: NameRef<'_>,
         ingress: Ingress,
+        interest: &Interest<'_>,
     ) -> Verdict;
 }
 

@@ -279,8 +279,10 @@ impl Control {
         authority: &mut dyn Authorize,
         env: &mut dyn Environment,
     ) -> Reply {
-        match authority.command(asked.now, interest, asked.ingress, verb.module(), verb.word()) {
+        let prefix = prefix_of(verb, parameters);
+        match authority.command(asked.now, interest, asked.ingress, verb.module(), verb.word(), prefix) {
             Verdict::Silent => return Reply::Silent,
+            Verdict::Later => return Reply::Later,
             Verdict::Deny(why) => {
                 return self.answer(interest.name(), &ControlResponse::refuse(403, why), env);
             }
@@ -436,6 +438,23 @@ fn named(uri: &str) -> Name {
 /// True for names that only the router itself answers: nobody may take management's place.
 fn is_reserved(name: NameRef<'_>) -> bool {
     [LOCALHOST_NFD, LOCALHOP_NFD].iter().any(|own| named(own).as_ref().is_prefix_of(name))
+}
+
+/// What a command is about, for commands that are about a prefix; one that does not say it is about all names.
+fn prefix_of(verb: Verb, parameters: &ControlParameters) -> Option<NameRef<'_>> {
+    match verb {
+        Verb::FacesCreate | Verb::FacesUpdate | Verb::FacesDestroy | Verb::CsConfig => None,
+        Verb::FibAddNextHop
+        | Verb::FibRemoveNextHop
+        | Verb::RibRegister
+        | Verb::RibUnregister
+        | Verb::RibAnnounce
+        | Verb::CsErase
+        | Verb::StrategyChoiceSet
+        | Verb::StrategyChoiceUnset => {
+            Some(parameters.name.as_ref().map_or(NameRef::ROOT, |name| name.as_ref()))
+        }
+    }
 }
 
 const fn reaches(reach: Reach, local: bool) -> bool {

@@ -80,25 +80,24 @@ impl Control {
         authority: &mut dyn Authorize,
         env: &mut dyn Environment,
     ) -> Reply {
-        let verdict = authority.command(asked.now, interest, asked.ingress, "rib", "announce");
-        let verdict = match (verdict, Announcement::check(wire)) {
-            (Verdict::Accept, Ok(announcement)) => {
-                let verdict =
-                    authority.announcement(asked.now, &announcement.data, announcement.prefix, asked.ingress);
-                if verdict == Verdict::Accept {
-                    let response = self.announce(asked, &announcement, env);
-                    return self.answer(interest.name(), &response, env);
-                }
-                verdict
-            }
-            (Verdict::Accept, Err(why)) => {
-                return self.answer(interest.name(), &ControlResponse::refuse(400, why), env);
-            }
-            (verdict, _) => verdict,
+        let announcement = match Announcement::check(wire) {
+            Ok(announcement) => announcement,
+            Err(why) => return self.answer(interest.name(), &ControlResponse::refuse(400, why), env),
+        };
+        let (now, ingress, prefix) = (asked.now, asked.ingress, announcement.prefix);
+        // The command last: accepted, it counts as seen.
+        let verdict = match authority.announcement(now, &announcement.data, prefix, ingress, interest) {
+            Verdict::Accept => authority.command(now, interest, ingress, "rib", "announce", Some(prefix)),
+            verdict => verdict,
         };
         match verdict {
+            Verdict::Accept => {
+                let response = self.announce(asked, &announcement, env);
+                self.answer(interest.name(), &response, env)
+            }
             Verdict::Deny(why) => self.answer(interest.name(), &ControlResponse::refuse(403, why), env),
-            Verdict::Accept | Verdict::Silent => Reply::Silent,
+            Verdict::Silent => Reply::Silent,
+            Verdict::Later => Reply::Later,
         }
     }
 

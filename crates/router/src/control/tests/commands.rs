@@ -343,6 +343,19 @@ fn prefix_announcements() {
 }
 
 #[test]
+fn what_waits_for_a_certificate_changes_nothing_and_is_decided_when_it_comes_again() {
+    let mut bench = Bench::new();
+    let wire = bench.command_wire(Root::Localhost, Verb::RibRegister, &named_parameters("/a"));
+    bench.gate.commands = Verdict::Later;
+    assert_eq!(bench.interest(APP, &wire), Reply::Later);
+    assert_eq!((bench.hops("/a"), bench.env.sent.len()), (None, 0));
+    bench.gate.commands = Verdict::Accept;
+    assert_eq!(bench.interest(APP, &wire), Reply::Answered(200));
+    assert!(bench.answer_to(&wire).is_ok());
+    assert_eq!(bench.hops("/a"), Some(vec![(APP, 0)]));
+}
+
+#[test]
 fn announcements_have_their_time() {
     let mut bench = Bench::new();
     // The bench's clock says 2026-11-21 00:30:01.

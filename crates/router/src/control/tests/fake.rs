@@ -195,12 +195,29 @@ impl Default for Gate {
 }
 
 impl Authorize for Gate {
-    fn command(&mut self, _: Instant, _: &Interest<'_>, _: Ingress, module: &str, verb: &str) -> Verdict {
+    fn command(
+        &mut self,
+        _: Instant,
+        _: &Interest<'_>,
+        _: Ingress,
+        module: &str,
+        verb: &str,
+        prefix: Option<NameRef<'_>>,
+    ) -> Verdict {
         assert!(!module.is_empty() && !verb.is_empty());
+        let without = module == "faces" || (module, verb) == ("cs", "config");
+        assert_eq!(prefix.is_none(), without, "{module}/{verb}");
         self.commands
     }
 
-    fn announcement(&mut self, _: Instant, _: &Data<'_>, prefix: NameRef<'_>, _: Ingress) -> Verdict {
+    fn announcement(
+        &mut self,
+        _: Instant,
+        _: &Data<'_>,
+        prefix: NameRef<'_>,
+        _: Ingress,
+        _: &Interest<'_>,
+    ) -> Verdict {
         assert!(!prefix.to_string().contains("32=PA"));
         self.announcements
     }

@@ -34,6 +34,8 @@ const EVENTS_MAX: usize = 256;
 const CHUNKS_MAX: usize = 256;
 /// Packets under way at one time.
 const PACKETS_MAX: usize = 65_536;
+/// First octet of a Data.
+const DATA: u8 = 6;
 /// The host's own epoll token; those of faces are above 2^32.
 const WAKE: u64 = 0;
 
@@ -124,7 +126,7 @@ impl Host {
         let (key, seed) = random().map_err(system("random octets"))?;
         let start_unix_ms =
             SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-        let authority = Authority::new(&config.management, start_unix_ms)?;
+        let authority = Authority::new(&config, start_unix_ms)?;
         let now = Instant::START;
         let mut faces = Faces::new(settings::faces(&config), epoll.as_fd())?;
         let mut known = FaceTable::new();
@@ -236,7 +238,12 @@ impl Host {
     }
 
     fn timeout(&self) -> Option<Timespec> {
-        let timers = [self.faces.deadline(), self.plane.deadline(), Some(self.control.next_timeout())];
+        let timers = [
+            self.faces.deadline(),
+            self.plane.deadline(),
+            Some(self.control.next_timeout()),
+            Some(self.authority.next_timeout()),
+        ];
         let due = timers.into_iter().flatten().min().filter(|due| *due != Instant::NEVER)?;
         let wait = due.since(self.now());
         Some(Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) })
@@ -274,8 +281,26 @@ impl Host {
         let face = packet.incoming_face_id.and_then(FaceId::from_number).unwrap_or(FaceId::NONE);
         let local = self.known.info(face).is_some_and(|info| info.scope == Scope::Local);
         let ingress = Ingress { face, local };
-        self.control.on_interest(now, ingress, wire, &mut self.authority, &mut hands!(self, now));
+        if wire.first() == Some(&DATA) {
+            self.authority.on_data(now, wire);
+        } else {
+            self.control.on_interest(now, ingress, wire, &mut self.authority, &mut hands!(self, now));
+        }
+        self.follow_up_on_certificates(now);
         self.forward(now);
+    }
+
+    /// Asks for certificates that commands wait for, and passes commands in again whose certificates came, or will not.
+    fn follow_up_on_certificates(&mut self, now: Instant) {
+        while let Some((interest, ingress)) = self.authority.next_ready() {
+            if self.known.contains(ingress.face) {
+                let hands = &mut hands!(self, now);
+                self.control.on_interest(now, ingress, &interest, &mut self.authority, hands);
+            }
+        }
+        while let Some(link_packet) = self.authority.next_ask(nonce) {
+            self.faces.inject(now, &link_packet, &mut self.pool, &mut self.batch);
+        }
     }
 
     fn tell_face_events(&mut self, now: Instant) {
@@ -340,6 +365,11 @@ impl Host {
             self.faces.tick(now, &mut self.pool);
             self.forward(now);
         }
+        if self.authority.next_timeout() <= now {
+            self.authority.on_timeout(now);
+            self.follow_up_on_certificates(now);
+            self.forward(now);
+        }
         if self.control.next_timeout() <= now {
             self.control.on_timeout(now, &mut hands!(self, now));
             self.forward(now);
@@ -359,8 +389,11 @@ impl Host {
                 Message::Reload(config) => {
                     if self.config.needs_restart(&config) {
                         tracing::warn!(
-                            "some options that changed take effect at the next start: all but faces, routes, strategies and log level"
+                            "some options that changed take effect at the next start: all but faces, routes, strategies, who may command and log level"
                         );
+                    }
+                    if let Err(error) = self.authority.reconfigure(now, &config) {
+                        tracing::error!("who may command stays as it was: {error}");
                     }
                     self.control.apply_config(now, &config, &mut hands!(self, now));
                     self.config = *config;
@@ -389,6 +422,14 @@ fn random() -> Result<(HashKey, u64), Errno> {
     getrandom::fill(&mut octets).map_err(|_| Errno::IO)?;
     let word = |at: usize| u64::from_ne_bytes(core::array::from_fn(|i| octets[8 * at + i]));
     Ok((HashKey::new([word(0), word(1), word(2), word(3)]), word(4)))
+}
+
+/// Of an Interest of our own.
+fn nonce() -> u32 {
+    let mut octets = [0; 4];
+    // Without randomness a nonce is still one; loops are known by the name too.
+    let _ = getrandom::fill(&mut octets);
+    u32::from_ne_bytes(octets)
 }
 
 fn listen(config: &Config, faces: &mut Faces) -> Result<(), StartError> {

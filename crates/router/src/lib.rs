@@ -30,6 +30,14 @@ pub enum StartError {
         /// Why.
         why: String,
     },
+    /// An `[[anchor]]`.
+    #[error("can't use the anchor {id}: {why}")]
+    Anchor {
+        /// Which.
+        id: String,
+        /// Why.
+        why: String,
+    },
     /// The tables are too small for what every router has.
     #[error("the tables are too small: {0}")]
     Tables(String),

@@ -10,6 +10,7 @@ mod read;
 mod section;
 #[cfg(test)]
 mod tests;
+mod trust;
 mod value;
 
 pub use options::{
@@ -17,6 +18,7 @@ pub use options::{
     StrategyItem, Tables, Tcp, Udp, Unix,
 };
 pub use problem::{Problem, Problems};
+pub use trust::{ANY, AllowItem, Allowed, AnchorItem, Faces as RuleFaces, VouchItem};
 pub use value::{Mode, Uri};
 
 use problem::Source;
@@ -42,6 +44,12 @@ pub struct Config {
     pub forwarder: Forwarder,
     /// `[management]`
     pub management: Management,
+    /// `[[anchor]]`, in the file's order.
+    pub anchor: Vec<AnchorItem>,
+    /// `[[allow]]`, in the file's order.
+    pub allow: Vec<AllowItem>,
+    /// `[[vouch]]`, in the file's order.
+    pub vouch: Vec<VouchItem>,
     /// `[log]`
     pub log: Log,
     /// `[[face]]`, in the file's order.
@@ -67,7 +75,7 @@ impl Config {
     pub fn reference() -> String {
         let mut text = String::from(
             "# Configuration of a Namewire router. Every option is here with its default; a file needs only what differs.\n\
-             # A running router re-reads its file on SIGHUP: routes, faces, strategies and log level change at once, the rest at the next start.\n",
+             # A running router re-reads its file on SIGHUP: routes, faces, strategies, who may command and the log level change at once, the rest at the next start.\n",
         );
         section::write::<Faces>(&mut text);
         section::write::<Unix>(&mut text);
@@ -77,6 +85,9 @@ impl Config {
         section::write::<ContentStore>(&mut text);
         section::write::<Forwarder>(&mut text);
         section::write::<Management>(&mut text);
+        section::write_item::<AnchorItem>(&mut text);
+        section::write_item::<AllowItem>(&mut text);
+        section::write_item::<VouchItem>(&mut text);
         section::write::<Log>(&mut text);
         section::write_item::<FaceItem>(&mut text);
         section::write_item::<RouteItem>(&mut text);
@@ -94,9 +105,13 @@ impl Config {
         }
     }
 
-    /// True when a change to `other` needs a new start: something other than routes, faces, strategies and log level differs.
+    /// True when a change to `other` needs a new start: something other than routes, faces, strategies, who may command and the log level differs.
     pub fn needs_restart(&self, other: &Config) -> bool {
         let live = |config: &Config| Config {
+            management: Management::default(),
+            anchor: Vec::new(),
+            allow: Vec::new(),
+            vouch: Vec::new(),
             log: Log::default(),
             face: Vec::new(),
             route: Vec::new(),
@@ -123,6 +138,9 @@ impl Config {
             of::<ContentStore>(),
             of::<Forwarder>(),
             of::<Management>(),
+            of_item::<AnchorItem>(),
+            of_item::<AllowItem>(),
+            of_item::<VouchItem>(),
             of::<Log>(),
             of_item::<FaceItem>(),
             of_item::<RouteItem>(),

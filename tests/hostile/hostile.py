@@ -290,7 +290,7 @@ def silent_face(router):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--nw", default=os.environ.get("NW_BIN", os.path.join(HERE, "../../target/release/nw")))
-    parser.add_argument("--seconds", type=float, default=float(os.environ.get("SECONDS_PER_ATTACK", "1.5")))
+    parser.add_argument("--seconds", type=float, default=float(os.environ.get("SECONDS_PER_ATTACK", "1")))
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--transport", choices=["unix", "tcp", "udp"], action="append")
     parser.add_argument("--json", help="where to write the figures")

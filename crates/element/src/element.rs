@@ -51,6 +51,11 @@ impl<Out: Port> Outbox<Out> {
         core::iter::from_fn(|| self.take())
     }
 
+    /// What left since [`len`](Self::len) was `len`, while nothing was taken.
+    pub fn since(&self, len: usize) -> impl Iterator<Item = &(Out, Packet)> {
+        self.first.iter().chain(&self.others).skip(len)
+    }
+
     /// Packets that left and were not taken yet.
     pub fn len(&self) -> usize {
         usize::from(self.first.is_some()) + self.others.len()

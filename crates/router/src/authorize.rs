@@ -6,7 +6,10 @@ use nw_api::config::{self, Config};
 use nw_element::{FaceId, Instant};
 use nw_name::{Name, NameRef};
 use nw_trust::chain::Sets;
-use nw_trust::{Allow, Anchor, Asking, CommandRules, Decision, Reach, Rules, VerifyKey, Vouch, certificate};
+use nw_trust::{
+    Allow, Anchor, Asker, Asking, CommandRules, Decision, Key, Reach, Rules, Signer, VerifyKey, Vouch,
+    certificate,
+};
 use nw_wire::certificate::Certificate;
 use nw_wire::{Data, Interest, InterestBuilder, LpHeader};
 use std::collections::BTreeMap;
@@ -35,14 +38,9 @@ impl Authority {
         Ok(Authority { trust, start_unix_ms })
     }
 
-    /// Takes over other rules; files and folders are read again.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new); then the rules stay as they were.
-    pub fn reconfigure(&mut self, now: Instant, config: &Config) -> Result<(), StartError> {
-        let rules = rules(config, self.unix_ms(now))?;
+    /// Takes over other rules, as [`rules`] reads them.
+    pub fn reconfigure(&mut self, rules: Rules) {
         self.trust.reconfigure(rules);
-        Ok(())
     }
 
     /// The next Interest for a certificate, as a link packet of the internal face.
@@ -101,10 +99,15 @@ impl Authorize for Authority {
         prefix: Option<NameRef<'_>>,
     ) -> Verdict {
         let now_ms = self.unix_ms(now);
-        let asking = Asking { interest, face: ingress.face.number(), local: ingress.local, prefix };
-        verdict(self.trust.command(asking, module, now_ms), |refusal| {
-            tracing::info!(face = %ingress.face, module, verb, %refusal, "command refused");
-        })
+        let asking = Asking { interest, by: asker(ingress, prefix) };
+        match self.trust.command(asking, module, now_ms) {
+            Decision::Accept => Verdict::Accept,
+            Decision::Later => Verdict::Later,
+            // "Malformed signature or KeyLocator: silence."
+            Decision::Refuse(refusal) if refusal.is_silent() => Verdict::Silent,
+            // Control logs it.
+            Decision::Refuse(refusal) => Verdict::Deny(refusal.as_str()),
+        }
     }
 
     fn announcement(
@@ -116,28 +119,46 @@ impl Authorize for Authority {
         interest: &Interest<'_>,
     ) -> Verdict {
         let now_ms = self.unix_ms(now);
-        let asking =
-            Asking { interest, face: ingress.face.number(), local: ingress.local, prefix: Some(prefix) };
-        verdict(self.trust.announcement(announcement, asking, now_ms), |refusal| {
-            tracing::info!(face = %ingress.face, %prefix, %refusal, "prefix announcement refused");
-        })
+        let asking = Asking { interest, by: asker(ingress, Some(prefix)) };
+        match self.trust.announcement(announcement, asking, now_ms) {
+            Decision::Accept => Verdict::Accept,
+            Decision::Later => Verdict::Later,
+            // Control logs it.
+            Decision::Refuse(refusal) => Verdict::Deny(refusal.as_str()),
+        }
     }
-}
 
-fn verdict(decision: Decision, log: impl FnOnce(nw_trust::Refusal)) -> Verdict {
-    match decision {
-        Decision::Accept => Verdict::Accept,
-        Decision::Later => Verdict::Later,
-        // "Malformed signature or KeyLocator: silence."
-        Decision::Refuse(refusal) if refusal.is_silent() => Verdict::Silent,
-        Decision::Refuse(refusal) => {
-            log(refusal);
-            Verdict::Deny(refusal.as_str())
+    fn learned(
+        &mut self,
+        now: Instant,
+        announcement: &Data<'_>,
+        prefix: NameRef<'_>,
+        ingress: Ingress,
+    ) -> Verdict {
+        let now_ms = self.unix_ms(now);
+        match self.trust.learned(announcement, asker(ingress, Some(prefix)), now_ms) {
+            Decision::Accept => Verdict::Accept,
+            Decision::Later => {
+                tracing::debug!(face = %ingress.face, %prefix, "announcement not learnt yet: its signer's certificate is asked for");
+                Verdict::Later
+            }
+            Decision::Refuse(refusal) => {
+                tracing::debug!(face = %ingress.face, %prefix, %refusal, "announcement not learnt");
+                Verdict::Deny(refusal.as_str())
+            }
         }
     }
 }
 
-fn rules(config: &Config, now_ms: u64) -> Result<Rules, StartError> {
+fn asker(ingress: Ingress, prefix: Option<NameRef<'_>>) -> Asker<'_> {
+    Asker { face: ingress.face.number(), local: ingress.local, prefix }
+}
+
+/// What the configuration says of who may command; reads its files and folders.
+///
+/// # Errors
+/// When a file with a key or an anchor can't be read.
+pub fn rules(config: &Config, now_ms: u64) -> Result<Rules, StartError> {
     let management = &config.management;
     let plain = CommandRules {
         digest: reach(management.digest),
@@ -234,6 +255,30 @@ const fn reach(reach: config::Reach) -> Reach {
         config::Reach::Local => Reach::Local,
         config::Reach::Anywhere => Reach::Anywhere,
     }
+}
+
+/// What signs commands to others: `[rib]` names key and certificate, or a digest does.
+///
+/// # Errors
+/// When a file can't be read, or the two don't belong together.
+pub fn advertiser_signer(config: &config::Config) -> Result<Signer, StartError> {
+    let (Some(key), Some(certificate)) = (&config.rib.key, &config.rib.certificate) else {
+        return Ok(Signer::Digest);
+    };
+    let error = |path: &Path| {
+        let path = path.to_owned();
+        move |why: String| StartError::SigningKey { path, why }
+    };
+    let bytes = fs::read(certificate).map_err(|e| error(certificate)(e.to_string()))?;
+    let wire = certificate::read_file(&bytes).map_err(|e| error(certificate)(e.to_string()))?;
+    let checked = Certificate::check(&wire).map_err(|e| error(certificate)(e.to_string()))?;
+    let pem = fs::read_to_string(key).map_err(|e| error(key)(e.to_string()))?;
+    let private = Key::from_pem(checked.key_name(), &pem).map_err(|e| error(key)(e.to_string()))?;
+    let public = private.public_key().map_err(|e| error(key)(e.to_string()))?;
+    if public != checked.public_key() {
+        return Err(error(key)("it is not the key of rib.certificate".to_owned()));
+    }
+    Ok(private.located_at(checked.data().name()).into())
 }
 
 /// The key of a certificate file, by the key's name.
@@ -345,8 +390,39 @@ mod tests {
         assert_eq!(ask(&mut authority, &command), Verdict::Accept);
         assert_eq!(authority.next_timeout(), Instant::NEVER);
         // Other rules from now on.
-        authority.reconfigure(Instant::START, &Config::default()).unwrap();
+        authority.reconfigure(rules(&Config::default(), START_MS).unwrap());
         assert!(matches!(ask(&mut authority, &register(&alice, "/site/alice/y")), Verdict::Deny(_)));
-        assert!(authority.reconfigure(Instant::START, &config("file = \"/none\"")).is_err());
+        assert!(rules(&config("file = \"/none\""), START_MS).is_err());
+    }
+
+    #[test]
+    fn an_announcement_is_learnt_once_its_signers_certificate_is_here() {
+        let site = key("/site");
+        let alice = key("/site/alice");
+        let anchor: String = text::armor(&self_signed(&site, 1, VALID).unwrap()).split_whitespace().collect();
+        let mut config = config(&format!("base64 = {anchor:?}"));
+        config.allow[0].privileges = vec![config::Allowed::Announce];
+        let mut authority = Authority::new(&config, START_MS).unwrap();
+        let ingress = Ingress { face: FaceId::from_number(300).unwrap(), local: false };
+        let name: Name = "/site/alice/32=PA/v=1/seg=0".parse().unwrap();
+        let wire = nw_wire::DataBuilder::new(name.as_ref()).sign(&alice).unwrap();
+        let data = Data::check(&wire).unwrap();
+        let mut learn = |authority: &mut Authority, prefix: &str| {
+            authority.learned(Instant::START, &data, prefix.parse::<Name>().unwrap().as_ref(), ingress)
+        };
+        assert_eq!(
+            learn(&mut authority, "/site/bob"),
+            Verdict::Deny("no rule lets the command's signer do this")
+        );
+        assert_eq!(learn(&mut authority, "/site/alice"), Verdict::Later);
+        assert_eq!(learn(&mut authority, "/site/alice"), Verdict::Later);
+        assert!(authority.next_ask(|| 7).is_some() && authority.next_ask(|| 8).is_some());
+        assert_eq!(authority.next_ask(|| 9), None, "asked for once");
+        let up = nw_name::Component::generic(b"site");
+        let certificate = issue(alice.name(), &alice.public_key().unwrap(), up, &site, 1, VALID).unwrap();
+        authority.on_data(Instant::START, &certificate);
+        assert_eq!(authority.next_ready(), None, "nobody waits for an answer");
+        assert_eq!(learn(&mut authority, "/site/alice"), Verdict::Accept);
+        assert!(matches!(learn(&mut authority, "/site/bob"), Verdict::Deny(_)));
     }
 }

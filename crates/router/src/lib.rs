@@ -7,11 +7,14 @@
 mod authorize;
 pub mod control;
 mod environment;
+mod explain;
 pub mod host;
+pub mod inside;
 pub mod plane;
 mod settings;
 
-pub use host::{Handle, Host};
+pub use host::{Handle, Host, unix_path};
+pub use nw_faces::{FaceError, InheritedUnix, take_inherited};
 
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -35,6 +38,14 @@ pub enum StartError {
     Anchor {
         /// Which.
         id: String,
+        /// Why.
+        why: String,
+    },
+    /// A file of `rib.key` or `rib.certificate`.
+    #[error("can't sign commands to other routers with {}: {why}", path.display())]
+    SigningKey {
+        /// Which.
+        path: PathBuf,
         /// Why.
         why: String,
     },

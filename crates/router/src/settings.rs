@@ -5,7 +5,7 @@ use core::time::Duration;
 use nw_api::config::Config;
 use nw_elements::RouterConfig;
 use nw_faces::FacesConfig;
-use nw_faces::config::ReassemblyLimits;
+use nw_faces::config::{ReassemblyLimits, ReliabilityLimits, Reliable};
 use nw_name::HashKey;
 use nw_tables::cs::CsConfig;
 use nw_tables::fib::FibConfig;
@@ -34,6 +34,18 @@ pub fn faces(config: &Config) -> FacesConfig {
             timeout: Duration::from_millis(u64::from(config.faces.reassembly_timeout_ms)),
             ..ReassemblyLimits::default()
         },
+        reliable: Reliable {
+            unix: config.unix.reliability,
+            tcp: config.tcp.reliability,
+            udp: config.udp.reliability,
+        },
+        reliability: ReliabilityLimits {
+            bytes_max: kib(config.faces.reliability_kib),
+            ..ReliabilityLimits::default()
+        },
+        burst_bytes_max: if config.udp.burst_kib == 0 { usize::MAX } else { kib(config.udp.burst_kib) },
+        burst_pause: Duration::from_micros(u64::from(config.udp.burst_pause_us)),
+        reconnect_max: Duration::from_secs(u64::from(config.faces.reconnect_max_s)),
         ..FacesConfig::default()
     }
 }
@@ -52,6 +64,8 @@ pub fn plane(config: &Config, key: HashKey, seed: u64) -> Plane {
         upstream_tokens: config.forwarder.upstream_tokens,
         accept_data_from_any_face: config.forwarder.accept_data_from_any_face,
         lifetime_max_ms: LIFETIME_MAX_MS,
+        measurements: tables.measurements as usize,
+        ..RouterConfig::default()
     };
     let store = CsConfig {
         packets_max: config.content_store.packets as usize,

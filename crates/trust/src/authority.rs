@@ -35,6 +35,13 @@ pub struct Rules {
 pub struct Asking<'a> {
     /// The Interest that brought it.
     pub interest: &'a Interest<'a>,
+    /// Who.
+    pub by: Asker<'a>,
+}
+
+/// Who asks, and about what.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'a> {
     /// The face it came by.
     pub face: u64,
     /// True when that face is of this machine.
@@ -95,7 +102,7 @@ impl Authority {
         if self.policy.is_stale(&command, now_ms) {
             return Decision::Refuse(Refusal::Stale);
         }
-        match self.find(&command.signature(), &asking, Privilege::of_module(module), now_ms) {
+        match self.find(&command.signature(), asking.by, Privilege::of_module(module), now_ms) {
             Finding::Allowed => match self.policy.check_time(&command, now_ms) {
                 Ok(()) => Decision::Accept,
                 Err(refusal) => Decision::Refuse(refusal),
@@ -109,13 +116,30 @@ impl Authority {
     /// its own: whoever asks looks at its ValidityPeriod.
     pub fn announcement(&mut self, data: &Data<'_>, asking: Asking<'_>, now_ms: u64) -> Decision {
         let finding = match Signature::of(data) {
-            Ok(signature) => self.find(&signature, &asking, Privilege::Announce, now_ms),
+            Ok(signature) => self.find(&signature, asking.by, Privilege::Announce, now_ms),
             Err(refusal) => Finding::Refused(refusal),
         };
         match finding {
             Finding::Allowed => Decision::Accept,
             Finding::Refused(refusal) => Decision::Refuse(refusal),
             Finding::Fetch(name) => self.wait(&asking, &name, now_ms),
+        }
+    }
+
+    /// As [`announcement`](Self::announcement), of one that nobody waits for: [`Decision::Later`] when a certificate is asked for, and nothing comes
+    /// back by [`next_ready`](Self::next_ready); whoever shows it again then may be believed.
+    pub fn learned(&mut self, data: &Data<'_>, by: Asker<'_>, now_ms: u64) -> Decision {
+        let finding = match Signature::of(data) {
+            Ok(signature) => self.find(&signature, by, Privilege::Announce, now_ms),
+            Err(refusal) => Finding::Refused(refusal),
+        };
+        match finding {
+            Finding::Allowed => Decision::Accept,
+            Finding::Refused(refusal) => Decision::Refuse(refusal),
+            Finding::Fetch(name) => match self.fetcher.want(name.as_ref(), by.face, now_ms) {
+                Ok(()) => Decision::Later,
+                Err(refusal) => Decision::Refuse(refusal),
+            },
         }
     }
 
@@ -161,7 +185,7 @@ impl Authority {
     }
 
     fn wait(&mut self, asking: &Asking<'_>, name: &Name, now_ms: u64) -> Decision {
-        match self.fetcher.wait(asking.interest, asking.face, asking.local, name.as_ref(), now_ms) {
+        match self.fetcher.wait(asking.interest, asking.by.face, asking.by.local, name.as_ref(), now_ms) {
             Ok(()) => Decision::Later,
             Err(refusal) => Decision::Refuse(refusal),
         }
@@ -170,21 +194,21 @@ impl Authority {
     fn find(
         &mut self,
         signature: &Signature<'_>,
-        asking: &Asking<'_>,
+        by: Asker<'_>,
         privilege: Privilege,
         now_ms: u64,
     ) -> Finding {
-        let mut why = match self.policy.check_signature(signature, asking.local) {
+        let mut why = match self.policy.check_signature(signature, by.local) {
             Ok(()) => return Finding::Allowed,
             Err(Refusal::BadSignature) => return Finding::Refused(Refusal::BadSignature),
             Err(refusal) => refusal,
         };
         let mut fetch = None;
         for at in 0..self.allow.len() {
-            if !self.allow[at].covers(asking.local, privilege) {
+            if !self.allow[at].covers(by.local, privilege) {
                 continue;
             }
-            match self.find_by(at, signature, asking, now_ms) {
+            match self.find_by(at, signature, by, now_ms) {
                 Finding::Allowed => return Finding::Allowed,
                 Finding::Fetch(name) => fetch = fetch.or(Some(name)),
                 // What is wrong with a signer of the right name says more than that the name is wrong.
@@ -195,14 +219,14 @@ impl Authority {
         fetch.map_or(Finding::Refused(why), Finding::Fetch)
     }
 
-    fn find_by(&mut self, at: usize, signature: &Signature<'_>, asking: &Asking<'_>, now_ms: u64) -> Finding {
+    fn find_by(&mut self, at: usize, signature: &Signature<'_>, by: Asker<'_>, now_ms: u64) -> Finding {
         let rule = &self.allow[at];
         let not_allowed = Finding::Refused(Refusal::NotAllowed);
         let (locator, named) = match signature.signer {
             CommandSigner::Digest if rule.anchors.is_some() => {
                 return Finding::Refused(Refusal::DigestNotEnough);
             }
-            CommandSigner::Digest if !rule.fits(None, asking.prefix) => return not_allowed,
+            CommandSigner::Digest if !rule.fits(None, by.prefix) => return not_allowed,
             CommandSigner::Digest => {
                 return signature.verify_digest().map_or_else(Finding::Refused, |()| Finding::Allowed);
             }
@@ -214,14 +238,14 @@ impl Authority {
             CommandSigner::Key(locator @ KeyLocator::Digest(_)) => (locator, None),
         };
         let Some(sets) = rule.anchors else {
-            return if rule.fits(named, asking.prefix) { Finding::Allowed } else { not_allowed };
+            return if rule.fits(named, by.prefix) { Finding::Allowed } else { not_allowed };
         };
-        if named.is_some() && !rule.fits(named, asking.prefix) {
+        if named.is_some() && !rule.fits(named, by.prefix) {
             return not_allowed;
         }
         match self.chains.follow(locator, sets, now_ms / 1000) {
             Step::Trusted(key_name, key) => {
-                if !self.allow[at].fits(Some(key_name.as_ref()), asking.prefix) {
+                if !self.allow[at].fits(Some(key_name.as_ref()), by.prefix) {
                     return not_allowed;
                 }
                 signature.verify(&key).map_or_else(Finding::Refused, |()| Finding::Allowed)
@@ -229,7 +253,7 @@ impl Authority {
             Step::Fetch(name) => Finding::Fetch(name),
             Step::Bad(name) => {
                 // Not asked for again at every command.
-                self.fetcher.fail(&name, asking.face, now_ms);
+                self.fetcher.fail(&name, by.face, now_ms);
                 Finding::Refused(Refusal::BadCertificate)
             }
             Step::Refused(refusal) => Finding::Refused(refusal),

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Certificates asked for at one time.
 pub const FETCHES_MAX: usize = 64;
+/// Certificates asked for at one time beyond which none is that no command waits for.
+const WANTED_MAX: usize = FETCHES_MAX / 2;
 /// Commands that wait.
 pub const WAITING_MAX: usize = 128;
 /// Commands of one face that wait.
@@ -104,6 +106,26 @@ impl Fetcher {
         }
         let ready = Ready { interest: interest.wire().to_vec(), face, local };
         self.waiting.push(Waiting { ready, needs: needs.to_name(), until_ms });
+        Ok(())
+    }
+
+    /// Asks for a certificate that no command waits for.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn want(&mut self, needs: NameRef<'_>, face: u64, now_ms: u64) -> Result<(), Refusal> {
+        if self.failed.get(&(needs.to_name(), face)).is_some_and(|until_ms| now_ms < *until_ms) {
+            return Err(Refusal::CertificateMissing);
+        }
+        if self.pending.contains_key(needs.as_bytes()) {
+            return Ok(());
+        }
+        if self.pending.len() >= WANTED_MAX {
+            return Err(Refusal::TooManyWaiting);
+        }
+        self.pending.insert(needs.to_name(), now_ms.saturating_add(FETCH_MS));
+        self.asks.push_back(Ask { name: needs.to_name(), face: None });
+        self.asks.push_back(Ask { name: needs.to_name(), face: Some(face) });
         Ok(())
     }
 

@@ -18,7 +18,7 @@ pub mod rules;
 pub mod text;
 pub mod verify;
 
-pub use authority::{Asking, Authority, Decision, Rules};
+pub use authority::{Asker, Asking, Authority, Decision, Rules};
 pub use certificate::Validity;
 pub use chain::{Anchor, Vouch};
 pub use command::{Command, CommandFormat, CommandSigner, Refusal};

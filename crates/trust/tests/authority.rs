@@ -6,8 +6,8 @@ use nw_trust::chain::{CERTIFICATES_MAX, DEPTH_MAX};
 use nw_trust::fetch::{FAILED_MS, FETCH_MS, WAITING_PER_FACE_MAX};
 use nw_trust::key::freshness_fields;
 use nw_trust::{
-    Allow, Anchor, Asking, Authority, CommandRules, Decision, Key, KeyKind, Privilege, Reach, Refusal, Rules,
-    Side, Signer, Validity, Vouch,
+    Allow, Anchor, Asker, Asking, Authority, CommandRules, Decision, Key, KeyKind, Privilege, Reach, Refusal,
+    Rules, Side, Signer, Validity, Vouch,
 };
 use nw_wire::{Data, DataBuilder, Interest, InterestBuilder, Sign};
 use proptest::prelude::*;
@@ -74,7 +74,8 @@ fn command<S: Sign<Error: std::fmt::Debug>>(signer: &S, time_ms: u64) -> Vec<u8>
 fn ask_at(authority: &mut Authority, wire: &[u8], prefix: &str, now_ms: u64) -> Decision {
     let interest = Interest::check(wire).unwrap();
     let prefix = name(prefix);
-    let asking = Asking { interest: &interest, face: FACE, local: false, prefix: Some(prefix.as_ref()) };
+    let asking =
+        Asking { interest: &interest, by: Asker { face: FACE, local: false, prefix: Some(prefix.as_ref()) } };
     authority.command(asking, "rib", now_ms)
 }
 
@@ -138,7 +139,7 @@ fn other_modules_other_sides_and_digests_are_refused() {
     let mut authority = authority(&root);
     let wire = command(&alice, NOW_MS);
     let interest = Interest::check(&wire).unwrap();
-    let asking = Asking { interest: &interest, face: FACE, local: false, prefix: None };
+    let asking = Asking { interest: &interest, by: Asker { face: FACE, local: false, prefix: None } };
     let refused = authority.command(asking, "faces", NOW_MS);
     assert_eq!(
         refused,
@@ -213,7 +214,10 @@ fn a_forged_certificate_is_dropped_and_not_asked_for_at_once_again() {
     // Nor does it keep another face from being believed.
     let (wire, own) = (command(&alice, NOW_MS + 2), name("/site/alice"));
     let interest = Interest::check(&wire).unwrap();
-    let asking = Asking { interest: &interest, face: FACE + 1, local: false, prefix: Some(own.as_ref()) };
+    let asking = Asking {
+        interest: &interest,
+        by: Asker { face: FACE + 1, local: false, prefix: Some(own.as_ref()) },
+    };
     assert_eq!(authority.command(asking, "rib", NOW_MS), Decision::Later);
     let asks: Vec<_> = std::iter::from_fn(|| authority.next_ask()).map(|ask| ask.face).collect();
     assert_eq!(asks, [None, Some(FACE), Some(FACE + 1)], "each asker is asked itself");
@@ -324,7 +328,7 @@ fn sets_of_anchors_are_kept_apart() {
     assert_eq!(decide(&mut authority, &command(&alice, NOW_MS), "/x", &[&certificate]), Decision::Accept);
     let wire = command(&alice, NOW_MS + 1);
     let interest = Interest::check(&wire).unwrap();
-    let asking = Asking { interest: &interest, face: FACE, local: false, prefix: None };
+    let asking = Asking { interest: &interest, by: Asker { face: FACE, local: false, prefix: None } };
     // Proven for the site's anchors, which says nothing about the lab's: its issuer is asked for and not found there.
     assert_eq!(authority.command(asking, "faces", NOW_MS), Decision::Later);
 }
@@ -337,7 +341,8 @@ fn any_signer_where_a_rule_says_so() {
     let wire = command(&Signer::Digest, NOW_MS);
     let interest = Interest::check(&wire).unwrap();
     let (open, other) = (name("/open/x"), name("/closed"));
-    let asking = |prefix, local| Asking { interest: &interest, face: FACE, local, prefix: Some(prefix) };
+    let asking =
+        |prefix, local| Asking { interest: &interest, by: Asker { face: FACE, local, prefix: Some(prefix) } };
     assert_eq!(authority.command(asking(open.as_ref(), true), "rib", NOW_MS), Decision::Accept);
     let refused = Decision::Refuse(Refusal::NotAllowed);
     assert_eq!(authority.command(asking(other.as_ref(), true), "rib", NOW_MS), refused);
@@ -359,7 +364,8 @@ fn announcements_need_their_own_privilege() {
     let wire = InterestBuilder::new(name("/localhop/nfd/rib/announce")).nonce(1).encode();
     let interest = Interest::check(&wire).unwrap();
     let (own, others) = (name("/site/alice"), name("/site/bob"));
-    let asking = |prefix| Asking { interest: &interest, face: FACE, local: false, prefix: Some(prefix) };
+    let asking =
+        |prefix| Asking { interest: &interest, by: Asker { face: FACE, local: false, prefix: Some(prefix) } };
     assert_eq!(authority.announcement(&data, asking(own.as_ref()), NOW_MS), Decision::Later);
     serve(&mut authority, &[&certificate]);
     assert!(authority.next_ready().is_some());
@@ -408,7 +414,10 @@ fn one_face_can_not_make_all_others_wait() {
     let wire = command(&flood[WAITING_PER_FACE_MAX], NOW_MS);
     let interest = Interest::check(&wire).unwrap();
     let own = name("/site/x");
-    let asking = Asking { interest: &interest, face: FACE + 1, local: false, prefix: Some(own.as_ref()) };
+    let asking = Asking {
+        interest: &interest,
+        by: Asker { face: FACE + 1, local: false, prefix: Some(own.as_ref()) },
+    };
     assert_eq!(authority.command(asking, "rib", NOW_MS), Decision::Later);
 }
 

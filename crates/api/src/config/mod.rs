@@ -14,8 +14,8 @@ mod trust;
 mod value;
 
 pub use options::{
-    ContentStore, FaceItem, Faces, Forwarder, Log, LogLevel, Management, Persistency, Reach, RouteItem,
-    StrategyItem, Tables, Tcp, Udp, Unix,
+    ContentStore, Control, FaceItem, Faces, Forwarder, Log, LogFormat, LogLevel, Management, Persistency,
+    Reach, Rib, RouteItem, StrategyItem, Tables, Tcp, Udp, Unix,
 };
 pub use problem::{Problem, Problems};
 pub use trust::{ANY, AllowItem, Allowed, AnchorItem, Faces as RuleFaces, VouchItem};
@@ -50,8 +50,12 @@ pub struct Config {
     pub allow: Vec<AllowItem>,
     /// `[[vouch]]`, in the file's order.
     pub vouch: Vec<VouchItem>,
+    /// `[rib]`
+    pub rib: Rib,
     /// `[log]`
     pub log: Log,
+    /// `[control]`
+    pub control: Control,
     /// `[[face]]`, in the file's order.
     pub face: Vec<FaceItem>,
     /// `[[route]]`, in the file's order.
@@ -75,7 +79,7 @@ impl Config {
     pub fn reference() -> String {
         let mut text = String::from(
             "# Configuration of a Namewire router. Every option is here with its default; a file needs only what differs.\n\
-             # A running router re-reads its file on SIGHUP: routes, faces, strategies, who may command and the log level change at once, the rest at the next start.\n",
+             # A running router re-reads its file on SIGHUP: routes, faces, strategies, who may command, what others are told and log level change at once, the rest at the next start.\n",
         );
         section::write::<Faces>(&mut text);
         section::write::<Unix>(&mut text);
@@ -88,7 +92,9 @@ impl Config {
         section::write_item::<AnchorItem>(&mut text);
         section::write_item::<AllowItem>(&mut text);
         section::write_item::<VouchItem>(&mut text);
+        section::write::<Rib>(&mut text);
         section::write::<Log>(&mut text);
+        section::write::<Control>(&mut text);
         section::write_item::<FaceItem>(&mut text);
         section::write_item::<RouteItem>(&mut text);
         section::write_item::<StrategyItem>(&mut text);
@@ -105,14 +111,25 @@ impl Config {
         }
     }
 
-    /// True when a change to `other` needs a new start: something other than routes, faces, strategies, who may command and the log level differs.
+    /// Where the control socket is; `None` when there is none. When the file doesn't say: beside the unix socket at `unix`.
+    pub fn control_path(&self, unix: &Path) -> Option<PathBuf> {
+        match &self.control.path {
+            _ if !self.control.enabled => None,
+            Some(path) => Some(path.clone()),
+            None => self.unix.enabled.then(|| control_path_beside(unix)),
+        }
+    }
+
+    /// True when a change to `other` needs a new start: something other than routes, faces, strategies, who may command, what others are told
+    /// and log level differs.
     pub fn needs_restart(&self, other: &Config) -> bool {
         let live = |config: &Config| Config {
             management: Management::default(),
             anchor: Vec::new(),
             allow: Vec::new(),
             vouch: Vec::new(),
-            log: Log::default(),
+            log: Log { level: LogLevel::Info, ..config.log.clone() },
+            rib: Rib::default(),
             face: Vec::new(),
             route: Vec::new(),
             strategy: Vec::new(),
@@ -141,13 +158,20 @@ impl Config {
             of_item::<AnchorItem>(),
             of_item::<AllowItem>(),
             of_item::<VouchItem>(),
+            of::<Rib>(),
             of::<Log>(),
+            of::<Control>(),
             of_item::<FaceItem>(),
             of_item::<RouteItem>(),
             of_item::<StrategyItem>(),
         ];
         sections.concat()
     }
+}
+
+/// The control socket that belongs to a unix socket, when no configuration says otherwise.
+pub fn control_path_beside(unix: &Path) -> PathBuf {
+    unix.with_extension("control.sock")
 }
 
 /// Where clients look for a router.

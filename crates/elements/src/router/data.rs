@@ -1,11 +1,9 @@
 //! Incoming Data: every pending Interest that it satisfies.
 
 use super::outgoing::is_fresh_briefly;
-use super::{NOWHERE, Out, Router};
-use crate::scope::NameScope;
-use crate::strategy::{Eligibility, StrategyContext};
+use super::{Out, Router};
+use crate::strategy::{Lesson, WANTS_DATA};
 use nw_element::{Cause, Context, FaceId, Instant, LinkFields, LinkType, Meta, Packet};
-use nw_name::Prefixes;
 use nw_tables::FaceTable;
 use nw_tables::pit::{EntryRef, Single};
 use nw_wire::Token;
@@ -17,7 +15,9 @@ impl Router {
         // Ours if the peer returns tokens; any other is as good as none.
         let token = self.pit.by_token(meta.link.token.as_bytes());
         match self.pit.single(meta.name_in(bytes), &meta.prefixes, token) {
-            Some(single) if single.asked == meta.ingress && !self.strategies.learn_from_data() => {
+            Some(single)
+                if single.asked == meta.ingress && self.pit.strategy_bits(single.entry) & WANTS_DATA == 0 =>
+            {
                 self.answer_single(now, packet, &single, context);
             }
             _ => self.answer_all(now, packet, token, context),
@@ -62,8 +62,11 @@ impl Router {
         downstreams.clear();
         match self.matching(&packet, token, &mut matched, context) {
             Ok(()) => {
-                self.satisfy(now, &packet, &matched, &mut downstreams, context);
-                send_data(packet, &downstreams, context);
+                let lesson = self.satisfy(now, &packet, &matched, &mut downstreams, context);
+                match lesson {
+                    Lesson::Nothing => send_data(packet, &downstreams, context),
+                    _ => self.send_announced(now, packet, &downstreams, lesson, context),
+                }
             }
             Err(cause) => context.pool.drop_packet(packet, cause, context.drops),
         }
@@ -87,6 +90,10 @@ impl Router {
         if matched.is_empty() {
             return Err(Cause::UnsolicitedData);
         }
+        // Management answers each asker by token: an answer may stand below the name of somebody else's question.
+        if meta.ingress == FaceId::INTERNAL && token.is_some() && token == matched.first().copied() {
+            matched.truncate(1);
+        }
         if !self.accept_data_from_any_face {
             matched.retain(|entry| self.pit.out_record(*entry, meta.ingress).is_some());
             if matched.is_empty() {
@@ -108,13 +115,20 @@ impl Router {
         matched: &[EntryRef],
         downstreams: &mut Vec<(FaceId, Token)>,
         context: &Context<'_, Out>,
-    ) {
+    ) -> Lesson {
+        let mut lesson = Lesson::Nothing;
         let meta = context.pool.meta(packet);
         let (ingress, freshness_ms) = (meta.ingress, meta.freshness_ms);
         let ad_hoc = is_ad_hoc(&self.faces, ingress);
         for &entry in matched {
-            if self.strategies.learn_from_data() {
-                self.tell_strategy(now, entry, ingress);
+            let mut linger_ms = 0;
+            if self.pit.strategy_bits(entry) & WANTS_DATA != 0 {
+                let extras = self.tell_strategy(now, entry, packet, context);
+                // One that lingers was counted already, whatever its strategy says now.
+                linger_ms = extras.linger_ms.max(u16::from(self.pit.satisfied(entry).is_some()));
+                if extras.lesson != Lesson::Nothing {
+                    lesson = extras.lesson;
+                }
             }
             // "Every unexpired in-record face except the incoming (unless ad-hoc), each with its own PIT token."
             for record in self.pit.in_records(entry) {
@@ -122,7 +136,10 @@ impl Router {
                     downstreams.push((record.face, record.token));
                 }
             }
-            self.finish_satisfied(now, entry, freshness_ms);
+            match linger_ms {
+                0 => self.finish_satisfied(now, entry, freshness_ms),
+                _ => self.linger(now, entry, ingress, freshness_ms, linger_ms),
+            }
         }
         if matched.len() > 1 {
             downstreams.sort_unstable_by(|(a, a_token), (b, b_token)| {
@@ -130,24 +147,7 @@ impl Router {
             });
             downstreams.dedup();
         }
-    }
-
-    #[cold]
-    fn tell_strategy(&mut self, now: Instant, entry: EntryRef, ingress: FaceId) {
-        let name = self.pit.name(entry);
-        let Some(route) = self.fib.lookup(name, &Prefixes::of(&self.key, name)) else { return };
-        let strategy = *self.strategies.strategy(route.strategy);
-        let eligibility = Eligibility::new(&self.faces, ingress, false, NameScope::of(name));
-        let mut event = StrategyContext::new(
-            now,
-            &mut self.pit,
-            entry,
-            ingress,
-            NOWHERE,
-            eligibility,
-            &mut self.decisions,
-        );
-        strategy.after_data(&mut event);
+        lesson
     }
 }
 
@@ -167,7 +167,7 @@ fn data_fields(meta: &Meta) -> LinkFields {
 
 /// One copy for each downstream, all over the same octets. The last one is the packet itself, which a content store may keep.
 #[inline]
-fn send_data(packet: Packet, downstreams: &[(FaceId, Token)], context: &mut Context<'_, Out>) {
+pub(super) fn send_data(packet: Packet, downstreams: &[(FaceId, Token)], context: &mut Context<'_, Out>) {
     let meta = context.pool.meta_mut(&packet);
     // "CachePolicy NoCache is honoured from any face", and says nothing to the next.
     let cached = meta.link.no_cache;

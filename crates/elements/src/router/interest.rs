@@ -3,7 +3,7 @@
 use super::{NOWHERE, Out, Router};
 use crate::rewrite;
 use crate::scope::NameScope;
-use crate::strategy::{Eligibility, Forward, Nacks, Strategies, StrategyContext};
+use crate::strategy::{Eligibility, Event, Form, Forward, Nacks, Strategies, StrategyContext, WANTS_WAKING};
 use core::iter::Take;
 use nw_element::{Cause, Context, FaceId, FaceInfo, Instant, LinkType, Meta, Packet};
 use nw_name::{HashKey, NameRef, Prefixes};
@@ -87,7 +87,12 @@ impl Router {
         let expiry = asker.expiry;
         let is_new_asker = self.pit.upsert_in(entry, asker)?;
         // "Expiry timer = latest in-record expiry."
-        let latest = self.pit.in_records(entry).map(|record| record.expiry).max().unwrap_or(expiry);
+        let mut latest = self.pit.in_records(entry).map(|record| record.expiry).max().unwrap_or(expiry);
+        // It may have lingered behind the Data that answered it.
+        self.pit.set_satisfied(entry, None);
+        if self.pit.strategy_bits(entry) & WANTS_WAKING != 0 {
+            latest = latest.min(self.pit.expiry(entry).unwrap_or(latest));
+        }
         self.pit.set_expiry(entry, latest);
         Ok(is_new_asker)
     }
@@ -150,7 +155,7 @@ impl Router {
         if !self.faces.contains(next_hop) {
             return context.pool.drop_packet(packet, Cause::NextHopUnknown, context.drops);
         }
-        self.send_interest(now, entry, packet, Forward { face: next_hop, retx_interval_ms: 0 }, context);
+        self.send_interest(now, entry, packet, Forward::plain(next_hop), context);
     }
 
     fn ask_strategy(
@@ -166,8 +171,8 @@ impl Router {
         let ingress = meta.ingress;
         let name = meta.name_in(bytes);
         let route = self.fib.lookup_hinted(name, &meta.prefixes, &meta.route_hint);
-        let (strategy, by_name) =
-            route.map_or((Strategies::DEFAULT, NOWHERE), |route| (route.strategy, route.next_hops));
+        let (strategy, by_name, route_len) = route
+            .map_or((Strategies::DEFAULT, NOWHERE, 0), |r| (r.strategy, r.next_hops, r.prefix_len as u8));
         // The hint says where to; the strategy is still that of the name.
         let next_hops = if meta.hint.1 == 0 {
             by_name
@@ -175,20 +180,17 @@ impl Router {
             next_hops_by_hint(&self.fib, &self.key, hints(meta, bytes))
         };
         let eligibility = Eligibility::new(&self.faces, ingress, meta.ingress_local, NameScope::of(name));
-        let mut event = StrategyContext::new(
-            now,
-            &mut self.pit,
-            entry,
-            ingress,
-            next_hops,
-            eligibility,
-            &mut self.decisions,
-        );
+        let event = Event { now, entry, ingress, next_hops, eligibility, meta, bytes, route_len, strategy };
+        let mut event =
+            StrategyContext::new(event, &mut self.pit, &mut self.strategy_state, &mut self.decisions);
         self.strategies.strategy(strategy).after_interest(&mut event);
 
         let forwards = self.decisions.forwards.len();
         if forwards == 0 {
             return self.not_forwarded(now, entry, packet, face, is_new_asker, context);
+        }
+        if self.decisions.extras.wake_ms != 0 {
+            self.set_waking(now, entry);
         }
         for at in 0..forwards - 1 {
             let forward = self.decisions.forwards[at];
@@ -206,6 +208,9 @@ impl Router {
         forward: Forward,
         context: &mut Context<'_, Out>,
     ) {
+        if forward.form == Form::Probe {
+            return self.send_again(now, entry, context.pool.meta(packet).ingress, forward, context);
+        }
         let Some(copy) = context.pool.share(packet) else {
             return context.drops.count(Cause::NoBuffer);
         };

@@ -9,7 +9,7 @@ use nw_api::management::{ChannelStatus, CsInfo, DropCount, FacePersistency, Face
 use nw_name::{Name, NameRef};
 use nw_tables::fib::{NextHop, StrategyId};
 use nw_tables::{FaceId, Instant};
-use nw_wire::{Data, Interest};
+use nw_wire::{Data, Interest, Token};
 
 /// The router, as management sees and changes it.
 pub trait Environment {
@@ -32,8 +32,8 @@ pub trait Environment {
     /// True when the face is there; cheaper than [`face_status`](Self::face_status).
     fn has_face(&self, face: FaceId) -> bool;
 
-    /// All faces, ordered by id.
-    fn faces(&self) -> Vec<FaceStatus>;
+    /// The ids of all faces, in order.
+    fn face_ids(&self) -> Vec<FaceId>;
 
     /// All listeners, in an order that stays.
     fn channels(&self) -> Vec<ChannelStatus>;
@@ -56,6 +56,11 @@ pub trait Environment {
     /// Erases at most `limit` packets under a prefix; how many it were, and whether more are left.
     fn cs_erase(&mut self, prefix: NameRef<'_>, limit: usize) -> (usize, bool);
 
+    /// Keeps a prefix announcement that was found good until `until`: self-learning sends it along with Data below `prefix`.
+    fn keep_announcement(&mut self, prefix: NameRef<'_>, announcement: &[u8], until: Instant) {
+        let _ = (prefix, announcement, until);
+    }
+
     /// The content store's state and counters.
     fn cs_info(&self) -> CsInfo;
 
@@ -67,8 +72,13 @@ pub trait Environment {
         Vec::new()
     }
 
-    /// Hands a Data to forwarding, as if it came by the internal face. `no_cache` is CachePolicy NoCache.
-    fn send(&mut self, data: &[u8], no_cache: bool);
+    /// Hands a Data to forwarding, as if it came by the internal face, with CachePolicy NoCache. With the token of an Interest that came to the
+    /// internal face it satisfies that one and no other.
+    fn send(&mut self, data: &[u8], token: Token);
+
+    /// Hands an Interest to forwarding, as if it came by the internal face: to a face, or where routes lead. What answers it is told by
+    /// [`Control::on_data`](super::Control::on_data) and [`Control::on_nack`](super::Control::on_nack).
+    fn ask(&mut self, interest: &[u8], next_hop: Option<FaceId>);
 }
 
 /// Tells apart the faces that are being made.
@@ -213,6 +223,15 @@ pub trait Authorize {
         prefix: NameRef<'_>,
         ingress: Ingress,
         interest: &Interest<'_>,
+    ) -> Verdict;
+
+    /// As [`announcement`](Self::announcement), of one that came with Data from a neighbour: nobody commanded, nobody is answered.
+    fn learned(
+        &mut self,
+        now: Instant,
+        announcement: &Data<'_>,
+        prefix: NameRef<'_>,
+        ingress: Ingress,
     ) -> Verdict;
 }
 

@@ -178,6 +178,19 @@ impl ContentStore {
         Some(CsRef { slot, generation: self.tree.entries[slot as usize].generation })
     }
 
+    /// Until when the packet was fresh that would answer if freshness did not matter; of longer names only those that the tree holds. Nothing is
+    /// counted or moved: for people who ask why [`find`](Self::find) found nothing.
+    pub fn stale(&mut self, now: Instant, ask: &Ask<'_>) -> Option<Instant> {
+        let slot = match self.exact(now, &Ask { must_be_fresh: false, ..*ask }) {
+            None if ask.can_be_prefix => match self.tree.search(ask.name, ask.prefixes, None) {
+                search::Search::Found(slot) => Some(slot),
+                search::Search::Absent | search::Search::GaveUp => None,
+            },
+            found => found,
+        };
+        slot.map(|slot| Instant::from_nanos(self.tree.entries[slot as usize].fresh_until))
+    }
+
     /// Octets of a packet; 0 when it has gone.
     #[inline]
     pub fn wire_len(&self, found: CsRef) -> usize {

@@ -341,6 +341,20 @@ impl Pit {
         }
     }
 
+    /// What the strategy keeps with the entry, whatever it means; 0 at first.
+    #[inline]
+    pub fn strategy_bits(&self, entry: EntryRef) -> u32 {
+        self.entry(entry).map_or(0, |e| e.strategy_bits)
+    }
+
+    /// Keeps the strategy's bits.
+    #[inline]
+    pub fn set_strategy_bits(&mut self, entry: EntryRef, bits: u32) {
+        if let Some(e) = self.entry_mut(entry) {
+            e.strategy_bits = bits;
+        }
+    }
+
     /// FreshnessPeriod in milliseconds of the Data that satisfied the entry, if one did.
     #[inline]
     pub fn satisfied(&self, entry: EntryRef) -> Option<u32> {
@@ -422,6 +436,13 @@ impl Pit {
         (0..self.free.touched())
             .filter(|slot| self.entries[*slot as usize].is_used())
             .map(|slot| self.reference(slot))
+    }
+
+    /// The entries in `slots_max` slots from slot `from` on, and where the next part begins; `None` when that was the last.
+    pub fn entries_part(&self, from: u32, slots_max: u32) -> (Vec<EntryRef>, Option<u32>) {
+        let end = self.free.touched().min(from.saturating_add(slots_max));
+        let used = (from..end).filter(|slot| self.entries[*slot as usize].is_used());
+        (used.map(|slot| self.reference(slot)).collect(), (end < self.free.touched()).then_some(end))
     }
 
     /// Entries in it.

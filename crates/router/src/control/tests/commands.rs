@@ -255,8 +255,9 @@ fn neighbours() {
         "not served unless configured"
     );
     assert_eq!(bench.hops("/localhop/nfd"), None);
-    let mut config = Config::default();
-    bench.control.apply_config(bench.now, &config, &mut bench.env);
+    let mut config = nw_api::config::Config::default();
+    bench.control.apply_config(Plan::of(config.clone()), &mut bench.env);
+    bench.settle();
     assert_eq!(bench.hops("/localhop/nfd"), Some(vec![(1, 0)]));
     assert_eq!(
         register(&mut bench, NEIGHBOUR, &named_parameters("/a")),
@@ -265,7 +266,8 @@ fn neighbours() {
     );
     assert_eq!(register(&mut bench, APP, &named_parameters("/a")), Some(200));
     config.management.localhop = Reach::Anywhere;
-    bench.control.apply_config(bench.now, &config, &mut bench.env);
+    bench.control.apply_config(Plan::of(config.clone()), &mut bench.env);
+    bench.settle();
     assert_eq!(register(&mut bench, NEIGHBOUR, &named_parameters("/n")), Some(200));
     assert_eq!(bench.hops("/n"), Some(vec![(NEIGHBOUR, 0)]));
     let other = ControlParameters { face_id: Some(APP), ..named_parameters("/n") };
@@ -278,7 +280,8 @@ fn neighbours() {
     let wire = client::dataset(Dataset::RibList, None, 1);
     assert_eq!(bench.interest(NEIGHBOUR, &wire), Reply::Silent, "/localhost by a neighbour's face");
     config.management.localhop = Reach::Nowhere;
-    bench.control.apply_config(bench.now, &config, &mut bench.env);
+    bench.control.apply_config(Plan::of(config.clone()), &mut bench.env);
+    bench.settle();
     assert_eq!(bench.hops("/localhop/nfd"), None);
     assert_eq!(register(&mut bench, APP, &named_parameters("/a")), None);
 }

@@ -95,7 +95,7 @@ impl Authorize for Authority {
         interest: &Interest<'_>,
         ingress: Ingress,
         module: &str,
-        verb: &str,
+        _: &str,
         prefix: Option<NameRef<'_>>,
     ) -> Verdict {
         let now_ms = self.unix_ms(now);

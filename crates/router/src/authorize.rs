@@ -405,9 +405,9 @@ mod tests {
         let mut authority = Authority::new(&config, START_MS).unwrap();
         let ingress = Ingress { face: FaceId::from_number(300).unwrap(), local: false };
         let name: Name = "/site/alice/32=PA/v=1/seg=0".parse().unwrap();
-        let wire = nw_wire::DataBuilder::new(name.as_ref()).sign(&alice).unwrap();
+        let wire = nw_wire::DataBuilder::new(name.as_ref(), b"x").encode(&alice).unwrap();
         let data = Data::check(&wire).unwrap();
-        let mut learn = |authority: &mut Authority, prefix: &str| {
+        let learn = |authority: &mut Authority, prefix: &str| {
             authority.learned(Instant::START, &data, prefix.parse::<Name>().unwrap().as_ref(), ingress)
         };
         assert_eq!(

@@ -1,45 +1,90 @@
-//! Who may command this router: the configuration's rules over the trust layer.
+//! Who may command this router: the configuration's rules over the trust layer, and the certificates it has to fetch.
 
 use crate::StartError;
 use crate::control::{Authorize, Ingress, Verdict};
-use nw_api::config;
-use nw_element::Instant;
-use nw_name::NameRef;
-use nw_trust::{CommandPolicy, CommandRules, Key, Reach, Signer, VerifyKey, certificate};
+use nw_api::config::{self, Config};
+use nw_element::{FaceId, Instant};
+use nw_name::{Name, NameRef};
+use nw_trust::chain::Sets;
+use nw_trust::{
+    Allow, Anchor, Asker, Asking, CommandRules, Decision, Key, Reach, Rules, Signer, VerifyKey, Vouch,
+    certificate,
+};
 use nw_wire::certificate::Certificate;
-use nw_wire::{Data, Interest};
+use nw_wire::{Data, Interest, InterestBuilder, LpHeader};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+
+/// Anchors of all files and folders together.
+const ANCHORS_MAX: usize = 4096;
+/// Names of files in a folder of anchors.
+const CERTIFICATE_ENDINGS: [&str; 3] = ["cert", "ndncert", "pem"];
 
 /// The rules, and the wall clock that signatures are held to.
 #[derive(Debug)]
 pub struct Authority {
-    policy: CommandPolicy,
+    trust: nw_trust::Authority,
     start_unix_ms: u64,
 }
 
 impl Authority {
-    /// As `[management]` says; `start_unix_ms` is milliseconds since 1970 at [`Instant::START`].
+    /// As the configuration says; `start_unix_ms` is milliseconds since 1970 at [`Instant::START`].
     ///
     /// # Errors
-    /// When a file of `trusted_keys` can't be read.
-    pub fn new(management: &config::Management, start_unix_ms: u64) -> Result<Self, StartError> {
-        let rules = CommandRules {
-            digest: reach(management.digest),
-            unknown_key: reach(management.unknown_key),
-            known_key: reach(management.known_key),
-            grace_ms: u64::from(management.grace_s) * 1000,
-        };
-        let mut policy = CommandPolicy::new(rules);
-        for path in &management.trusted_keys {
-            let (name, key) = read_key(path)?;
-            policy.add_key(name, key);
+    /// When a file with a key or an anchor can't be read.
+    pub fn new(config: &Config, start_unix_ms: u64) -> Result<Self, StartError> {
+        let trust = nw_trust::Authority::new(rules(config, start_unix_ms)?);
+        Ok(Authority { trust, start_unix_ms })
+    }
+
+    /// Takes over other rules, as [`rules`] reads them.
+    pub fn reconfigure(&mut self, rules: Rules) {
+        self.trust.reconfigure(rules);
+    }
+
+    /// The next Interest for a certificate, as a link packet of the internal face.
+    pub fn next_ask(&mut self, mut nonce: impl FnMut() -> u32) -> Option<Vec<u8>> {
+        let ask = self.trust.next_ask()?;
+        let builder = InterestBuilder::new(ask.name).can_be_prefix(true).must_be_fresh(true);
+        let interest = builder.lifetime_ms(nw_trust::fetch::FETCH_MS).nonce(nonce()).encode();
+        let Some(face) = ask.face else { return Some(interest) };
+        let header = LpHeader { next_hop_face_id: Some(face), ..LpHeader::default() };
+        let mut link_packet = Vec::with_capacity(interest.len() + 24);
+        header.encode(interest.len(), &mut link_packet);
+        link_packet.extend_from_slice(&interest);
+        Some(link_packet)
+    }
+
+    /// A Data that came to the internal face: perhaps a certificate.
+    pub fn on_data(&mut self, now: Instant, wire: &[u8]) {
+        if let Ok(data) = Data::check(wire) {
+            let now_ms = self.unix_ms(now);
+            self.trust.on_data(&data, wire, now_ms);
         }
-        Ok(Authority { policy, start_unix_ms })
+    }
+
+    /// The next command that can be decided now.
+    pub fn next_ready(&mut self) -> Option<(Vec<u8>, Ingress)> {
+        let ready = self.trust.next_ready()?;
+        let face = FaceId::from_number(ready.face).unwrap_or(FaceId::NONE);
+        Some((ready.interest, Ingress { face, local: ready.local }))
+    }
+
+    /// When [`on_timeout`](Self::on_timeout) is to be called.
+    pub fn next_timeout(&self) -> Instant {
+        let due_ms = self.trust.next_timeout_ms().map(|due_ms| due_ms.saturating_sub(self.start_unix_ms));
+        due_ms.map_or(Instant::NEVER, Instant::from_millis)
+    }
+
+    /// Gives up certificates that took too long.
+    pub fn on_timeout(&mut self, now: Instant) {
+        let now_ms = self.unix_ms(now);
+        self.trust.on_timeout(now_ms);
     }
 
     fn unix_ms(&self, now: Instant) -> u64 {
-        self.start_unix_ms + now.as_millis()
+        self.start_unix_ms.saturating_add(now.as_millis())
     }
 }
 
@@ -49,51 +94,159 @@ impl Authorize for Authority {
         now: Instant,
         interest: &Interest<'_>,
         ingress: Ingress,
+        module: &str,
         _: &str,
-        _: &str,
-        _: Option<NameRef<'_>>,
+        prefix: Option<NameRef<'_>>,
     ) -> Verdict {
         let now_ms = self.unix_ms(now);
-        match self.policy.check(interest, ingress.local, now_ms) {
-            Ok(_) => Verdict::Accept,
+        let asking = Asking { interest, by: asker(ingress, prefix) };
+        match self.trust.command(asking, module, now_ms) {
+            Decision::Accept => Verdict::Accept,
+            Decision::Later => Verdict::Later,
             // "Malformed signature or KeyLocator: silence."
-            Err(refusal) if refusal.is_silent() => Verdict::Silent,
+            Decision::Refuse(refusal) if refusal.is_silent() => Verdict::Silent,
             // Control logs it.
-            Err(refusal) => Verdict::Deny(refusal.as_str()),
+            Decision::Refuse(refusal) => Verdict::Deny(refusal.as_str()),
         }
     }
 
     fn announcement(
         &mut self,
-        _: Instant,
+        now: Instant,
         announcement: &Data<'_>,
-        _: NameRef<'_>,
+        prefix: NameRef<'_>,
         ingress: Ingress,
-        _: &Interest<'_>,
+        interest: &Interest<'_>,
     ) -> Verdict {
-        match self.policy.check_data(announcement, ingress.local) {
-            Ok(()) => Verdict::Accept,
+        let now_ms = self.unix_ms(now);
+        let asking = Asking { interest, by: asker(ingress, Some(prefix)) };
+        match self.trust.announcement(announcement, asking, now_ms) {
+            Decision::Accept => Verdict::Accept,
+            Decision::Later => Verdict::Later,
             // Control logs it.
-            Err(refusal) => Verdict::Deny(refusal.as_str()),
+            Decision::Refuse(refusal) => Verdict::Deny(refusal.as_str()),
         }
     }
 
     fn learned(
         &mut self,
-        _: Instant,
+        now: Instant,
         announcement: &Data<'_>,
         prefix: NameRef<'_>,
         ingress: Ingress,
     ) -> Verdict {
-        // Who may make a route may have it learnt.
-        match self.policy.check_data(announcement, ingress.local) {
-            Ok(()) => Verdict::Accept,
-            Err(refusal) => {
+        let now_ms = self.unix_ms(now);
+        match self.trust.learned(announcement, asker(ingress, Some(prefix)), now_ms) {
+            Decision::Accept => Verdict::Accept,
+            Decision::Later => {
+                tracing::debug!(face = %ingress.face, %prefix, "announcement not learnt yet: its signer's certificate is asked for");
+                Verdict::Later
+            }
+            Decision::Refuse(refusal) => {
                 tracing::debug!(face = %ingress.face, %prefix, %refusal, "announcement not learnt");
                 Verdict::Deny(refusal.as_str())
             }
         }
     }
+}
+
+fn asker(ingress: Ingress, prefix: Option<NameRef<'_>>) -> Asker<'_> {
+    Asker { face: ingress.face.number(), local: ingress.local, prefix }
+}
+
+/// What the configuration says of who may command; reads its files and folders.
+///
+/// # Errors
+/// When a file with a key or an anchor can't be read.
+pub fn rules(config: &Config, now_ms: u64) -> Result<Rules, StartError> {
+    let management = &config.management;
+    let plain = CommandRules {
+        digest: reach(management.digest),
+        unknown_key: reach(management.unknown_key),
+        known_key: reach(management.known_key),
+        grace_ms: u64::from(management.grace_s) * 1000,
+    };
+    let keys = management.trusted_keys.iter().map(|path| read_key(path)).collect::<Result<_, _>>()?;
+    let (anchors, sets) = anchors(config, now_ms)?;
+    let allow = config.allow.iter().map(|rule| {
+        let any = rule.anchors.iter().any(|id| id == config::ANY);
+        if any && rule.from != config::RuleFaces::Local {
+            tracing::warn!(
+                rule = rule.id,
+                "this rule obeys whoever reaches the router from another machine, without verifying anything"
+            );
+        }
+        Allow {
+            id: rule.id.clone(),
+            side: rule.from.side(),
+            anchors: (!any)
+                .then(|| rule.anchors.iter().fold(0, |all, id| all | sets.get(id.as_str()).unwrap_or(&0))),
+            signer: rule.signer.clone(),
+            privileges: rule.privileges.iter().flat_map(|allowed| allowed.privileges()).collect(),
+            prefix: rule.prefix.clone(),
+        }
+    });
+    let vouch = config.vouch.iter();
+    let vouch =
+        vouch.map(|rule| Vouch { certificate: rule.certificate.clone(), signer: rule.signer.clone() });
+    Ok(Rules { plain, keys, allow: allow.collect(), anchors, vouch: vouch.collect() })
+}
+
+/// All anchors with the sets they are in, and the sets by their ids.
+#[expect(clippy::type_complexity, reason = "two results that belong together, used in one place")]
+fn anchors(config: &Config, now_ms: u64) -> Result<(Vec<(Sets, Anchor)>, BTreeMap<&str, Sets>), StartError> {
+    let (mut anchors, mut sets) = (Vec::new(), BTreeMap::new());
+    for (index, item) in config.anchor.iter().enumerate() {
+        let set = 1 << index; // at most 64, the configuration says
+        sets.insert(item.id.as_str(), set);
+        let fault = |why: String| StartError::Anchor { id: item.id.clone(), why };
+        let mut add = |place: &str, bytes: &[u8]| -> Result<(), String> {
+            let wire = certificate::read_file(bytes).map_err(|error| error.to_string())?;
+            let anchor = Anchor::of(&wire).map_err(|error| error.to_string())?;
+            if !anchor.validity().contains(now_ms / 1000) {
+                tracing::warn!(anchor = item.id, place, key = %anchor.key_name(), "this anchor is not valid now and not believed");
+            }
+            anchors.push((set, anchor));
+            Ok(())
+        };
+        if let Some(path) = &item.file {
+            let place = path.display().to_string();
+            let bytes = fs::read(path).map_err(|error| fault(format!("{place}: {error}")))?;
+            add(&place, &bytes).map_err(|why| fault(format!("{place}: {why}")))?;
+        }
+        if let Some(base64) = &item.base64 {
+            add("base64", base64.as_bytes()).map_err(fault)?;
+        }
+        if let Some(folder) = &item.folder {
+            for (path, bytes) in
+                certificates_in(folder).map_err(|error| fault(format!("{}: {error}", folder.display())))?
+            {
+                // One bad file among others must not keep the router from starting, nor its owner from knowing.
+                if let Err(why) = add(&path, &bytes) {
+                    tracing::warn!(anchor = item.id, path, why, "no certificate; passed over");
+                }
+            }
+        }
+    }
+    if anchors.len() > ANCHORS_MAX {
+        let id = config.anchor.last().map(|item| item.id.clone()).unwrap_or_default();
+        return Err(StartError::Anchor { id, why: format!("more than {ANCHORS_MAX} anchors in all") });
+    }
+    Ok((anchors, sets))
+}
+
+/// What may be certificates in a folder, by name.
+fn certificates_in(folder: &Path) -> std::io::Result<Vec<(String, Vec<u8>)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        if CERTIFICATE_ENDINGS.contains(&ending) && path.is_file() && found.len() <= ANCHORS_MAX {
+            found.push((path.display().to_string(), fs::read(&path)?));
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 const fn reach(reach: config::Reach) -> Reach {
@@ -129,11 +282,147 @@ pub fn advertiser_signer(config: &config::Config) -> Result<Signer, StartError> 
 }
 
 /// The key of a certificate file, by the key's name.
-fn read_key(path: &Path) -> Result<(nw_name::Name, VerifyKey), StartError> {
+fn read_key(path: &Path) -> Result<(Name, VerifyKey), StartError> {
     let error = |why: String| StartError::TrustedKey { path: path.to_owned(), why };
     let bytes = fs::read(path).map_err(|e| error(e.to_string()))?;
     let wire = certificate::read_file(&bytes).map_err(|e| error(e.to_string()))?;
     let certificate = Certificate::check(&wire).map_err(|e| error(e.to_string()))?;
     let key = VerifyKey::from_spki(certificate.public_key()).map_err(|e| error(e.to_string()))?;
     Ok((certificate.key_name().to_name(), key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nw_api::management::{ControlParameters, Root, Verb, client};
+    use nw_trust::certificate::{Validity, issue, self_signed};
+    use nw_trust::{Key, KeyKind, text};
+    use nw_wire::Sign;
+
+    const START_MS: u64 = 1_750_000_000_000;
+    const VALID: Validity = Validity { not_before_s: 1_700_000_000, not_after_s: 1_800_000_000 };
+
+    fn key(identity: &str) -> Key {
+        Key::generate(KeyKind::EcdsaP256, identity.parse::<Name>().unwrap().as_ref()).unwrap()
+    }
+
+    fn config(anchor: &str) -> Config {
+        let text = format!(
+            "[management]\ndigest = \"nowhere\"\nunknown_key = \"nowhere\"\nlocalhop = \"anywhere\"\n\
+             [[anchor]]\nid = \"site\"\n{anchor}\n\
+             [[allow]]\nid = \"own prefixes\"\nfrom = \"remote\"\nanchors = [\"site\"]\nprivileges = [\"rib\"]\n\
+             signer = \"/site/<who>/KEY/<_>\"\nprefix = \"/site/<who>/<..>\"\n"
+        );
+        Config::parse("test", &text).unwrap()
+    }
+
+    fn register<S: Sign<Error: std::fmt::Debug>>(signer: &S, prefix: &str) -> (Vec<u8>, Name) {
+        let prefix: Name = prefix.parse().unwrap();
+        let unique = client::Uniqueness { nonce: 1, signature_nonce: [1; 8], time_ms: START_MS };
+        let parameters = ControlParameters::of(prefix.clone());
+        (client::command(Root::Localhop, Verb::RibRegister, &parameters, unique, signer).unwrap(), prefix)
+    }
+
+    fn ask(authority: &mut Authority, (wire, prefix): &(Vec<u8>, Name)) -> Verdict {
+        let ingress = Ingress { face: FaceId::from_number(300).unwrap(), local: false };
+        let interest = Interest::check(wire).unwrap();
+        authority.command(Instant::START, &interest, ingress, "rib", "register", Some(prefix.as_ref()))
+    }
+
+    #[test]
+    fn anchors_from_files_folders_and_text() {
+        let site = key("/site");
+        let wire = self_signed(&site, 1, VALID).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("site.cert");
+        fs::write(&path, text::armor(&wire)).unwrap();
+        fs::write(folder.path().join("broken.cert"), "x").unwrap();
+        fs::write(folder.path().join("README"), "not looked at").unwrap();
+        let line: String = text::armor(&wire).split_whitespace().collect();
+        for anchor in [
+            format!("file = {:?}", path),
+            format!("folder = {:?}", folder.path()),
+            format!("base64 = {line:?}"),
+        ] {
+            let mut authority = Authority::new(&config(&anchor), START_MS).unwrap();
+            assert_eq!(
+                ask(&mut authority, &register(&key("/site/alice"), "/site/alice")),
+                Verdict::Later,
+                "{anchor}"
+            );
+            let elsewhere = Verdict::Deny("no rule lets the command's signer do this");
+            assert_eq!(ask(&mut authority, &register(&key("/site/alice"), "/site/bob")), elsewhere);
+        }
+        for (anchor, why) in [
+            ("file = \"/none\"", "can't use the anchor site: /none: No such file or directory (os error 2)"),
+            (
+                "folder = \"/none\"",
+                "can't use the anchor site: /none: No such file or directory (os error 2)",
+            ),
+            ("base64 = \"%\"", "can't use the anchor site: not base64"),
+        ] {
+            assert_eq!(Authority::new(&config(anchor), START_MS).unwrap_err().to_string(), why);
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_asked_for_and_the_command_comes_back() {
+        let site = key("/site");
+        let alice = key("/site/alice");
+        let anchor: String = text::armor(&self_signed(&site, 1, VALID).unwrap()).split_whitespace().collect();
+        let mut authority = Authority::new(&config(&format!("base64 = {anchor:?}")), START_MS).unwrap();
+        let command = register(&alice, "/site/alice/x");
+        assert_eq!(ask(&mut authority, &command), Verdict::Later);
+        let network = authority.next_ask(|| 7).unwrap();
+        let interest = Interest::check(&network).unwrap();
+        assert_eq!(interest.name(), alice.name());
+        assert!(interest.can_be_prefix() && interest.must_be_fresh());
+        let direct = authority.next_ask(|| 8).unwrap();
+        assert_eq!(nw_wire::LpPacket::check(&direct).unwrap().next_hop_face_id, Some(300));
+        assert_eq!(authority.next_ask(|| 9), None);
+        assert_eq!(authority.next_timeout(), Instant::from_millis(4000));
+        let up = nw_name::Component::generic(b"site");
+        let spki = alice.public_key().unwrap();
+        let certificate = issue(alice.name(), &spki, up, &site, 1, VALID).unwrap();
+        authority.on_data(Instant::START, &certificate);
+        let (wire, ingress) = authority.next_ready().unwrap();
+        assert_eq!((&wire, ingress.face.number(), ingress.local), (&command.0, 300, false));
+        assert_eq!(ask(&mut authority, &command), Verdict::Accept);
+        assert_eq!(authority.next_timeout(), Instant::NEVER);
+        // Other rules from now on.
+        authority.reconfigure(rules(&Config::default(), START_MS).unwrap());
+        assert!(matches!(ask(&mut authority, &register(&alice, "/site/alice/y")), Verdict::Deny(_)));
+        assert!(rules(&config("file = \"/none\""), START_MS).is_err());
+    }
+
+    #[test]
+    fn an_announcement_is_learnt_once_its_signers_certificate_is_here() {
+        let site = key("/site");
+        let alice = key("/site/alice");
+        let anchor: String = text::armor(&self_signed(&site, 1, VALID).unwrap()).split_whitespace().collect();
+        let mut config = config(&format!("base64 = {anchor:?}"));
+        config.allow[0].privileges = vec![config::Allowed::Announce];
+        let mut authority = Authority::new(&config, START_MS).unwrap();
+        let ingress = Ingress { face: FaceId::from_number(300).unwrap(), local: false };
+        let name: Name = "/site/alice/32=PA/v=1/seg=0".parse().unwrap();
+        let wire = nw_wire::DataBuilder::new(name.as_ref(), b"x").encode(&alice).unwrap();
+        let data = Data::check(&wire).unwrap();
+        let learn = |authority: &mut Authority, prefix: &str| {
+            authority.learned(Instant::START, &data, prefix.parse::<Name>().unwrap().as_ref(), ingress)
+        };
+        assert_eq!(
+            learn(&mut authority, "/site/bob"),
+            Verdict::Deny("no rule lets the command's signer do this")
+        );
+        assert_eq!(learn(&mut authority, "/site/alice"), Verdict::Later);
+        assert_eq!(learn(&mut authority, "/site/alice"), Verdict::Later);
+        assert!(authority.next_ask(|| 7).is_some() && authority.next_ask(|| 8).is_some());
+        assert_eq!(authority.next_ask(|| 9), None, "asked for once");
+        let up = nw_name::Component::generic(b"site");
+        let certificate = issue(alice.name(), &alice.public_key().unwrap(), up, &site, 1, VALID).unwrap();
+        authority.on_data(Instant::START, &certificate);
+        assert_eq!(authority.next_ready(), None, "nobody waits for an answer");
+        assert_eq!(learn(&mut authority, "/site/alice"), Verdict::Accept);
+        assert!(matches!(learn(&mut authority, "/site/bob"), Verdict::Deny(_)));
+    }
 }

@@ -7,7 +7,7 @@
 //! The clock is read once per wake-up. While there is nothing to do the thread sleeps until the next timer.
 
 use crate::StartError;
-use crate::authorize::{Authority, advertiser_signer};
+use crate::authorize::{self, Authority, advertiser_signer};
 use crate::control::{Control, ControlConfig, Ingress, Plan, Refusal, Ticket};
 use crate::environment::{Hands, last_status};
 use crate::inside::watch::Watch;
@@ -21,7 +21,8 @@ use nw_api::rest::LoopTime;
 use nw_element::{FaceId, FaceTable, Instant, Kind, Packet, Pool, Scope};
 use nw_faces::{FaceEvent, Faces, InheritedUnix};
 use nw_name::HashKey;
-use nw_wire::LpPacket;
+use nw_trust::Rules;
+use nw_wire::{LpPacket, Token};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -49,7 +50,7 @@ const WAKE: u64 = 0;
 
 /// What others ask of a running router.
 enum Message {
-    Reload(Box<Plan>),
+    Reload(Box<Plan>, Result<Box<Rules>, StartError>),
     Ask(Question, Reply),
     Stop,
 }
@@ -57,7 +58,7 @@ enum Message {
 impl core::fmt::Debug for Message {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Message::Reload(_) => f.write_str("Reload"),
+            Message::Reload(..) => f.write_str("Reload"),
             Message::Ask(question, _) => write!(f, "Ask({question:?})"),
             Message::Stop => f.write_str("Stop"),
         }
@@ -77,15 +78,17 @@ impl Handle {
         self.tell(Message::Stop);
     }
 
-    /// Takes over what can change while running: routes, faces, strategies.
+    /// Takes over what can change while running: routes, faces, strategies, who may command.
     pub fn reload(&self, config: Config) {
         let signer = advertiser_signer(&config);
+        // Files are read here, not in the router's thread.
+        let rules = authorize::rules(&config, unix_ms()).map(Box::new);
         let mut plan = Plan::of(config);
         match signer {
             Ok(signer) => plan = plan.signed_by(signer),
             Err(error) => tracing::error!(%error, "commands to others are signed as before"),
         }
-        self.tell(Message::Reload(Box::new(plan)));
+        self.tell(Message::Reload(Box::new(plan), rules));
     }
 
     /// Asks; `reply` is called in the router's thread, soon. It is let go of without being called when the router ends meanwhile.
@@ -187,9 +190,8 @@ impl Host {
         epoll::add(&epoll, &wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)
             .map_err(system("to watch a descriptor"))?;
         let (key, seed) = random().map_err(system("random octets"))?;
-        let start_unix_ms =
-            SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-        let authority = Authority::new(&config.management, start_unix_ms)?;
+        let start_unix_ms = unix_ms();
+        let authority = Authority::new(&config, start_unix_ms)?;
         let now = Instant::START;
         let mut faces = Faces::new(settings::faces(&config), epoll.as_fd())?;
         let mut known = FaceTable::new();
@@ -336,7 +338,12 @@ impl Host {
     }
 
     fn timeout(&self, now: Instant) -> Option<Timespec> {
-        let timers = [self.faces.deadline(), self.plane.deadline(), Some(self.control.next_timeout())];
+        let timers = [
+            self.faces.deadline(),
+            self.plane.deadline(),
+            Some(self.control.next_timeout()),
+            Some(self.authority.next_timeout()),
+        ];
         if self.busy {
             return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
         }
@@ -407,7 +414,8 @@ impl Host {
             if works {
                 self.control.work(now, &mut hands!(self, now));
             }
-            if answered == 0 && !works {
+            let follows = self.follow_up_on_certificates(now);
+            if answered == 0 && !works && !follows {
                 self.busy = false;
                 break;
             }
@@ -422,7 +430,10 @@ impl Host {
         let Some(wire) = packet.fragment else { return };
         match (packet.nack, wire.first()) {
             (Some(reason), _) => return self.control.on_nack(now, wire, reason.as_str()),
-            (None, Some(&DATA)) => return self.control.on_data(now, wire),
+            (None, Some(&DATA)) => {
+                self.authority.on_data(now, wire);
+                return self.control.on_data(now, wire);
+            }
             (None, _) => {}
         }
         let face = packet.incoming_face_id.and_then(FaceId::from_number).unwrap_or(FaceId::NONE);
@@ -430,6 +441,25 @@ impl Host {
         let ingress = Ingress { face, local };
         let (authority, token) = (&mut self.authority, packet.pit_token);
         self.control.on_interest(now, ingress, token, wire, authority, &mut hands!(self, now));
+    }
+
+    /// Asks for certificates that commands wait for, and passes commands in again whose certificates came, or will not. True when there was
+    /// something: to be called again, with packets in between.
+    fn follow_up_on_certificates(&mut self, now: Instant) -> bool {
+        let mut done = false;
+        for _ in 0..MANAGEMENT_AT_ONCE {
+            let Some((interest, ingress)) = self.authority.next_ready() else { break };
+            done = true;
+            if self.known.contains(ingress.face) {
+                let (authority, hands) = (&mut self.authority, &mut hands!(self, now));
+                self.control.on_interest(now, ingress, Token::NONE, &interest, authority, hands);
+            }
+        }
+        while let Some(link_packet) = self.authority.next_ask(nonce) {
+            self.faces.inject(now, &link_packet, &mut self.pool, &mut self.batch);
+            done = true;
+        }
+        done
     }
 
     fn tell_face_events(&mut self, now: Instant) {
@@ -495,6 +525,12 @@ impl Host {
             self.faces.tick(now, &mut self.pool);
             self.forward(now);
         }
+        if self.authority.next_timeout() <= now {
+            self.authority.on_timeout(now);
+            while self.follow_up_on_certificates(now) {
+                self.forward(now);
+            }
+        }
         if self.control.next_timeout() <= now {
             self.control.on_timeout(now, &mut hands!(self, now));
             self.forward(now);
@@ -521,15 +557,19 @@ impl Host {
                         return true;
                     }
                 }
-                Message::Reload(plan) => {
+                Message::Reload(plan, rules) => {
                     if self.config.needs_restart(&plan.rest) {
                         tracing::warn!(
-                            "some options that changed take effect at the next start: all but faces, routes, strategies, what others are told and log level"
+                            "some options that changed take effect at the next start: all but faces, routes, strategies, who may command, what others are told and log level"
                         );
                     }
                     let policy = settings::interfaces(&plan.rest);
                     if let Err(error) = self.faces.set_interface_policy(now, policy, &mut self.pool) {
                         tracing::error!("faces of network interfaces stay as they are: {error}");
+                    }
+                    match rules {
+                        Ok(rules) => self.authority.reconfigure(*rules),
+                        Err(error) => tracing::error!("who may command stays as it was: {error}"),
                     }
                     self.config = plan.rest.clone();
                     self.control.apply_config(*plan, &mut hands!(self, now));
@@ -558,6 +598,19 @@ fn random() -> Result<(HashKey, u64), Errno> {
     getrandom::fill(&mut octets).map_err(|_| Errno::IO)?;
     let word = |at: usize| u64::from_ne_bytes(core::array::from_fn(|i| octets[8 * at + i]));
     Ok((HashKey::new([word(0), word(1), word(2), word(3)]), word(4)))
+}
+
+/// The wall clock, milliseconds since 1970.
+fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+/// Of an Interest of our own.
+fn nonce() -> u32 {
+    let mut octets = [0; 4];
+    // Without randomness a nonce is still one; loops are known by the name too.
+    let _ = getrandom::fill(&mut octets);
+    u32::from_ne_bytes(octets)
 }
 
 /// Where this process' unix socket is, by its configuration, user and environment.

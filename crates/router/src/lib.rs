@@ -33,6 +33,14 @@ pub enum StartError {
         /// Why.
         why: String,
     },
+    /// An `[[anchor]]`.
+    #[error("can't use the anchor {id}: {why}")]
+    Anchor {
+        /// Which.
+        id: String,
+        /// Why.
+        why: String,
+    },
     /// A file of `rib.key` or `rib.certificate`.
     #[error("can't sign commands to other routers with {}: {why}", path.display())]
     SigningKey {

@@ -82,6 +82,22 @@ pub enum Refusal {
     UnknownKey,
     /// Its key is known, but may not command from here.
     KeyNotAllowed,
+    /// No rule lets its signer do that.
+    NotAllowed,
+    /// A certificate of its signer's chain could not be had.
+    CertificateMissing,
+    /// A certificate of the chain, or its anchor, is not valid at this time.
+    CertificateOutOfTime,
+    /// What stands for a certificate of the chain is none, or its signature does not match.
+    BadCertificate,
+    /// A certificate of the chain is signed by somebody who may not vouch for its key.
+    NotVouched,
+    /// The chain comes back to itself without an anchor.
+    ChainLoop,
+    /// The chain has too many certificates.
+    ChainTooDeep,
+    /// Too many commands wait for certificates.
+    TooManyWaiting,
     /// It does not say when it was signed.
     NoTime,
     /// It was signed too long ago, or too far in the future.
@@ -108,6 +124,20 @@ impl Refusal {
             Refusal::DigestNotEnough => "a command from here must be signed by a key",
             Refusal::UnknownKey => "the command's key is not known here",
             Refusal::KeyNotAllowed => "the command's key may not command from here",
+            Refusal::NotAllowed => "no rule lets the command's signer do this",
+            Refusal::CertificateMissing => {
+                "a certificate between the command's key and a trust anchor could not be fetched"
+            }
+            Refusal::CertificateOutOfTime => {
+                "a certificate between the command's key and a trust anchor is not valid at this time"
+            }
+            Refusal::BadCertificate => "a certificate between the command's key and a trust anchor is wrong",
+            Refusal::NotVouched => "a certificate's issuer may not vouch for its key",
+            Refusal::ChainLoop => {
+                "the certificates of the command's key lead to no trust anchor but back to themselves"
+            }
+            Refusal::ChainTooDeep => "too many certificates between the command's key and a trust anchor",
+            Refusal::TooManyWaiting => "too many commands wait for certificates; try again",
             Refusal::NoTime => "the command does not say when it was signed",
             Refusal::Stale => "the command's time is too far from now; compare the clocks",
             Refusal::Replayed => "the command was seen before or is older than the key's later ones",

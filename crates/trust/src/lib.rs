@@ -5,18 +5,27 @@
 
 #![forbid(unsafe_code)]
 
+pub mod authority;
 pub mod certificate;
+pub mod chain;
 pub mod command;
+pub mod fetch;
 pub mod key;
+pub mod pattern;
 pub mod policy;
 pub mod replay;
+pub mod rules;
 pub mod text;
 pub mod verify;
 
+pub use authority::{Asker, Asking, Authority, Decision, Rules};
 pub use certificate::Validity;
+pub use chain::{Anchor, Vouch};
 pub use command::{Command, CommandFormat, CommandSigner, Refusal};
 pub use key::{Key, KeyKind, Signer};
+pub use pattern::Pattern;
 pub use policy::{CommandPolicy, CommandRules, Reach};
+pub use rules::{Allow, Privilege, Privileges, Side};
 pub use verify::{VerifyKey, verify_data, verify_digest, verify_interest};
 
 /// Why something about keys or signatures did not work.

@@ -56,6 +56,41 @@ impl Default for CommandRules {
     }
 }
 
+/// A signature and what it covers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Signature<'a> {
+    pub(crate) signer: CommandSigner<'a>,
+    typ: SignatureType,
+    signed: [&'a [u8]; 3],
+    value: &'a [u8],
+}
+
+impl<'a> Signature<'a> {
+    pub(crate) fn of(data: &Data<'a>) -> Result<Self, Refusal> {
+        let info = data.signature_info();
+        Ok(Signature {
+            signer: CommandSigner::of(&info)?,
+            typ: info.typ(),
+            signed: [data.signed_portion(), &[], &[]],
+            value: data.signature_value(),
+        })
+    }
+
+    pub(crate) fn verify(&self, key: &VerifyKey) -> Result<(), Refusal> {
+        key.verify(self.typ, &self.signed, self.value).map_err(|_| Refusal::BadSignature)
+    }
+
+    pub(crate) fn verify_digest(&self) -> Result<(), Refusal> {
+        verify_digest(&self.signed, self.value).map_err(|_| Refusal::BadSignature)
+    }
+}
+
+impl<'a> Command<'a> {
+    pub(crate) const fn signature(&self) -> Signature<'a> {
+        Signature { signer: self.signer, typ: self.typ, signed: self.signed, value: self.signature }
+    }
+}
+
 /// Decides on commands: rules, known keys, and what was seen.
 #[derive(Debug)]
 pub struct CommandPolicy {
@@ -93,7 +128,7 @@ impl CommandPolicy {
         now_ms: u64,
     ) -> Result<Command<'a>, Refusal> {
         let command = Command::read(interest)?;
-        self.check_signature(command.signer, command.typ, &command.signed, command.signature, local)?;
+        self.check_signature(&command.signature(), local)?;
         self.check_time(&command, now_ms)?;
         Ok(command)
     }
@@ -104,34 +139,30 @@ impl CommandPolicy {
     /// # Errors
     /// Why it must not be believed.
     pub fn check_data(&self, data: &Data<'_>, local: bool) -> Result<(), Refusal> {
-        let info = data.signature_info();
-        let signer = CommandSigner::of(&info)?;
-        self.check_signature(signer, info.typ(), &[data.signed_portion()], data.signature_value(), local)
+        self.check_signature(&Signature::of(data)?, local)
     }
 
-    fn check_signature(
-        &self,
-        signer: CommandSigner<'_>,
-        typ: SignatureType,
-        signed: &[&[u8]],
-        signature: &[u8],
-        local: bool,
-    ) -> Result<(), Refusal> {
-        let CommandSigner::Key(locator) = signer else {
+    pub(crate) fn check_signature(&self, signature: &Signature<'_>, local: bool) -> Result<(), Refusal> {
+        let CommandSigner::Key(locator) = signature.signer else {
             if !self.rules.digest.includes(local) {
                 return Err(Refusal::DigestNotEnough);
             }
-            return verify_digest(signed, signature).map_err(|_| Refusal::BadSignature);
+            return signature.verify_digest();
         };
         match self.key(locator) {
             Some(_) if !self.rules.known_key.includes(local) => Err(Refusal::KeyNotAllowed),
-            Some(key) => key.verify(typ, signed, signature).map_err(|_| Refusal::BadSignature),
+            Some(key) => signature.verify(key),
             None if !self.rules.unknown_key.includes(local) => Err(Refusal::UnknownKey),
             None => Ok(()),
         }
     }
 
-    fn check_time(&mut self, command: &Command<'_>, now_ms: u64) -> Result<(), Refusal> {
+    /// True when a command of that time would be too old or too new by itself.
+    pub(crate) fn is_stale(&self, command: &Command<'_>, now_ms: u64) -> bool {
+        command.time_ms.is_some_and(|time_ms| !self.replay.is_fresh(time_ms, now_ms))
+    }
+
+    pub(crate) fn check_time(&mut self, command: &Command<'_>, now_ms: u64) -> Result<(), Refusal> {
         let key_digest = match command.signer {
             // Who can make a digest can make a fresh one: a time is held to the grace period where there is one, not asked for.
             CommandSigner::Digest => {

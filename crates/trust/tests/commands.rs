@@ -282,3 +282,40 @@ proptest! {
         }
     }
 }
+
+/// What the specification lets stand for freshness: only a time keeps a command from being sent again after a restart, so a nonce or
+/// sequence number alone is not enough; together with one each command works once.
+#[test]
+fn nonces_and_sequence_numbers_need_a_time() {
+    let key = key(KeyKind::Ed25519);
+    let mut policy = CommandPolicy::default();
+    let signed =
+        |fields: &[u8]| InterestBuilder::new(command_name()).nonce(1).encode_signed(&key, fields).unwrap();
+    let field = |typ, value: &[u8]| {
+        let mut field = Vec::new();
+        push_tlv(typ, value, &mut field);
+        field
+    };
+    let nonce = field(t::SIGNATURE_NONCE, &[1; 8]);
+    let mut time = Vec::new();
+    push_integer(t::SIGNATURE_TIME, NOW, &mut time);
+    let sequence = |number: u64| {
+        let mut sequence = Vec::new();
+        push_integer(t::SIGNATURE_SEQ_NUM, number, &mut sequence);
+        sequence
+    };
+    for fields in [nonce.clone(), sequence(1), [nonce.clone(), sequence(1)].concat()] {
+        assert_eq!(check(&mut policy, &signed(&fields), true, NOW), Err(Refusal::NoTime));
+    }
+    for fields in [
+        time.clone(),
+        [nonce.clone(), time.clone()].concat(),
+        [nonce.clone(), time.clone(), sequence(1)].concat(),
+        [nonce, time.clone(), sequence(2)].concat(),
+        [time, sequence(2)].concat(),
+    ] {
+        let wire = signed(&fields);
+        assert!(check(&mut policy, &wire, true, NOW).is_ok());
+        assert_eq!(check(&mut policy, &wire, true, NOW), Err(Refusal::Replayed));
+    }
+}

@@ -50,14 +50,22 @@ pub(super) fn contradictions(config: &Config, places: &Places, source: &mut Sour
         );
     }
     let nobody = [management.digest, management.unknown_key].iter().all(|reach| *reach == Reach::Nowhere);
-    if nobody && management.trusted_keys.is_empty() {
+    if nobody
+        && management.trusted_keys.is_empty()
+        && !places.keys().any(|option| option.starts_with("allow["))
+    {
         let option = if places.contains_key("management.digest") {
             "management.digest"
         } else {
             "management.unknown_key"
         };
-        check.say(option, "rules by which nobody may command the router", "trusted_keys, or a wider rule");
+        check.say(
+            option,
+            "rules by which nobody may command the router",
+            "trusted_keys, [[allow]], or a wider rule",
+        );
     }
+    super::trust::contradictions(config, &mut check);
     if config.rib.key.is_some() != config.rib.certificate.is_some() {
         let one = if config.rib.key.is_some() { "rib.key" } else { "rib.certificate" };
         check.say(one, "one of key and certificate", "both, or neither");
@@ -70,13 +78,13 @@ pub(super) fn contradictions(config: &Config, places: &Places, source: &mut Sour
     check.items(config);
 }
 
-struct Check<'a, 'b> {
+pub(super) struct Check<'a, 'b> {
     places: &'a Places,
     source: &'a mut Source<'b>,
 }
 
 impl Check<'_, '_> {
-    fn say(&mut self, option: &str, seen: impl Into<String>, expected: impl Into<String>) {
+    pub(super) fn say(&mut self, option: &str, seen: impl Into<String>, expected: impl Into<String>) {
         let at = self.places.get(option).cloned().unwrap_or(0..0);
         self.source.problem(&at, option, seen, expected);
     }

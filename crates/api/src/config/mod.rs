@@ -11,6 +11,7 @@ mod read;
 mod section;
 #[cfg(test)]
 mod tests;
+mod trust;
 mod value;
 
 pub use interface::{InterfacePattern, MacAddress, MacGroup};
@@ -19,6 +20,7 @@ pub use options::{
     Multicast, Persistency, Reach, Rib, RouteItem, StrategyItem, Tables, Tcp, Udp, Unix,
 };
 pub use problem::{Problem, Problems};
+pub use trust::{ANY, AllowItem, Allowed, AnchorItem, Faces as RuleFaces, VouchItem};
 pub use value::{Mode, Uri};
 
 use problem::Source;
@@ -48,6 +50,12 @@ pub struct Config {
     pub forwarder: Forwarder,
     /// `[management]`
     pub management: Management,
+    /// `[[anchor]]`, in the file's order.
+    pub anchor: Vec<AnchorItem>,
+    /// `[[allow]]`, in the file's order.
+    pub allow: Vec<AllowItem>,
+    /// `[[vouch]]`, in the file's order.
+    pub vouch: Vec<VouchItem>,
     /// `[rib]`
     pub rib: Rib,
     /// `[log]`
@@ -77,8 +85,10 @@ impl Config {
     pub fn reference() -> String {
         let mut text = String::from(
             "# Configuration of a Namewire router. Every option is here with its default; a file needs only what differs.\n\
-             # A running router re-reads its file on SIGHUP: routes, faces, those of network interfaces, strategies, what others are told and log level\n\
-             # change at once, the rest at the next start.\n",
+             # A running router re-reads its file on SIGHUP: routes, faces, those of network interfaces, strategies, who may command, what others are
+\
+             # told and log level change at once, the rest at the next start.
+",
         );
         section::write::<Faces>(&mut text);
         section::write::<Unix>(&mut text);
@@ -90,6 +100,9 @@ impl Config {
         section::write::<ContentStore>(&mut text);
         section::write::<Forwarder>(&mut text);
         section::write::<Management>(&mut text);
+        section::write_item::<AnchorItem>(&mut text);
+        section::write_item::<AllowItem>(&mut text);
+        section::write_item::<VouchItem>(&mut text);
         section::write::<Rib>(&mut text);
         section::write::<Log>(&mut text);
         section::write::<Control>(&mut text);
@@ -118,10 +131,14 @@ impl Config {
         }
     }
 
-    /// True when a change to `other` needs a new start: something other than routes, faces, strategies, what others are told and log level differs.
-    /// Faces of interfaces follow the file, too; but for how long they may be silent.
+    /// True when a change to `other` needs a new start: something other than routes, faces, strategies, who may command, what others are told
+    /// and log level differs. Faces of interfaces follow the file, too; but for how long they may be silent.
     pub fn needs_restart(&self, other: &Config) -> bool {
         let live = |config: &Config| Config {
+            management: Management::default(),
+            anchor: Vec::new(),
+            allow: Vec::new(),
+            vouch: Vec::new(),
             log: Log { level: LogLevel::Info, ..config.log.clone() },
             multicast: Multicast::default(),
             ethernet: Ethernet { idle_timeout_s: config.ethernet.idle_timeout_s, ..Ethernet::default() },
@@ -153,6 +170,9 @@ impl Config {
             of::<ContentStore>(),
             of::<Forwarder>(),
             of::<Management>(),
+            of_item::<AnchorItem>(),
+            of_item::<AllowItem>(),
+            of_item::<VouchItem>(),
             of::<Rib>(),
             of::<Log>(),
             of::<Control>(),

@@ -196,19 +196,20 @@ words! {
 }
 
 section! {
-    /// Who may command the router.
+    /// Who may command the router, by kinds of signers; [[allow]] has finer rules. By default whoever reaches a local face may do
+    /// everything (`faces.unix.mode` says who reaches the unix socket), and nobody on another machine anything.
     Management = "management" {
         /// From where commands are accepted that a plain digest signs, as most libraries send them.
         digest: Reach = Reach::Local;
-        /// From where commands are accepted that a key signs which is not in `trusted_keys`.
+        /// From where commands are accepted that a key signs which is not in `trusted_keys`. It is not verified.
         unknown_key: Reach = Reach::Local;
         /// From where commands are accepted that a key of `trusted_keys` signs.
         known_key: Reach = Reach::Anywhere;
-        /// Files with certificates of keys whose owners are known.
+        /// Files with certificates of keys whose owners are known; they may do everything.
         trusted_keys: Vec<PathBuf> = vec![];
         /// How many seconds a command's time may differ from now.
         grace_s: u32 = 120, in 1..=86_400;
-        /// From where `/localhop/nfd` registers routes, each face for itself; who may is decided as above.
+        /// From where `/localhop/nfd` registers routes, each face for itself; who may is decided as above and by [[allow]].
         localhop: Reach = Reach::Local;
     }
 }

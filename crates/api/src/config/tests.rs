@@ -205,6 +205,112 @@ proptest::proptest! {
     }
 }
 
+const RULES: &str = "\
+[management]
+digest = \"nowhere\"
+unknown_key = \"nowhere\"
+localhop = \"anywhere\"
+[[anchor]]
+id = \"site\"
+file = \"/x\"
+";
+
+#[test]
+fn rules_of_control() {
+    let rule = |lines: &str| format!("{RULES}[[allow]]\nid = \"r\"\n{lines}");
+    let config = Config::parse(
+        "nw.toml",
+        &rule("from = \"anywhere\"\nanchors = [\"site\"]\nprivileges = [\"all\"]\nsigner = \"/site/<who>/KEY/<_>\"\nprefix = \"/<who>/<..>\"\n[[vouch]]\ncertificate = \"/<a..>/<_>/KEY/<_>\"\nsigner = \"/<a..>/KEY/<_>\""),
+    )
+    .unwrap();
+    assert_eq!((config.anchor.len(), config.allow.len(), config.vouch.len()), (1, 1, 1));
+    assert_eq!(config.allow[0].privileges[0].privileges().len(), 7);
+    assert!(!config.needs_restart(&Config::default()), "who may command changes at once");
+    for (lines, at, expected) in [
+        (
+            "anchors = [\"lab\"]\nprivileges = [\"rib\"]",
+            10,
+            "allow[0].anchors: saw \"lab\"; expected the id of an [[anchor]]",
+        ),
+        ("anchors = []\nprivileges = [\"rib\"]", 10, "allow[0].anchors: saw []; expected the id"),
+        (
+            "anchors = [\"site\", \"any\"]\nprivileges = [\"rib\"]",
+            10,
+            "allow[0].anchors: saw \"any\" beside others",
+        ),
+        (
+            "anchors = [\"site\"]\nprivileges = []",
+            11,
+            "allow[0].privileges: saw []; expected what is allowed",
+        ),
+        (
+            "anchors = [\"site\"]\nprivileges = [\"dance\"]",
+            11,
+            "allow[0].privileges: saw [\"dance\"]; expected a list in brackets, each item one of \"faces\"",
+        ),
+        ("anchors = [\"site\"]", 8, "allow[0].privileges: saw nothing; expected a list"),
+        (
+            "anchors = [\"site\"]\nprivileges = [\"rib\"]\nsigner = \"site\"",
+            12,
+            "allow[0].signer: saw \"site\"; expected a pattern of names",
+        ),
+        (
+            "anchors = [\"site\"]\nprivileges = [\"rib\"]\nsigner = \"/<a>\"\nprefix = \"/<a..>\"",
+            13,
+            "allow[0].prefix: saw /<a..>; expected a variable to be one component",
+        ),
+        (
+            "anchors = [\"site\"]\nprivileges = [\"rib\"]\n[[vouch]]\ncertificate = \"/<a>\"\nsigner = \"/<a..>\"",
+            14,
+            "vouch[0].signer: saw /<a..>; expected a variable",
+        ),
+        (
+            "anchors = [\"site\"]\nprivileges = [\"rib\"]\n[[anchor]]\nid = \"site\"\nbase64 = \"x\"",
+            13,
+            "anchor[1].id: saw the anchor \"site\" again; expected each id once",
+        ),
+        (
+            "anchors = [\"site\"]\nprivileges = [\"rib\"]\n[[anchor]]\nid = \"s\"",
+            13,
+            "anchor[1].id: saw an anchor with none or several of them; expected one of file",
+        ),
+        (
+            "anchors = [\"site\"]\nprivileges = [\"rib\"]\n[[anchor]]\nid = \"any\"\nfolder = \"/y\"",
+            13,
+            "anchor[1].id: saw \"any\"; expected another word",
+        ),
+    ] {
+        let seen = problems(&rule(lines));
+        assert_eq!(seen.len(), 1, "{lines}: {seen:#?}");
+        assert!(seen[0].starts_with(&format!("nw.toml:{at}: {expected}")), "{}", seen[0]);
+    }
+}
+
+#[test]
+fn rules_that_the_plain_ones_make_idle() {
+    let rule = "[[allow]]\nid = \"r\"\nanchors = [\"any\"]\nprivileges = [\"rib\"]\n";
+    for (before, from, expected) in [
+        ("", "local", "saw a rule for local faces, while management.digest lets all of them do everything"),
+        (
+            "[management]\ndigest = \"nowhere\"\n",
+            "anywhere",
+            "saw a rule for local faces, while management.unknown_key",
+        ),
+        (
+            "",
+            "remote",
+            "saw a rule for other machines, while management.localhop is \"local\"; expected localhop = \"anywhere\"",
+        ),
+    ] {
+        let seen = problems(&format!("{before}{rule}from = \"{from}\"\n"));
+        assert_eq!(seen.len(), 1, "{seen:#?}");
+        assert!(seen[0].contains(&format!("allow[0].from: {expected}")), "{}", seen[0]);
+    }
+    let nobody = "[management]\ndigest = \"nowhere\"\nunknown_key = \"nowhere\"\n";
+    assert_eq!(problems(nobody).len(), 1);
+    assert_eq!(problems(&format!("{nobody}{rule}from = \"local\"\n")), Vec::<String>::new());
+}
+
 #[test]
 fn control_stays_on_this_machine_unless_told() {
     let remote = "[control]\nlisten = [\"0.0.0.0:6380\"]\n";

@@ -2,6 +2,7 @@
 
 use core::ops::RangeInclusive;
 use nw_name::Name;
+use nw_trust::Pattern;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use toml::de::DeValue;
@@ -76,6 +77,34 @@ impl Value for Mode {
 
     fn expected(_: &Limits) -> String {
         "an octal number from 0o0 to 0o777, such as 0o666".to_owned()
+    }
+}
+
+impl Value for String {
+    fn read(value: &DeValue<'_>, _: &Limits) -> Option<Self> {
+        value.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(quote(self))
+    }
+
+    fn expected(_: &Limits) -> String {
+        "text in quotes".to_owned()
+    }
+}
+
+impl Value for Pattern {
+    fn read(value: &DeValue<'_>, _: &Limits) -> Option<Self> {
+        value.as_str()?.parse().ok()
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(quote(&self.to_string()))
+    }
+
+    fn expected(_: &Limits) -> String {
+        "a pattern of names in quotes, such as \"/site/<who>/KEY/<_>\"".to_owned()
     }
 }
 

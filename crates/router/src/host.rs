@@ -357,9 +357,11 @@ impl Host {
             match message {
                 Message::Stop => return false,
                 Message::Reload(config) => {
-                    if self.config.needs_restart(&config) {
+                    let (store_before, store) = (&self.config.content_store, &config.content_store);
+                    let fits = settings::change_store(&mut self.plane, store_before, store);
+                    if !fits || self.config.needs_restart(&config) {
                         tracing::warn!(
-                            "some options that changed take effect at the next start: all but faces, routes, strategies and log level"
+                            "some options that changed take effect at the next start: all but faces, routes, strategies, log level and the content store up to its size at the start"
                         );
                     }
                     self.control.apply_config(now, &config, &mut hands!(self, now));

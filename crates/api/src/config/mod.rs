@@ -13,7 +13,7 @@ mod tests;
 mod value;
 
 pub use options::{
-    ContentStore, FaceItem, Faces, Forwarder, Log, LogLevel, Management, Persistency, Reach, RouteItem,
+    ContentStore, CsPolicy, FaceItem, Faces, Forwarder, Log, LogLevel, Management, Persistency, Reach, RouteItem,
     StrategyItem, Tables, Tcp, Udp, Unix,
 };
 pub use problem::{Problem, Problems};
@@ -67,7 +67,7 @@ impl Config {
     pub fn reference() -> String {
         let mut text = String::from(
             "# Configuration of a Namewire router. Every option is here with its default; a file needs only what differs.\n\
-             # A running router re-reads its file on SIGHUP: routes, faces, strategies and log level change at once, the rest at the next start.\n",
+             # A running router re-reads its file on SIGHUP: routes, faces, strategies, content store and log level change at once, the rest at the next start.\n",
         );
         section::write::<Faces>(&mut text);
         section::write::<Unix>(&mut text);
@@ -94,10 +94,12 @@ impl Config {
         }
     }
 
-    /// True when a change to `other` needs a new start: something other than routes, faces, strategies and log level differs.
+    /// True when a change to `other` needs a new start: something other than routes, faces, strategies, content store and log level differs. A
+    /// content store that is to be larger than it was made is for the host to find out.
     pub fn needs_restart(&self, other: &Config) -> bool {
         let live = |config: &Config| Config {
             log: Log::default(),
+            content_store: ContentStore::default(),
             face: Vec::new(),
             route: Vec::new(),
             strategy: Vec::new(),

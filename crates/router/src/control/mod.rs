@@ -7,9 +7,9 @@
 //! ```
 //!
 //! * What is answered 200 is in effect when the answer leaves.
-//! * Every Interest is answered within the call, but for faces that take time to connect ([`Control::face_completed`]) and for notifications of
-//!   what has not happened yet.
-//! * State and bounds: the [`Rib`]'s, 64 MiB of published datasets, 4096 notifications, 1024 faces being connected.
+//! * Every Interest is answered within the call, but for faces that take time to connect ([`Control::face_completed`]), for erasing
+//!   from a large content store, and for notifications of what has not happened yet.
+//! * State and bounds: the [`Rib`]'s, 64 MiB of published datasets, 4096 notifications, 1024 faces being connected, 16 erasures going on.
 //! * Timers: call [`Control::on_timeout`] when [`Control::next_timeout`] has come.
 
 mod announcement;
@@ -39,7 +39,11 @@ use nw_wire::{DataBuilder, DigestSha256, Interest, PACKET_LEN_MAX};
 use publisher::Publisher;
 use rib::{ByHand, Rib, Route};
 use statics::Statics;
-use std::collections::BTreeMap;
+use table_commands::Erasure;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Erasures that go on at a time.
+const ERASURES_MAX: usize = 16;
 
 /// FreshnessPeriod of all that management says, milliseconds.
 const FRESHNESS_MS: u64 = 1000;
@@ -87,6 +91,8 @@ pub struct Control {
     statics: Statics,
     /// Commands whose face is being connected: the Interest's name, and whether it spoke of congestion or MTU.
     connecting: BTreeMap<Ticket, (Name, bool)>,
+    /// Erasures that go on, and the names of the Interests that asked for them.
+    erasures: VecDeque<(Name, Erasure)>,
     tickets: u64,
 }
 
@@ -103,6 +109,8 @@ enum Outcome {
     Done(Box<ControlResponse>),
     /// A face is being connected.
     Connecting(Ticket),
+    /// Content goes, a slice at a time.
+    Erasing(Erasure),
 }
 
 impl From<ControlResponse> for Outcome {
@@ -132,6 +140,7 @@ impl Control {
             events: Events::new(),
             statics: Statics::default(),
             connecting: BTreeMap::new(),
+            erasures: VecDeque::new(),
             tickets: 0,
         };
         for (prefix, strategy) in statics::BUILT_IN {
@@ -252,6 +261,9 @@ impl Control {
 
     /// When [`on_timeout`](Self::on_timeout) is to be called; [`Instant::NEVER`] when nothing waits.
     pub fn next_timeout(&self) -> Instant {
+        if !self.erasures.is_empty() {
+            return Instant::START;
+        }
         let timers = [self.rib.next_expiry(), self.publisher.next_expiry(), self.statics.next_retry()];
         timers.into_iter().flatten().min().unwrap_or(Instant::NEVER)
     }
@@ -262,6 +274,14 @@ impl Control {
         self.rib.expire(now, EXPIRE_MAX);
         log_refusal("an expired route", self.commit(env));
         self.publisher.expire(now);
+        if let Some((name, mut erasure)) = self.erasures.pop_front() {
+            match erasure.go_on(env) {
+                Some(response) => {
+                    self.answer(name.as_ref(), &response, env);
+                }
+                None => self.erasures.push_back((name, erasure)),
+            }
+        }
         self.retry_statics(now, env);
     }
 
@@ -300,6 +320,10 @@ impl Control {
                 self.connecting.insert(ticket, (interest.name().to_name(), link));
                 Reply::Later
             }
+            Outcome::Erasing(erasure) => {
+                self.erasures.push_back((interest.name().to_name(), erasure));
+                Reply::Later
+            }
         }
     }
 
@@ -322,9 +346,20 @@ impl Control {
                 ControlResponse::refuse(400, "a prefix announcement goes in ApplicationParameters").into()
             }
             Verb::CsConfig => table_commands::cs_config(parameters, env).into(),
-            Verb::CsErase => table_commands::cs_erase(parameters, env).into(),
+            Verb::CsErase => self.erase(parameters, env),
             Verb::StrategyChoiceSet => self.set_strategy(parameters, env).into(),
             Verb::StrategyChoiceUnset => self.unset_strategy(parameters, env).into(),
+        }
+    }
+
+    fn erase(&mut self, parameters: &ControlParameters, env: &mut dyn Environment) -> Outcome {
+        if self.erasures.len() == ERASURES_MAX {
+            return ControlResponse::refuse(503, "too many erasures are going on; ask again").into();
+        }
+        let mut erasure = Erasure::new(parameters);
+        match erasure.go_on(env) {
+            Some(response) => response.into(),
+            None => Outcome::Erasing(erasure),
         }
     }
 

@@ -246,9 +246,100 @@ class Control(CommandLine):
         self.assertEqual(self.nw("route", "list", "--json", router=router).stdout, b"", "routes vanish with their face")
         self.nw("strategy", "set", "/s", "multicast", router=router)
         self.assertIn(b"/s ", self.nw("strategy", "list", router=router).stdout)
+        for strategy in ("best-route multicast asf self-learning random access weighted hash round-robin fail-over "
+                         "asf/v=5/probing-interval~30000/max-timeouts~5 weighted/v=1/weights~3-1").split():
+            self.assertIn(strategy.encode(), self.nw("strategy", "set", "/s", strategy, router=router).stdout)
+            self.assertIn(strategy.split("/")[0].encode(), self.nw("strategy", "set", "--help").stdout)
+        self.assertIn("weights~5-3-1", self.sentence(
+            self.nw("strategy", "set", "/s", "weighted/v=1/weights~x", router=router, code=1)))
         self.nw("strategy", "unset", "/s", router=router)
         self.assertIn("404", self.sentence(self.nw("strategy", "set", "/s", "no-such", router=router, code=1)))
         self.assertIn("refused", self.sentence(self.nw("face", "create", "tcp4://127.0.0.1:1", router=router, code=1)))
+
+    def test_reliability_is_switched_and_a_permanent_face_comes_back(self):
+        router = self.router()
+        peer = f"udp4://127.0.0.1:{free_port()}"
+        created = json.loads(self.nw("face", "create", peer, "--reliability", "true", "--mtu", 1400, "--json", router=router).stdout)
+        self.assertEqual((created["flags"] & 2, created["mtu"]), (2, 1400))
+        face = created["face_id"]
+        updated = json.loads(self.nw("face", "update", face, "--reliability", "false", "--json", router=router).stdout)
+        self.assertEqual(updated["flags"] & 2, 0)
+        self.assertEqual(json.loads(self.nw("face", "show", face, "--json", router=router).stdout)["flags"] & 2, 0)
+
+        events = self.start(router, "face", "events", "--json")
+        port = free_port(socket.SOCK_STREAM)
+
+        def listener():
+            s = socket.socket()
+            self.addCleanup(s.close)
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            s.bind(("127.0.0.1", port))
+            s.listen()
+            return s
+
+        def next_event(kind):
+            while True:
+                event = json.loads(events.stdout.readline())
+                if event["uri"] == uri and event["kind"] == kind:
+                    return event["face_id"]
+
+        uri, first = f"tcp4://127.0.0.1:{port}", listener()
+        time.sleep(0.5)     # until somebody waits for events
+        face = json.loads(self.nw("face", "create", uri, "--persistency", "permanent", "--json", router=router).stdout)["face_id"]
+        self.nw("route", "add", "/back", face, router=router)
+        peer, _ = first.accept()
+        first.close()
+        peer.close()
+        self.assertEqual(next_event("down"), face)
+        again = listener()
+        self.assertEqual(next_event("up"), face)
+        again.accept()[0].close()
+        routes = [json.loads(line) for line in self.nw("route", "list", "--json", router=router).stdout.splitlines()]
+        self.assertEqual([(r["name"], r["routes"][0]["face_id"]) for r in routes], [("/back", face)])
+
+    def test_routes_go_out_and_come_in_as_text(self):
+        router = self.router()
+        peer = f"udp4://127.0.0.1:{free_port()}"
+        text = "# routes\n" + "".join(f"/in/{n} {peer} {n % 9}\n" for n in range(3000))
+        text += f"/in/more {peer} 4 origin=nlsr expires=600000 no-inherit capture\n"
+        done = json.loads(self.nw("route", "import", "-", "--json", router=router, stdin=text.encode()).stdout)
+        self.assertEqual(done["routes"], 3001)
+        lines = self.nw("route", "export", router=router).stdout.decode().splitlines()
+        self.assertEqual(len(lines), 3001)
+        self.assertIn(f"/in/17 {peer} 8", lines)
+        more = next(line for line in lines if line.startswith("/in/more"))
+        self.assertTrue(more.startswith(f"/in/more {peer} 4 origin=nlsr expires=") and more.endswith(" no-inherit capture"), more)
+        self.assertEqual(len(self.nw("route", "export", "--origin", "nlsr", router=router).stdout.splitlines()), 1)
+        # What one router writes another reads.
+        other = self.router("other")
+        self.nw("route", "import", "-", router=other, stdin="\n".join(lines).encode())
+        again = self.nw("route", "export", "--origin", "static", router=other).stdout.decode().splitlines()
+        self.assertEqual(again, [line for line in lines if "nlsr" not in line])
+        for wrong, said in (("/a", "line 1"), (f"/a {peer} x", "line 1"), ("/a 99999", "line 1"), ("/a 300 1 color=red", "color")):
+            self.assertIn(said, self.sentence(self.nw("route", "import", "-", router=router, code=1, stdin=wrong.encode())))
+
+    def test_prefixes_are_told_to_a_gateway_and_withdrawn(self):
+        far = self.router("far", '[management]\ndigest = "anywhere"\nlocalhop = "anywhere"\n')
+        hub = f"udp4://127.0.0.1:{far.udp}"
+        near = self.router("near", f'[rib]\npropagate = ["/site"]\n[[route]]\nprefix = "/localhop/nfd"\nface = "{hub}"\n')
+        content = os.urandom(20_000)
+        process, _ = self.put(near, "/site/file", content)
+
+        def told():
+            lines = self.nw("route", "export", "--origin", "client", router=far).stdout.decode().splitlines()
+            return [line.split()[0] for line in lines]
+
+        def until(wanted):
+            deadline = time.monotonic() + PATIENCE_S
+            while told() != wanted and time.monotonic() < deadline:
+                time.sleep(0.05)
+            self.assertEqual(told(), wanted)
+
+        until(["/site"])
+        self.assertEqual(self.nw("cat", "-q", "/site/file", router=far).stdout, content)
+        process.send_signal(signal.SIGINT)
+        process.wait(PATIENCE_S)
+        until([])
 
     def test_content_store_is_emptied(self):
         router = self.router()

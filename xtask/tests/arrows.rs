@@ -9,14 +9,18 @@ const LAYERS: &[(u32, &[&str])] = &[
     (2, &["nw-tables", "nw-trust"]),
     (3, &["nw-element", "nw-elements"]),
     (4, &["nw-faces", "nw-api"]),
-    (5, &["nw-router"]),
+    (5, &["nw-router", "nw-rest"]),
     (6, &["nw-app", "nw-bench"]),
     (7, &["nw-cli"]),
 ];
 
 /// Arrows within a layer: from, to.
-const WITHIN: &[(&str, &str)] =
-    &[("nw-wire", "nw-name"), ("nw-elements", "nw-element"), ("nw-bench", "nw-app")];
+const WITHIN: &[(&str, &str)] = &[
+    ("nw-wire", "nw-name"),
+    ("nw-elements", "nw-element"),
+    ("nw-rest", "nw-router"),
+    ("nw-bench", "nw-app"),
+];
 
 /// Crates without clock, socket, thread or async: what they may not depend on.
 const PURE: &[&str] = &["nw-name", "nw-wire", "nw-tables", "nw-trust", "nw-element", "nw-elements"];

@@ -59,23 +59,44 @@ const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'stat
 pub const METRICS: &[Metric] = &[
     counter(
         "nw_face_packets_total",
-        &["face", "direction", "kind"],
-        "Interests, Data and Nacks that came and left by a face.",
+        &["face", "uri", "direction", "kind"],
+        "Interests, Data and Nacks that came and left by a face. Absent with control.face_metrics = false.",
     ),
     counter(
         "nw_face_bytes_total",
-        &["face", "direction"],
-        "Octets that came and left by a face, link headers included.",
+        &["face", "uri", "direction"],
+        "Octets that came and left by a face, link headers included. Absent with control.face_metrics = false.",
     ),
+    counter(
+        "nw_packets_total",
+        &["direction", "kind"],
+        "Interests, Data and Nacks that came and left by all faces there were.",
+    ),
+    counter("nw_bytes_total", &["direction"], "Octets that came and left by all faces there were."),
     counter("nw_drops_total", &["reason"], "Packets dropped, by reason."),
     counter("nw_interests_satisfied_total", &[], "Pending Interests that were answered."),
     counter("nw_interests_unsatisfied_total", &[], "Pending Interests that ended without an answer."),
     counter("nw_content_store_hits_total", &[], "Interests answered from the content store."),
     counter("nw_content_store_misses_total", &[], "Interests not answered from the content store."),
     gauge("nw_content_store_packets", &[], "Packets in the content store."),
+    gauge("nw_content_store_capacity_packets", &[], "Packets the content store may hold."),
+    gauge("nw_content_store_bytes", &[], "Octets that packets take in the content store."),
     gauge("nw_pit_entries", &[], "Pending Interests."),
     gauge("nw_fib_entries", &[], "Prefixes of the FIB."),
     gauge("nw_faces", &[], "Faces there are."),
+    gauge("nw_packets_in_use", &[], "Packets in the router's hands: read, and neither sent nor dropped yet."),
+    counter("nw_loop_turns_total", &[], "Times the forwarding loop woke up."),
+    counter(
+        "nw_loop_slow_turns_total",
+        &[],
+        "Turns of the forwarding loop that took more than a millisecond.",
+    ),
+    counter(
+        "nw_loop_busy_seconds_total",
+        &[],
+        "Time of the forwarding loop between waking up and going to sleep; its rate is the share of a core.",
+    ),
+    gauge("nw_loop_longest_turn_seconds", &[], "The longest turn of the forwarding loop since the start."),
     gauge("nw_start_time_seconds", &[], "When the router started, seconds since 1970."),
 ];
 

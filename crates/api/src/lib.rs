@@ -8,6 +8,9 @@
 pub mod config;
 pub mod counters;
 pub mod management;
+pub mod pcapng;
 pub mod report;
+pub mod rest;
+pub mod trace;
 
 pub use config::Config;

@@ -8,6 +8,7 @@
 pub mod client;
 pub mod control;
 pub mod fetch;
+pub mod import;
 pub mod object;
 pub mod publish;
 pub mod rtt;

@@ -172,6 +172,7 @@ impl Bench {
             upstream_tokens: true,
             accept_data_from_any_face: false,
             lifetime_max_ms: 3_600_000,
+            ..RouterConfig::default()
         };
         // Smaller than the names that come between two uses of one, so that nothing is ever answered from it.
         let packets_max = 65_536.min(options.pending as usize / 2);

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod control;
 pub mod ends;
 pub mod forward;
 pub mod idle;

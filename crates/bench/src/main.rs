@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
 use nw_bench::machine::Machine;
-use nw_bench::{ends, forward, idle, relay, report, table_rows, transfer};
+use nw_bench::{control, ends, forward, idle, relay, report, table_rows, transfer};
 use nw_name::Name;
 use std::path::PathBuf;
 
@@ -69,6 +69,9 @@ const ROWS: &[&str] = &[
     "transfer/unix/8000",
     "transfer/unix/100",
     "transfer/udp-chain/8000",
+    "control/batch",
+    "control/management",
+    "control/pause",
     "tables/fib",
     "tables/pit",
     "tables/cs",
@@ -118,6 +121,7 @@ fn run(wanted: &str, json: Option<PathBuf>) -> Result<()> {
             Some("forward") => forward::run(row),
             Some("transfer") => transfer::run(row)?,
             Some("idle") => idle::run()?,
+            Some("control") => control::run(row)?,
             _ => table_rows::run(row),
         });
     }

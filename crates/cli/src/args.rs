@@ -49,6 +49,19 @@ pub enum Command {
     /// Show, change and empty the content store
     #[command(subcommand)]
     Cs(CsVerb),
+    /// Watch rates of faces and prefixes, tables and drops on the terminal
+    ///
+    /// Keys: q ends, s sorts by something else, r reverses, space pauses, arrows scroll.
+    Top(crate::inside::Top),
+    /// Show which way an Interest goes through the router, and why
+    Trace(crate::inside::Trace),
+    /// Show packets as they come and leave, or write them to a file for Wireshark
+    Tap(crate::inside::Tap),
+    /// Show and change what a running router logs
+    #[command(subcommand)]
+    Log(crate::inside::LogVerb),
+    /// Print the OpenAPI document of a router's REST
+    Openapi,
     /// Show packets as a readable tree
     Dissect(Dissect),
     /// Watch a real file cross two real routers on this machine, with figures
@@ -104,9 +117,21 @@ pub struct Run {
     /// What to log: error, warn, info, debug, trace, or a filter such as nw_router=debug
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<String>,
+    /// How a line of the log looks; log.format when not given
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
     /// Check the configuration and end
     #[arg(long)]
     pub check: bool,
+}
+
+/// How a line of the log looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
 }
 
 /// With what packets are signed.
@@ -353,6 +378,9 @@ pub struct FaceOptions {
     /// IncomingFaceId and NextHopFaceId
     #[arg(long, value_name = "BOOL")]
     pub local_fields: Option<bool>,
+    /// Acknowledges link packets and sends lost ones again; the other end must, too
+    #[arg(long, value_name = "BOOL")]
+    pub reliability: Option<bool>,
     /// Marks when its queue is long
     #[arg(long, value_name = "BOOL")]
     pub congestion_marking: Option<bool>,
@@ -408,6 +436,24 @@ pub enum RouteVerb {
         #[command(flatten)]
         reading: Reading,
     },
+    /// Add many routes from a file, a hundred thousand a second
+    ///
+    /// One route a line: PREFIX FACE [COST] [origin=WORD] [expires=MS] [no-inherit] [capture]. FACE is a peer's URI or a face id. Empty lines and
+    /// lines that begin with # are passed over. `nw route export` writes this form.
+    Import {
+        /// The file; - is standard input
+        file: PathBuf,
+        #[command(flatten)]
+        reading: Reading,
+    },
+    /// Write all routes, in the form that `nw route import` reads
+    Export {
+        /// Only routes of this origin: app, static, …
+        #[arg(long)]
+        origin: Option<String>,
+        #[command(flatten)]
+        reading: Reading,
+    },
     /// Remove a route
     Remove {
         /// Its prefix
@@ -433,7 +479,13 @@ pub enum StrategyVerb {
     Set {
         /// The prefix
         prefix: Name,
-        /// best-route, multicast, or a whole name with parameters
+        /// The strategy, with parameters or without, such as `asf` or `asf/v=5/probing-interval~30000`; or a whole name
+        ///
+        /// best-route, multicast: retx-suppression-initial, -max (ms), -multiplier. They hold for all but self-learning, random and access.
+        /// asf: probing-interval, measurements-lifetime (ms), max-timeouts. self-learning, random, access: none.
+        /// weighted: weights, as in weights~5-3-1, cheapest next hop first; without, by cost. hash: depth (components). round-robin.
+        /// fail-over: max-timeouts, recovery-interval (ms).
+        #[arg(verbatim_doc_comment, value_parser = StrategyName)]
         strategy: String,
         #[command(flatten)]
         reading: Reading,
@@ -445,6 +497,41 @@ pub enum StrategyVerb {
         #[command(flatten)]
         reading: Reading,
     },
+}
+
+/// Names that completions and help offer; any other text is taken as well.
+const STRATEGIES: [&str; 10] = [
+    "best-route",
+    "multicast",
+    "asf",
+    "self-learning",
+    "random",
+    "access",
+    "weighted",
+    "hash",
+    "round-robin",
+    "fail-over",
+];
+
+/// Offers the strategies there are, takes whatever the router may know.
+#[derive(Clone, Copy, Debug)]
+struct StrategyName;
+
+impl clap::builder::TypedValueParser for StrategyName {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, clap::Error> {
+        clap::builder::StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = clap::builder::PossibleValue> + '_>> {
+        Some(Box::new(STRATEGIES.iter().map(clap::builder::PossibleValue::new)))
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -19,7 +19,7 @@ use nw_api::report::Status;
 use nw_app::control::{ControlError, command, dataset};
 use nw_app::object::{Reply, exchange};
 use nw_app::{Client, FaceUri};
-use nw_name::{Component, Name, convention};
+use nw_name::{Name, convention};
 use nw_wire::{Data, InterestBuilder};
 use std::process::ExitCode;
 
@@ -249,6 +249,7 @@ fn face_parameters(options: &FaceOptions) -> ControlParameters {
     let bits = [
         (options.local_fields, flags::LOCAL_FIELDS),
         (options.congestion_marking, flags::CONGESTION_MARKING),
+        (options.reliability, flags::RELIABILITY),
     ];
     let mask = bits.iter().filter(|(wanted, _)| wanted.is_some()).fold(0, |mask, (_, bit)| mask | bit);
     let set = bits.iter().filter(|(wanted, _)| *wanted == Some(true)).fold(0, |set, (_, bit)| set | bit);
@@ -355,6 +356,8 @@ pub fn route(verb: &RouteVerb) -> Done {
                 format!("{prefix} goes to face {} at cost {}", number(body.face_id), number(body.cost))
             })
         }
+        RouteVerb::Import { file, reading } => crate::routes::import(file, reading),
+        RouteVerb::Export { origin, reading } => crate::routes::export(origin.as_deref(), reading),
         RouteVerb::Remove { prefix, next_hop, origin, reading } => {
             let mut client = connect(&reading.router)?;
             let face = existing_face(&mut client, next_hop)?
@@ -392,7 +395,7 @@ fn routes(reading: &Reading) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-fn origin_number(word: &str) -> Result<u64> {
+pub(crate) fn origin_number(word: &str) -> Result<u64> {
     origin::from_word(word).with_context(|| {
         format!("{word} is no origin: app, static, client, autoreg, autoconf, nlsr, or a number")
     })
@@ -409,7 +412,7 @@ fn existing_face(client: &mut Client, next_hop: &str) -> Result<Option<u64>> {
 }
 
 /// The face that a number or URI means; made if it is not there.
-fn face_of(client: &mut Client, next_hop: &str) -> Result<u64> {
+pub(crate) fn face_of(client: &mut Client, next_hop: &str) -> Result<u64> {
     if let Ok(id) = next_hop.parse() {
         return Ok(id);
     }
@@ -442,9 +445,7 @@ pub fn strategy(verb: &StrategyVerb) -> Done {
         StrategyVerb::Set { prefix, strategy, reading } => {
             let name: Name = match strategy.starts_with('/') {
                 true => strategy.parse()?,
-                false => {
-                    "/localhost/nfd/strategy".parse::<Name>()?.with(Component::generic(strategy.as_bytes()))
-                }
+                false => format!("/localhost/nfd/strategy/{strategy}").parse()?,
             };
             let parameters =
                 ControlParameters { strategy: Some(Strategy(name)), ..ControlParameters::of(prefix.clone()) };

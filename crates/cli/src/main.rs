@@ -9,13 +9,17 @@ mod control;
 mod demo;
 mod dissect;
 mod documents;
+mod inside;
+mod logs;
 mod output;
 mod peek;
 mod ping;
 mod progress;
+mod routes;
 mod run;
 mod signals;
 mod signing;
+mod systemd;
 mod transfer;
 
 use args::{Arguments, Command};
@@ -38,6 +42,11 @@ fn main() -> ExitCode {
         Command::Route(verb) => control::route(&verb),
         Command::Strategy(verb) => control::strategy(&verb),
         Command::Cs(verb) => control::cs(&verb),
+        Command::Top(args) => inside::top(&args),
+        Command::Trace(args) => inside::trace(&args),
+        Command::Tap(args) => inside::tap(&args),
+        Command::Log(verb) => inside::log(&verb),
+        Command::Openapi => inside::openapi(),
         Command::Dissect(args) => dissect::dissect(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Config(args) => documents::config(&args),

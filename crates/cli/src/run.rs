@@ -1,19 +1,18 @@
 //! `nw run`: the router as a program: configuration, signals, logs.
 
-use crate::args::Run;
-use anyhow::{Context, Result};
-use nw_api::config::{Config, LogLevel};
-use nw_router::{Handle, Host};
+use crate::args::{self, Run};
+use crate::logs::Levels;
+use crate::systemd;
+use anyhow::{Context, Result, bail};
+use nw_api::config::{Config, LogFormat};
+use nw_rest::{LogSwitch, Server};
+use nw_router::{Handle, Host, InheritedUnix};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Registry, reload};
-
-type LevelSwitch = reload::Handle<EnvFilter, Registry>;
+use std::sync::Arc;
 
 /// Runs until a signal ends it.
 pub fn run(args: &Run) -> Result<ExitCode> {
@@ -29,19 +28,69 @@ pub fn run(args: &Run) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let level = log_to_stderr(args.log.as_deref(), &config)?;
-    let mut host = Host::new(config)?;
+    let format = match args.log_format {
+        Some(args::LogFormat::Text) => LogFormat::Text,
+        Some(args::LogFormat::Json) => LogFormat::Json,
+        None => config.log.format,
+    };
+    let levels = Levels::start(args.log.as_deref().unwrap_or(Levels::of(&config)), format)?;
+    let (mut unix, mut control_socket) = (None, None);
+    for inherited in nw_router::take_inherited()? {
+        let is_control = inherited.path.to_string_lossy().ends_with(".control.sock");
+        let place = if is_control { &mut control_socket } else { &mut unix };
+        if place.replace(inherited).is_some() {
+            bail!(
+                "the socket unit passes more than one socket of a kind: one is for applications, one may end in .control.sock"
+            );
+        }
+    }
+    let unix_path = unix.as_ref().map_or_else(|| nw_router::unix_path(&config), |unix| unix.path.clone());
+    let mut host = Host::with_inherited(config.clone(), unix)?;
     for (uri, advice) in host.listeners() {
         tracing::info!(%uri, "listening");
         if let Some(advice) = advice {
             tracing::warn!(%uri, "{advice}");
         }
     }
-    watch_signals(host.handle(), path, args.log.is_none().then_some(level))?;
+    let _server = control(&config, &unix_path, control_socket, host.handle(), &levels)?;
+    watch_signals(host.handle(), path, args.log.is_none().then_some(levels))?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "running");
+    systemd::ready(&host.handle()).context("can't start a thread")?;
     host.run()?;
     tracing::info!("ended");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens the control socket. Where nobody said that there is to be one, and where, a router runs without if it must.
+fn control(
+    config: &Config,
+    unix: &Path,
+    inherited: Option<InheritedUnix>,
+    handle: Handle,
+    levels: &Levels,
+) -> Result<Option<Server>> {
+    let path =
+        inherited.as_ref().map(|inherited| inherited.path.clone()).or_else(|| config.control_path(unix));
+    if path.is_none() && config.control.listen.is_empty() {
+        return Ok(None);
+    }
+    match nw_rest::serve(
+        &config.control,
+        path.as_deref(),
+        inherited.map(|inherited| inherited.socket.into()),
+        handle,
+        Arc::new(levels.clone()),
+    ) {
+        Ok(server) => {
+            server.places().iter().for_each(|place| tracing::info!(%place, "control"));
+            Ok(Some(server))
+        }
+        Err(error) if config.control == nw_api::config::Control::default() => {
+            tracing::warn!("nw top, trace, tap and log won't reach this router: {error}");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Reads and checks a configuration file.
@@ -58,37 +107,13 @@ fn found_config() -> Option<PathBuf> {
     folders.map(|folder| folder.join("namewire/nw.toml")).find(|path| path.exists())
 }
 
-fn filter(config: &Config) -> EnvFilter {
-    EnvFilter::new(match config.log.level {
-        LogLevel::Error => "error",
-        LogLevel::Warn => "warn",
-        LogLevel::Info => "info",
-        LogLevel::Debug => "debug",
-        LogLevel::Trace => "trace",
-    })
-}
-
-fn log_to_stderr(wanted: Option<&str>, config: &Config) -> Result<LevelSwitch> {
-    let filter = match wanted {
-        Some(text) => {
-            EnvFilter::try_new(text).with_context(|| format!("{text:?} is no log level or filter"))?
-        }
-        None => filter(config),
-    };
-    let (filter, switch) = reload::Layer::new(filter);
-    let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let lines =
-        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(terminal).with_target(false);
-    tracing_subscriber::registry().with(filter).with(lines).init();
-    Ok(switch)
-}
-
 /// SIGTERM and SIGINT end the router, SIGHUP makes it read its configuration again. A file with mistakes changes nothing.
-fn watch_signals(handle: Handle, path: Option<PathBuf>, level: Option<LevelSwitch>) -> Result<()> {
+fn watch_signals(handle: Handle, path: Option<PathBuf>, levels: Option<Levels>) -> Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("can't watch for signals")?;
     let watch = move || {
         for signal in signals.forever() {
             if signal != SIGHUP {
+                systemd::stopping();
                 return handle.stop();
             }
             let Some(path) = &path else {
@@ -97,15 +122,17 @@ fn watch_signals(handle: Handle, path: Option<PathBuf>, level: Option<LevelSwitc
                 );
                 continue;
             };
+            systemd::reloading();
             match load(path) {
                 Ok(config) => {
-                    if let Some(level) = &level {
-                        let _ = level.reload(filter(&config));
+                    if let Some(levels) = &levels {
+                        let _ = levels.set(Levels::of(&config));
                     }
                     handle.reload(config);
                 }
                 Err(error) => tracing::error!("SIGHUP: the configuration stays as it was: {error:#}"),
             }
+            systemd::reloaded(&handle);
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(watch).context("can't start a thread")?;

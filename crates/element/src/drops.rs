@@ -73,6 +73,10 @@ reasons! {
     SendFailed = "send_failed",
     /// From a new peer while there were as many peers as there may be, none of which had to give way.
     PeersFull = "peers_full",
+    /// The face it should leave by is not connected at the moment.
+    FaceDown = "face_down",
+    /// Sent on a reliable link as often as may be, and never acknowledged.
+    RetransmissionsSpent = "retransmissions_spent",
     /// No buffer was free.
     NoBuffer = "no_buffer",
     /// A fragment of a packet that was never whole in time.

@@ -3,6 +3,7 @@
 use crate::Instant;
 use crate::drops::DropCounters;
 use crate::pool::{Packet, Pool};
+use std::collections::VecDeque;
 
 /// The ports of an element, in or out: an enum, so that a host wires them with an exhaustive `match`.
 pub trait Port: Copy + Eq + core::fmt::Debug + 'static {
@@ -14,37 +15,56 @@ pub trait Port: Copy + Eq + core::fmt::Debug + 'static {
 }
 
 /// What leaves an element: packets by port, in order.
+///
+/// Most calls send one packet, which is kept apart: sending and taking it costs a store and a load.
 #[derive(Debug)]
 pub struct Outbox<Out> {
-    packets: Vec<(Out, Packet)>,
+    first: Option<(Out, Packet)>,
+    others: VecDeque<(Out, Packet)>,
 }
 
 impl<Out: Port> Outbox<Out> {
     /// Empty, with room for a batch.
     pub fn with_capacity(packets: usize) -> Self {
-        Outbox { packets: Vec::with_capacity(packets) }
+        Outbox { first: None, others: VecDeque::with_capacity(packets) }
     }
 
     /// Sends a packet by a port.
-    #[inline]
+    #[inline(always)]
     pub fn send(&mut self, port: Out, packet: Packet) {
-        self.packets.push((port, packet));
+        if self.is_empty() {
+            self.first = Some((port, packet));
+        } else {
+            self.others.push_back((port, packet));
+        }
     }
 
-    /// Takes all that left, in order; the room is kept.
+    /// Takes what left first.
+    #[inline(always)]
+    pub fn take(&mut self) -> Option<(Out, Packet)> {
+        self.first.take().or_else(|| self.others.pop_front())
+    }
+
+    /// Takes all that left, in order.
     #[inline]
     pub fn drain(&mut self) -> impl Iterator<Item = (Out, Packet)> + '_ {
-        self.packets.drain(..)
+        core::iter::from_fn(|| self.take())
+    }
+
+    /// What left since [`len`](Self::len) was `len`, while nothing was taken.
+    pub fn since(&self, len: usize) -> impl Iterator<Item = &(Out, Packet)> {
+        self.first.iter().chain(&self.others).skip(len)
     }
 
     /// Packets that left and were not taken yet.
     pub fn len(&self) -> usize {
-        self.packets.len()
+        usize::from(self.first.is_some()) + self.others.len()
     }
 
     /// True when nothing is to be taken.
+    #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        self.packets.is_empty()
+        self.first.is_none() && self.others.is_empty()
     }
 }
 

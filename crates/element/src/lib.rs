@@ -5,12 +5,15 @@
 
 #![forbid(unsafe_code)]
 
+mod announcements;
 pub mod decode;
 pub mod drops;
 pub mod element;
+pub mod journal;
 pub mod meta;
 pub mod pool;
 
+pub use announcements::{ANNOUNCEMENT_LEN_MAX, Ticket};
 pub use drops::{Cause, DropCounters, DropReason};
 pub use element::{Context, Element, Outbox, Port};
 pub use meta::{Kind, LinkFields, Meta};

@@ -1,5 +1,6 @@
 //! What is known of a packet besides its bytes: computed once at ingress, carried along.
 
+use crate::announcements::Ticket;
 use crate::{FaceId, Instant};
 use nw_name::{HashKey, NameRef, Prefixes};
 use nw_tables::fib::FibHint;
@@ -33,6 +34,8 @@ pub struct LinkFields {
     pub no_cache: bool,
     /// The Interest must not be flooded.
     pub non_discovery: bool,
+    /// The prefix announcement that comes, or goes, with a Data: see [`Pool::announcement`](crate::Pool::announcement).
+    pub announcement: Ticket,
 }
 
 /// Metadata of one packet.

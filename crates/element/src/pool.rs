@@ -4,6 +4,7 @@
 //! let go of by accident panics in builds with debug assertions. Bytes live in chunks of 64 KiB that receivers fill with many packets at once;
 //! a chunk returns when the last packet in it has ended. One pool per shard; nothing here crosses threads.
 
+use crate::announcements::{Announcements, Ticket};
 use crate::drops::{DropCounters, DropReason};
 use crate::meta::{LinkFields, Meta};
 use core::ops::Range;
@@ -59,6 +60,7 @@ pub struct Pool {
     packets_max: usize,
     /// Where packets made here (answers, Nacks) are written, and how far.
     filling: Option<(Chunk, usize)>,
+    announcements: Announcements,
 }
 
 impl Pool {
@@ -73,6 +75,7 @@ impl Pool {
             packets_free: Vec::with_capacity(packets_max),
             packets_max,
             filling: None,
+            announcements: Announcements::new(),
         }
     }
 
@@ -214,6 +217,35 @@ impl Pool {
         slot.len = (range.end - range.start) as u32;
     }
 
+    /// Keeps a copy of a prefix announcement for a while; to be put among a packet's link fields. Too long a one is not kept.
+    pub fn keep_announcement(&mut self, announcement: &[u8]) -> Ticket {
+        self.announcements.keep(announcement)
+    }
+
+    /// As [`keep_announcement`](Self::keep_announcement), of octets of a packet.
+    pub fn keep_announcement_in(&mut self, packet: &Packet, range: Range<usize>) -> Ticket {
+        let slot = &self.packets[packet.slot as usize];
+        let start = slot.start as usize;
+        let octets = &self.chunks[slot.chunk as usize].bytes[start..start + slot.len as usize];
+        self.announcements.keep(&octets[range])
+    }
+
+    /// The octets of an announcement: a whole Data. `None` when there was none, or it was too long ago.
+    pub fn announcement(&self, ticket: Ticket) -> Option<&[u8]> {
+        self.announcements.octets(ticket)
+    }
+
+    /// A packet of its own with the octets of an announcement, not decoded.
+    pub fn announcement_packet(&mut self, ticket: Ticket) -> Option<Packet> {
+        let packet = self.alloc(self.announcements.octets(ticket)?.len())?;
+        let slot = &self.packets[packet.slot as usize];
+        let to = &mut self.chunks[slot.chunk as usize].bytes[slot.start as usize..];
+        if let Some(octets) = self.announcements.octets(ticket) {
+            to[..octets.len()].copy_from_slice(octets);
+        }
+        Some(packet)
+    }
+
     /// What is known of the packet.
     #[inline]
     pub fn meta(&self, packet: &Packet) -> &Meta {
@@ -224,6 +256,14 @@ impl Pool {
     #[inline]
     pub fn meta_mut(&mut self, packet: &Packet) -> &mut Meta {
         &mut self.packets[packet.slot as usize].meta
+    }
+
+    /// Bytes and metadata together: what most elements look at.
+    #[inline(always)]
+    pub fn view(&self, packet: &Packet) -> (&[u8], &Meta) {
+        let slot = &self.packets[packet.slot as usize];
+        let range = slot.start as usize..(slot.start + slot.len) as usize;
+        (&self.chunks[slot.chunk as usize].bytes[range], &slot.meta)
     }
 
     /// Bytes and metadata together, the latter to be changed: what decoding needs.

@@ -145,7 +145,7 @@ impl Element for ContentStore {
 
     const PREFETCH_STAGES: usize = 3;
 
-    #[inline]
+    #[inline(always)]
     fn prefetch(&self, stage: usize, port: In, packet: &Packet, pool: &Pool) {
         let meta = pool.meta(packet);
         match port {

@@ -4,10 +4,12 @@ mod graph;
 
 use graph::{Graph, GraphConfig};
 use nw_element::{Element, FaceId, FaceInfo, Kind, LinkFields, LinkType, Scope};
+use nw_elements::strategy::{Strategy, StrategyId};
 use nw_name::{Name, NameRef};
 use nw_tables::fib::NextHop;
 use nw_wire::{Data, DataBuilder, DigestSha256, Interest, InterestBuilder, NackReason, Token};
-use proptest::prelude::*;
+use proptest::prelude::{ProptestConfig, any, prop_oneof, proptest};
+use proptest::strategy::Strategy as _;
 
 const FACES: u32 = 6;
 
@@ -29,6 +31,7 @@ enum Step {
         content: u8,
         freshness_ms: u8,
         no_cache: bool,
+        announced: bool,
     },
     /// Answers or refuses something that was sent, as a peer would.
     Answer {
@@ -59,21 +62,21 @@ enum Step {
     Route {
         name: usize,
         faces: u8,
-        multicast: bool,
+        strategy: usize,
     },
     RemoveRoute {
         name: usize,
     },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl proptest::strategy::Strategy<Value = Step> {
     let face = 0..FACES;
     let name = 0..NAMES.len();
     prop_oneof![
         8 => (face.clone(), name.clone(), any::<u8>(), 0u32..6, 0u16..300, 0u8..3, 0..FACES * 3).prop_map(
             |(face, name, flags, nonce, lifetime_ms, token, next_hop)| Step::Interest { face, name, flags, nonce, lifetime_ms, token, next_hop }),
-        2 => (face.clone(), name.clone(), any::<bool>(), 0u8..2, 0u8..30, any::<bool>()).prop_map(
-            |(face, name, longer, content, freshness_ms, no_cache)| Step::Data { face, name, longer, content, freshness_ms, no_cache }),
+        2 => (face.clone(), name.clone(), any::<bool>(), 0u8..2, 0u8..30, any::<bool>(), any::<bool>()).prop_map(
+            |(face, name, longer, content, freshness_ms, no_cache, announced)| Step::Data { face, name, longer, content, freshness_ms, no_cache, announced }),
         6 => (any::<usize>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
             |(which, refuse, right_face, longer)| Step::Answer { which, refuse, right_face, longer }),
         1 => (face.clone(), name.clone(), 0u32..6, any::<u64>()).prop_map(|(face, name, nonce, token)| Step::Nack { face, name, nonce, token }),
@@ -81,7 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0u16..60).prop_map(|millis| Step::Wait { millis }),
         1 => face.clone().prop_map(|face| Step::RemoveFace { face }),
         1 => face.clone().prop_map(|face| Step::AddFace { face }),
-        2 => (name.clone(), any::<u8>(), any::<bool>()).prop_map(|(name, faces, multicast)| Step::Route { name, faces, multicast }),
+        2 => (name.clone(), any::<u8>(), 0..Strategy::KNOWN.len()).prop_map(|(name, faces, strategy)| Step::Route { name, faces, strategy }),
         1 => name.prop_map(|name| Step::RemoveRoute { name }),
     ]
 }
@@ -120,7 +123,8 @@ fn info(number: u32) -> FaceInfo {
 
 struct World {
     graph: Graph,
-    multicast: nw_elements::strategy::StrategyId,
+    /// Every strategy there is, in their order.
+    strategies: Vec<StrategyId>,
     /// Who asked for what: face, name, token.
     asked: Vec<(FaceId, Name, Vec<u8>)>,
     /// Interests that left: face, octets, token.
@@ -131,9 +135,10 @@ impl World {
     fn new(config: GraphConfig) -> Self {
         let mut graph = Graph::new(config);
         (0..FACES).for_each(|number| graph.add_face(face(number), info(number)));
-        let strategy: Name = "/localhost/nfd/strategy/multicast/v=5".parse().expect("a constant name");
-        let multicast = graph.router.resolve_strategy(strategy.as_ref()).expect("a strategy");
-        World { graph, multicast, asked: Vec::new(), forwarded: Vec::new() }
+        let name = |word| format!("/localhost/nfd/strategy/{word}").parse::<Name>().expect("a name");
+        let mut strategy = |word| graph.router.resolve_strategy(name(word).as_ref()).expect("a strategy");
+        let strategies = Strategy::KNOWN.iter().map(|known| strategy(known.name)).collect();
+        World { graph, strategies, asked: Vec::new(), forwarded: Vec::new() }
     }
 
     fn step(&mut self, step: &Step) {
@@ -141,17 +146,15 @@ impl World {
             Step::Interest { face: from, name: at, flags, nonce, lifetime_ms, token, next_hop } => {
                 self.interest(*from, *at, *flags, *nonce, *lifetime_ms, *token, *next_hop);
             }
-            Step::Data { face: from, name: at, longer, content, freshness_ms, no_cache } => {
+            Step::Data { face: from, name: at, longer, content, freshness_ms, no_cache, announced } => {
                 let mut name = name(*at);
                 if *longer {
                     name = name.with_generic("more");
                 }
                 let link = LinkFields { no_cache: *no_cache, ..LinkFields::default() };
-                self.graph.receive(
-                    face(*from),
-                    &data(name.as_ref(), &[*content], u64::from(*freshness_ms)),
-                    link,
-                );
+                let announcement: &[u8] = if *announced { b"an announcement" } else { b"" };
+                let wire = data(name.as_ref(), &[*content], u64::from(*freshness_ms));
+                self.graph.receive_announced(face(*from), &wire, link, announcement);
             }
             Step::Answer { which, refuse, right_face, longer } => {
                 self.answer(*which, *refuse, *right_face, *longer)
@@ -173,14 +176,12 @@ impl World {
             Step::Wait { millis } => self.graph.advance(self.graph.now.plus_millis(u64::from(*millis))),
             Step::RemoveFace { face: number } => self.graph.remove_face(face(*number)),
             Step::AddFace { face: number } => self.graph.add_face(face(*number), info(*number)),
-            Step::Route { name: at, faces, multicast } => {
+            Step::Route { name: at, faces, strategy } => {
                 let hops: Vec<NextHop> = (0..FACES)
                     .filter(|number| faces & (1 << number) != 0)
                     .map(|number| NextHop { face: face(number), cost: number * 7 % 4 })
                     .collect();
-                let strategy =
-                    if *multicast { self.multicast } else { nw_elements::strategy::Strategies::DEFAULT };
-                let name = name(*at);
+                let (strategy, name) = (self.strategies[*strategy], name(*at));
                 let done = self.graph.set_route(name.as_ref(), &hops, strategy);
                 assert_eq!(done.is_ok(), name.as_ref().len() <= 32, "a prefix has at most 32 components");
             }
@@ -225,6 +226,7 @@ impl World {
         let link = LinkFields {
             token: Token::new(&octets).expect("at most 32 octets"),
             next_hop_face: (next_hop < FACES).then(|| face(next_hop)),
+            non_discovery: next_hop % 2 == 0,
             ..LinkFields::default()
         };
         let wire = builder.encode();
@@ -258,6 +260,10 @@ impl World {
     /// What left since the last step is what may leave.
     fn check(&mut self) {
         for sent in self.graph.sent.drain(..) {
+            if sent.lesson {
+                assert!(sent.link.nack.is_some() || sent.bytes == b"an announcement");
+                continue;
+            }
             let number = sent.face.slot() as u32 - 300;
             assert!(number < FACES, "sent to a face that never was: {}", sent.face);
             assert_eq!(sent.link.next_hop_face, None);

@@ -47,6 +47,31 @@ pub struct FacesConfig {
     pub marking_threshold: u64,
     /// Limits of reassembly.
     pub reassembly: ReassemblyLimits,
+    /// On which new faces link packets are acknowledged and repeated.
+    pub reliable: Reliable,
+    /// Limits of reliability.
+    pub reliability: ReliabilityLimits,
+    /// Octets of datagrams to one UDP peer that leave in a row; the rest waits for [`burst_pause`](Self::burst_pause). Peers may have little room.
+    pub burst_bytes_max: usize,
+    /// How long a UDP peer is given for a burst.
+    pub burst_pause: Duration,
+    /// A permanent face that lost its connection tries again after so long, then after twice as long each time.
+    pub reconnect_first: Duration,
+    /// At most after so long.
+    pub reconnect_max: Duration,
+    /// An attempt to connect again that nobody answers is given up.
+    pub reconnect_timeout: Duration,
+}
+
+/// Transports whose faces are reliable unless said otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reliable {
+    /// Unix faces.
+    pub unix: bool,
+    /// TCP faces.
+    pub tcp: bool,
+    /// UDP faces.
+    pub udp: bool,
 }
 
 impl Default for FacesConfig {
@@ -69,6 +94,13 @@ impl Default for FacesConfig {
             marking_interval: Duration::from_millis(100),
             marking_threshold: 65_536,
             reassembly: ReassemblyLimits::default(),
+            reliable: Reliable::default(),
+            reliability: ReliabilityLimits::default(),
+            burst_bytes_max: 128 << 10,
+            burst_pause: Duration::from_micros(250),
+            reconnect_first: Duration::from_secs(1),
+            reconnect_max: Duration::from_secs(60),
+            reconnect_timeout: Duration::from_secs(10),
         }
     }
 }
@@ -93,6 +125,30 @@ impl Default for ReassemblyLimits {
             bytes_max: 256 << 10,
             bytes_max_all: 16 << 20,
             timeout: Duration::from_millis(500),
+        }
+    }
+}
+
+/// How much a reliable face keeps, and how hard it tries.
+#[derive(Clone, Copy, Debug)]
+pub struct ReliabilityLimits {
+    /// Link packets kept until they are acknowledged. Beyond them packets are sent without protection.
+    pub packets_max: usize,
+    /// Octets kept likewise.
+    pub bytes_max: usize,
+    /// How often a link packet is sent again.
+    pub retries_max: u32,
+    /// The least time-out; above the 5 ms that acknowledgements may wait.
+    pub rto_min: Duration,
+}
+
+impl Default for ReliabilityLimits {
+    fn default() -> Self {
+        ReliabilityLimits {
+            packets_max: 4096,
+            bytes_max: 4 << 20,
+            retries_max: 3,
+            rto_min: Duration::from_millis(50),
         }
     }
 }

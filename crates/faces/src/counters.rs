@@ -1,5 +1,6 @@
 //! What a face counts.
 
+use crate::link::ReliabilityCounters;
 use nw_element::{DropCounters, DropReason, Kind};
 
 /// Counters of one face, since it was made.
@@ -33,6 +34,8 @@ pub struct FaceCounters {
     pub out_data_dropped: u64,
     /// Nacks likewise.
     pub out_nacks_dropped: u64,
+    /// What reliability did, where it is on.
+    pub reliability: ReliabilityCounters,
     /// Made at the first drop: most faces never drop.
     drops: Option<Box<DropCounters>>,
 }
@@ -109,6 +112,7 @@ impl FaceCounters {
         self.out_interests_dropped += other.out_interests_dropped;
         self.out_data_dropped += other.out_data_dropped;
         self.out_nacks_dropped += other.out_nacks_dropped;
+        self.reliability.merge(&other.reliability);
         if let Some(drops) = other.drops() {
             self.drops.get_or_insert_default().merge(drops);
         }

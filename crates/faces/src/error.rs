@@ -29,11 +29,8 @@ pub enum FaceError {
     /// Local fields on a face that is not local.
     #[error("local fields are for faces of this machine")]
     LocalFieldsNonLocal,
-    /// Reliability is not built yet.
-    #[error("reliability is not supported yet")]
-    Reliability,
     /// An MTU on a stream, or one out of range.
-    #[error("the MTU of this face can't be {0} octets (datagram faces: 64 to 8800)")]
+    #[error("the MTU of this face can't be {0} octets (datagram faces: 64 or more)")]
     Mtu(usize),
     /// A persistency this face can't have.
     #[error("this face can't be {0}")]

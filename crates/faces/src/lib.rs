@@ -3,12 +3,13 @@
 //! [`Faces`] owns every face: it turns readiness of sockets into decoded packets and queued packets into gathered writes. Non-blocking,
 //! driven by the host's epoll loop; no thread, no async runtime, no clock. Layer 4 (edges): refuses to know tables.
 
-#![deny(unsafe_code)] // but for the one module that says so, udp::sys
+#![deny(unsafe_code)] // but where it says so: udp::sys, and one call in inherited
 
 pub mod config;
 pub mod counters;
 pub mod error;
 mod faces;
+mod inherited;
 pub mod link;
 mod listener;
 mod memory;
@@ -25,6 +26,7 @@ pub use config::{FaceOptions, FaceUpdate, FacesConfig};
 pub use counters::FaceCounters;
 pub use error::FaceError;
 pub use faces::Faces;
+pub use inherited::{InheritedUnix, take_inherited};
 pub use nw_element::{FaceId, FaceInfo, Instant, LinkType, Scope};
 pub use status::{CloseReason, FaceEvent, FaceFlags, FaceStatus, ListenerStatus, Persistency, UdpBuffer};
 pub use uri::FaceUri;

@@ -2,6 +2,7 @@
 
 use crate::config::FacesConfig;
 use crate::error::FaceError;
+use crate::inherited::InheritedUnix;
 use crate::uri::{FaceUri, canonical};
 use rustix::io::Errno;
 use rustix::net::sockopt;
@@ -57,6 +58,18 @@ impl Listener {
             refused: 0,
             path: Some(path.into()),
         })
+    }
+
+    /// A unix socket that listens already.
+    pub fn adopted(inherited: InheritedUnix) -> Self {
+        Listener {
+            socket: inherited.socket,
+            uri: FaceUri::Unix(inherited.path),
+            faces: 0,
+            accepted: 0,
+            refused: 0,
+            path: None,
+        }
     }
 
     /// A TCP socket; port 0 asks for a free one. An IPv6 address takes no IPv4 connections.

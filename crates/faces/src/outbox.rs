@@ -47,6 +47,11 @@ impl Outbox {
         self.bytes.len() - mark
     }
 
+    /// What was written since a mark.
+    pub fn bytes_since(&self, mark: usize) -> &[u8] {
+        &self.bytes[mark..]
+    }
+
     /// Takes back what was written since a mark.
     pub fn undo(&mut self, mark: usize) {
         self.bytes.truncate(mark);

@@ -14,7 +14,7 @@ pub enum Persistency {
     Persistent = 0,
     /// Made because a peer spoke; ends when the peer is silent for long, or gone.
     OnDemand = 1,
-    /// Until it is closed. (Stored; reconnection is not built yet.)
+    /// Until it is closed: it is connected again, and outlives the errors of datagrams.
     Permanent = 2,
 }
 
@@ -46,7 +46,7 @@ pub struct FaceFlags(pub u64);
 impl FaceFlags {
     /// IncomingFaceId is sent, NextHopFaceId is honoured.
     pub const LOCAL_FIELDS: FaceFlags = FaceFlags(1);
-    /// Link packets are acknowledged and repeated. Not built yet, so always refused.
+    /// Link packets are acknowledged and, when lost, sent again; both ends have to want that.
     pub const RELIABILITY: FaceFlags = FaceFlags(2);
     /// A long send queue sets congestion marks.
     pub const CONGESTION_MARKING: FaceFlags = FaceFlags(4);

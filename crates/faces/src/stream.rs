@@ -5,13 +5,14 @@ use crate::config::LINK_PACKET_LEN_MAX;
 use crate::outbox::{Outbox, Outgoing};
 use crate::queue::ByteQueue;
 use crate::status::CloseReason;
+use crate::udp::{LOOK_PAUSE, sys};
 use arrayvec::ArrayVec;
-use nw_element::{Cause, Packet, Pool};
+use nw_element::{Cause, Instant, Packet, Pool};
 use nw_name::tlv::{Framing, frame};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Pieces the kernel gathers in one call (UIO_MAXIOV).
 const PIECES_MAX: usize = 1024;
@@ -33,6 +34,9 @@ pub struct Stream {
     carry: Vec<u8>,
     /// What the socket refused.
     queue: ByteQueue,
+    /// Octets that waited in the system when that was last looked at; only TCP.
+    pub kernel_queue: usize,
+    looked_at: Instant,
     /// The peer takes nothing any more. What it sent before is still read; the end of that ends the face.
     deaf: bool,
 }
@@ -40,7 +44,23 @@ pub struct Stream {
 impl Stream {
     /// Over a non-blocking socket.
     pub fn new(socket: OwnedFd, connected: bool) -> Self {
-        Stream { socket, connected, carry: Vec::new(), queue: ByteQueue::default(), deaf: false }
+        Stream {
+            socket,
+            connected,
+            carry: Vec::new(),
+            queue: ByteQueue::default(),
+            kernel_queue: 0,
+            looked_at: Instant::START,
+            deaf: false,
+        }
+    }
+
+    /// Asks the system how much of a TCP stream was never on its way yet; once a millisecond.
+    pub fn look_at_queue(&mut self, now: Instant) {
+        if now >= self.looked_at + LOOK_PAUSE {
+            self.looked_at = now;
+            self.kernel_queue = sys::unsent(self.socket.as_fd(), true);
+        }
     }
 
     /// Octets that wait for the socket.

@@ -1,4 +1,4 @@
-//! What faces wait for in time: at most two timers a face, taken out when the face ends, so that many short lives leave nothing behind.
+//! What faces wait for in time: at most one timer of each kind a face, taken out when the face ends, so that many short lives leave nothing behind.
 
 use nw_element::{FaceId, Instant};
 use std::collections::BTreeSet;
@@ -8,8 +8,14 @@ use std::collections::BTreeSet;
 pub enum Timer {
     /// Has the peer of an on-demand face been silent for too long?
     Idle(FaceId),
-    /// Packets in pieces that were not whole in time.
-    Reassembly(FaceId),
+    /// The link service: packets in pieces that were not whole in time, acknowledgements, link packets lost.
+    Link(FaceId),
+    /// A UDP peer has had time for what it got; more of what waits for it goes out.
+    Burst(FaceId),
+    /// A permanent face tries to connect again, or has tried for too long.
+    Reconnect(FaceId),
+    /// A UDP socket for which the system had no room tries again.
+    Drain(u32),
     /// A listener that ran out of descriptors tries again.
     Accept(u32),
 }

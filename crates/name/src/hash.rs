@@ -50,6 +50,18 @@ impl HashKey {
         self.fold_in(state, a, b)
     }
 
+    /// The hash of a prefix and one more component, and the octets that has, when `octets` (little endian) begin with a short one that is no digest.
+    #[inline(always)]
+    fn short_step(&self, prefix: u64, octets: u128) -> Option<(u64, usize)> {
+        let (a, b) = (octets as u64, (octets >> 64) as u64);
+        let (typ, value_len) = (a as u8, usize::from((a >> 8) as u8));
+        if typ.wrapping_sub(3) > 249 || value_len > SHORT_MAX {
+            return None;
+        }
+        let (mask_a, mask_b) = MASKS[value_len];
+        Some((self.fold_in(prefix, a & mask_a, b & mask_b), value_len + 2))
+    }
+
     #[inline(always)]
     fn fold_in(&self, state: u64, a: u64, b: u64) -> u64 {
         fold(a ^ state, b ^ self.0[1])
@@ -90,16 +102,12 @@ const MASKS: [(u64, u64); SHORT_MAX + 1] = {
     masks
 };
 
-/// Sixteen octets from `pos` on as two little-endian words; zeros where the octets end before. `None` when there are fewer than sixteen in all.
-#[inline(always)]
-fn window(bytes: &[u8], pos: usize) -> Option<(u64, u64)> {
-    if let Some(octets) = bytes.get(pos..pos + 16) {
-        return Some((word(octets, 0), word(octets, 8)));
-    }
-    let last = u128::from_le_bytes(*bytes.last_chunk::<16>()?);
-    let beyond = (pos + 16 - bytes.len()) as u32;
-    let both = last.checked_shr(8 * beyond).unwrap_or(0);
-    Some((both as u64, (both >> 64) as u64))
+/// What begins at `pos`, of which fewer than sixteen octets are left, with zeros behind; zeros only when there are fewer than sixteen in all.
+#[inline]
+fn last_octets(bytes: &[u8], pos: usize) -> u128 {
+    let Some(last) = bytes.last_chunk::<16>() else { return 0 };
+    let before = (pos + 16).saturating_sub(bytes.len()) as u32;
+    u128::from_le_bytes(*last).checked_shr(8 * before).unwrap_or(0)
 }
 
 #[inline(always)]
@@ -181,22 +189,36 @@ impl Prefixes {
     /// # Errors
     /// What is wrong and at which octet of `wire`.
     #[inline(never)]
-    pub fn read(&mut self, key: &HashKey, wire: &[u8], name: Range<usize>) -> Result<ParametersDigests, Error> {
+    pub fn read(
+        &mut self,
+        key: &HashKey,
+        wire: &[u8],
+        name: Range<usize>,
+    ) -> Result<ParametersDigests, Error> {
         let (start, len) = (name.start, name.len());
         let from_name = wire.get(start..).unwrap_or_default();
         self.hashes[0] = key.root();
         self.ends[0] = 0;
-        let (mut hash, mut pos, mut count) = (key.root(), 0, 0);
+        let (mut hash, mut pos, mut count, mut rest) = (key.root(), 0, 0, from_name);
         // Nearly every component has one octet of type and of length, is short and no digest.
         while pos < len && count < PREFIXES_MAX {
-            let Some((a, b)) = window(from_name, pos) else { break };
-            let (typ, value_len) = (a as u8, (a >> 8) as u8);
-            if typ.wrapping_sub(3) > 249 || usize::from(value_len) > SHORT_MAX {
+            let Some(octets) = rest.first_chunk::<16>() else { break };
+            let Some((folded, component_len)) = key.short_step(hash, u128::from_le_bytes(*octets)) else {
                 break;
-            }
-            let (mask_a, mask_b) = MASKS[usize::from(value_len)];
-            hash = key.fold_in(hash, a & mask_a, b & mask_b);
-            pos += usize::from(value_len) + 2;
+            };
+            hash = folded;
+            rest = &rest[component_len..];
+            pos += component_len;
+            count += 1;
+            self.hashes[count] = hash;
+            self.ends[count] = pos as u16;
+        }
+        while rest.len() < 16 && pos < len && count < PREFIXES_MAX {
+            let Some((folded, component_len)) = key.short_step(hash, last_octets(from_name, pos)) else {
+                break;
+            };
+            hash = folded;
+            pos += component_len;
             count += 1;
             self.hashes[count] = hash;
             self.ends[count] = pos as u16;
@@ -248,7 +270,8 @@ impl Prefixes {
     pub fn of(key: &HashKey, name: NameRef<'_>) -> Self {
         let mut prefixes = Prefixes::new(key);
         // A checked name can't fail; one that was not has the prefixes up to its fault.
-        let _: Result<ParametersDigests, Error> = prefixes.read(key, name.as_bytes(), 0..name.as_bytes().len());
+        let _: Result<ParametersDigests, Error> =
+            prefixes.read(key, name.as_bytes(), 0..name.as_bytes().len());
         prefixes
     }
 

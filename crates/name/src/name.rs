@@ -37,7 +37,8 @@ impl<'a> NameRef<'a> {
             // Nearly every component has one octet of type and of length, and is no digest.
             let (typ, end) = match value.get(pos..pos + 2) {
                 Some(&[typ @ 3..=252, len @ 0..=252]) if usize::from(len) + pos + 2 <= value.len() => {
-                    let typ = ComponentType::new(u16::from(typ)).ok_or(Error::new(Fault::TypeRange, base + pos))?;
+                    let typ =
+                        ComponentType::new(u16::from(typ)).ok_or(Error::new(Fault::TypeRange, base + pos))?;
                     (typ, pos + 2 + usize::from(len))
                 }
                 _ => component_at(value, pos, base)?,

@@ -343,7 +343,8 @@ impl<'a> Reader<'a> {
         let start = self.offset;
         let head = read_head(self.rest, 0);
         let (typ, len, value_pos) = head.map_err(|e| Error::new(e.fault, e.offset + start))?;
-        let typ = u32::try_from(typ).ok().filter(|typ| *typ != 0).ok_or(Error::new(Fault::TypeRange, start))?;
+        let typ =
+            u32::try_from(typ).ok().filter(|typ| *typ != 0).ok_or(Error::new(Fault::TypeRange, start))?;
         let behind = &self.rest[value_pos..];
         let (value, rest) = usize::try_from(len)
             .ok()

@@ -5,7 +5,7 @@ use crate::control::{Authorize, Ingress, Verdict};
 use nw_api::config;
 use nw_element::Instant;
 use nw_name::NameRef;
-use nw_trust::{CommandPolicy, CommandRules, Reach, VerifyKey, certificate};
+use nw_trust::{CommandPolicy, CommandRules, Key, Reach, Signer, VerifyKey, certificate};
 use nw_wire::certificate::Certificate;
 use nw_wire::{Data, Interest};
 use std::fs;
@@ -49,18 +49,17 @@ impl Authorize for Authority {
         now: Instant,
         interest: &Interest<'_>,
         ingress: Ingress,
-        module: &str,
-        verb: &str,
+        _: &str,
+        _: &str,
+        _: Option<NameRef<'_>>,
     ) -> Verdict {
         let now_ms = self.unix_ms(now);
         match self.policy.check(interest, ingress.local, now_ms) {
             Ok(_) => Verdict::Accept,
             // "Malformed signature or KeyLocator: silence."
             Err(refusal) if refusal.is_silent() => Verdict::Silent,
-            Err(refusal) => {
-                tracing::info!(face = %ingress.face, module, verb, %refusal, "command refused");
-                Verdict::Deny(refusal.as_str())
-            }
+            // Control logs it.
+            Err(refusal) => Verdict::Deny(refusal.as_str()),
         }
     }
 
@@ -68,13 +67,29 @@ impl Authorize for Authority {
         &mut self,
         _: Instant,
         announcement: &Data<'_>,
-        prefix: NameRef<'_>,
+        _: NameRef<'_>,
         ingress: Ingress,
+        _: &Interest<'_>,
     ) -> Verdict {
         match self.policy.check_data(announcement, ingress.local) {
             Ok(()) => Verdict::Accept,
+            // Control logs it.
+            Err(refusal) => Verdict::Deny(refusal.as_str()),
+        }
+    }
+
+    fn learned(
+        &mut self,
+        _: Instant,
+        announcement: &Data<'_>,
+        prefix: NameRef<'_>,
+        ingress: Ingress,
+    ) -> Verdict {
+        // Who may make a route may have it learnt.
+        match self.policy.check_data(announcement, ingress.local) {
+            Ok(()) => Verdict::Accept,
             Err(refusal) => {
-                tracing::info!(face = %ingress.face, %prefix, %refusal, "prefix announcement refused");
+                tracing::debug!(face = %ingress.face, %prefix, %refusal, "announcement not learnt");
                 Verdict::Deny(refusal.as_str())
             }
         }
@@ -87,6 +102,30 @@ const fn reach(reach: config::Reach) -> Reach {
         config::Reach::Local => Reach::Local,
         config::Reach::Anywhere => Reach::Anywhere,
     }
+}
+
+/// What signs commands to others: `[rib]` names key and certificate, or a digest does.
+///
+/// # Errors
+/// When a file can't be read, or the two don't belong together.
+pub fn advertiser_signer(config: &config::Config) -> Result<Signer, StartError> {
+    let (Some(key), Some(certificate)) = (&config.rib.key, &config.rib.certificate) else {
+        return Ok(Signer::Digest);
+    };
+    let error = |path: &Path| {
+        let path = path.to_owned();
+        move |why: String| StartError::SigningKey { path, why }
+    };
+    let bytes = fs::read(certificate).map_err(|e| error(certificate)(e.to_string()))?;
+    let wire = certificate::read_file(&bytes).map_err(|e| error(certificate)(e.to_string()))?;
+    let checked = Certificate::check(&wire).map_err(|e| error(certificate)(e.to_string()))?;
+    let pem = fs::read_to_string(key).map_err(|e| error(key)(e.to_string()))?;
+    let private = Key::from_pem(checked.key_name(), &pem).map_err(|e| error(key)(e.to_string()))?;
+    let public = private.public_key().map_err(|e| error(key)(e.to_string()))?;
+    if public != checked.public_key() {
+        return Err(error(key)("it is not the key of rib.certificate".to_owned()));
+    }
+    Ok(private.located_at(checked.data().name()).into())
 }
 
 /// The key of a certificate file, by the key's name.

@@ -11,7 +11,7 @@ use nw_elements::strategy::{StrategyError, StrategyId};
 use nw_faces::{FaceError, FaceEvent, FaceFlags, FaceOptions, FaceStatus, FaceUri, Faces, Persistency};
 use nw_name::{Name, NameRef};
 use nw_tables::cs::Erasing;
-use nw_wire::LpHeader;
+use nw_wire::{LpHeader, Token};
 
 /// Everything but control itself, lent for the time of one call.
 pub struct Hands<'a> {
@@ -93,9 +93,6 @@ impl Environment for Hands<'_> {
                 FaceError::LocalFieldsNonLocal => {
                     UpdateRefusal { flags: flags::LOCAL_FIELDS, text, ..UpdateRefusal::default() }
                 }
-                FaceError::Reliability => {
-                    UpdateRefusal { flags: flags::RELIABILITY, text, ..UpdateRefusal::default() }
-                }
                 _ => UpdateRefusal { text, ..UpdateRefusal::default() },
             }
         })
@@ -114,10 +111,10 @@ impl Environment for Hands<'_> {
         self.known.contains(face)
     }
 
-    fn faces(&self) -> Vec<api::FaceStatus> {
-        let mut ids: Vec<_> = self.faces.ids().collect();
+    fn face_ids(&self) -> Vec<FaceId> {
+        let mut ids: Vec<_> = self.known.ids().collect();
         ids.sort_unstable();
-        ids.into_iter().filter_map(|id| self.face_status(id)).collect()
+        ids
     }
 
     fn channels(&self) -> Vec<ChannelStatus> {
@@ -160,6 +157,13 @@ impl Environment for Hands<'_> {
         })
     }
 
+    fn keep_announcement(&mut self, prefix: NameRef<'_>, announcement: &[u8], until: Instant) {
+        let now = self.now;
+        self.plane.with_router(now, self.pool, self.out, |router, _| {
+            router.keep_announcement(now, prefix, announcement, until);
+        });
+    }
+
     fn cs_config(&mut self, capacity: Option<u64>, admit: Option<bool>, serve: Option<bool>) {
         let store = self.plane.content_store_mut().store_mut();
         if let Some(capacity) = capacity {
@@ -198,6 +202,7 @@ impl Environment for Hands<'_> {
         ForwarderStatus {
             fib_entries: router.fib().len() as u64,
             pit_entries: router.pit().len() as u64,
+            measurements_entries: router.measurements().len() as u64,
             cs_entries: self.plane.content_store().store().len() as u64,
             in_interests: totals.in_interests,
             in_data: totals.in_data,
@@ -215,23 +220,32 @@ impl Environment for Hands<'_> {
     fn drops(&self) -> Vec<DropCount> {
         let mut all = self.plane.drops().clone();
         all.merge(self.faces.drops());
-        let name = |reason: DropReason| match reason {
-            DropReason::Malformed(fault) => format!("malformed_{}", fault.as_str()),
-            DropReason::Cause(cause) => cause.as_str().to_owned(),
-        };
         let counted = all.iter().filter(|(_, packets)| *packets > 0);
-        counted.map(|(reason, count)| DropCount { reason: name(reason), count }).collect()
+        counted.map(|(reason, count)| DropCount { reason: drop_name(reason), count }).collect()
     }
 
-    fn send(&mut self, data: &[u8], no_cache: bool) {
-        if !no_cache {
-            return self.faces.inject(self.now, data, self.pool, self.batch);
-        }
-        let header = LpHeader { no_cache: true, ..LpHeader::default() };
+    fn send(&mut self, data: &[u8], token: Token) {
+        let header = LpHeader { no_cache: true, pit_token: token, ..LpHeader::default() };
         let mut link_packet = Vec::with_capacity(data.len() + 16);
         header.encode(data.len(), &mut link_packet);
         link_packet.extend_from_slice(data);
         self.faces.inject(self.now, &link_packet, self.pool, self.batch);
+    }
+
+    fn ask(&mut self, interest: &[u8], next_hop: Option<FaceId>) {
+        let header = LpHeader { next_hop_face_id: next_hop.map(FaceId::number), ..LpHeader::default() };
+        let mut link_packet = Vec::with_capacity(interest.len() + 16);
+        header.encode(interest.len(), &mut link_packet);
+        link_packet.extend_from_slice(interest);
+        self.faces.inject(self.now, &link_packet, self.pool, self.batch);
+    }
+}
+
+/// A drop counter's name, as [`nw_api::counters::drop_reasons`] lists it.
+pub fn drop_name(reason: DropReason) -> String {
+    match reason {
+        DropReason::Malformed(fault) => format!("malformed_{}", fault.as_str()),
+        DropReason::Cause(cause) => cause.as_str().to_owned(),
     }
 }
 

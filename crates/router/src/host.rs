@@ -7,41 +7,61 @@
 //! The clock is read once per wake-up. While there is nothing to do the thread sleeps until the next timer.
 
 use crate::StartError;
-use crate::authorize::Authority;
-use crate::control::{Control, ControlConfig, Ingress, Refusal, Ticket};
+use crate::authorize::{Authority, advertiser_signer};
+use crate::control::{Control, ControlConfig, Ingress, Plan, Refusal, Ticket};
 use crate::environment::{Hands, last_status};
+use crate::inside::watch::Watch;
+use crate::inside::{Answer, AskError, QUESTIONS_PER_TURN, Question, Reply};
 use crate::plane::Plane;
 use crate::settings;
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, Sender, TrySendError};
 use nw_api::config::Config;
 use nw_api::management::FaceEventKind;
-use nw_element::{FaceId, FaceTable, Instant, Packet, Pool, Scope};
-use nw_faces::{FaceEvent, Faces};
+use nw_api::rest::LoopTime;
+use nw_element::{FaceId, FaceTable, Instant, Kind, Packet, Pool, Scope};
+use nw_faces::{FaceEvent, Faces, InheritedUnix};
 use nw_name::HashKey;
 use nw_wire::LpPacket;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::time::Timespec;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{self, SystemTime, UNIX_EPOCH};
+use std::time::{self, Duration, SystemTime, UNIX_EPOCH};
 
-/// Management Interests answered before packets get their turn again.
-const MANAGEMENT_PER_TURN: usize = 64;
+/// How long management may keep packets waiting in one turn; what is begun is ended, which takes less than as long again.
+const MANAGEMENT_PER_TURN: Duration = Duration::from_micros(250);
+/// Management Interests answered before the clock is looked at.
+const MANAGEMENT_AT_ONCE: usize = 8;
 /// Sockets served per wait.
 const EVENTS_MAX: usize = 256;
 /// Chunks of 64 KiB that packets of one turn are read into.
 const CHUNKS_MAX: usize = 256;
 /// Packets under way at one time.
 const PACKETS_MAX: usize = 65_536;
+/// First octet of a Data.
+const DATA: u8 = nw_wire::types::DATA as u8;
+/// Turns that take longer are counted apart: packets may have waited so long.
+const SLOW_TURN_NS: u64 = 1_000_000;
 /// The host's own epoll token; those of faces are above 2^32.
 const WAKE: u64 = 0;
 
 /// What others ask of a running router.
-#[derive(Debug)]
 enum Message {
-    Reload(Box<Config>),
+    Reload(Box<Plan>),
+    Ask(Question, Reply),
     Stop,
+}
+
+impl core::fmt::Debug for Message {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Message::Reload(_) => f.write_str("Reload"),
+            Message::Ask(question, _) => write!(f, "Ask({question:?})"),
+            Message::Stop => f.write_str("Stop"),
+        }
+    }
 }
 
 /// Wakes a running router and tells it something; from any thread.
@@ -57,9 +77,32 @@ impl Handle {
         self.tell(Message::Stop);
     }
 
-    /// Takes over what can change while running: routes, faces, strategies.
+    /// Takes over what can change while running: routes, faces, strategies, the content store.
     pub fn reload(&self, config: Config) {
-        self.tell(Message::Reload(Box::new(config)));
+        let signer = advertiser_signer(&config);
+        let mut plan = Plan::of(config);
+        match signer {
+            Ok(signer) => plan = plan.signed_by(signer),
+            Err(error) => tracing::error!(%error, "commands to others are signed as before"),
+        }
+        self.tell(Message::Reload(Box::new(plan)));
+    }
+
+    /// Asks; `reply` is called in the router's thread, soon. It is let go of without being called when the router ends meanwhile.
+    ///
+    /// # Errors
+    /// When the question is not taken.
+    pub fn ask(
+        &self,
+        question: Question,
+        reply: impl FnOnce(Answer, Duration) + Send + 'static,
+    ) -> Result<(), AskError> {
+        self.sender.try_send(Message::Ask(question, Box::new(reply))).map_err(|error| match error {
+            TrySendError::Full(_) => AskError::Busy,
+            TrySendError::Disconnected(_) => AskError::Ended,
+        })?;
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        Ok(())
     }
 
     fn tell(&self, message: Message) {
@@ -71,24 +114,38 @@ impl Handle {
 }
 
 /// A router with its sockets.
-#[derive(Debug)]
 pub struct Host {
     epoll: OwnedFd,
     wake: Arc<OwnedFd>,
     messages: Receiver<Message>,
     handle: Handle,
     started: time::Instant,
+    /// Without faces, routes and strategies, which control keeps.
     config: Config,
-    faces: Faces,
+    pub(crate) faces: Faces,
     known: FaceTable,
-    plane: Plane,
-    pool: Pool,
-    control: Control,
+    pub(crate) plane: Plane,
+    pub(crate) pool: Pool,
+    pub(crate) control: Control,
     authority: Authority,
     batch: Vec<Packet>,
     out: Vec<Packet>,
     untold: Vec<FaceEvent>,
     connecting: Vec<(FaceId, Ticket)>,
+    /// Management has more to do.
+    busy: bool,
+    /// Commands of others whose face is being connected.
+    pub(crate) waiting: Vec<(Ticket, Reply)>,
+    pub(crate) loop_time: LoopTime,
+    /// Present while somebody looks.
+    pub(crate) watch: Option<Box<Watch>>,
+    pub(crate) trace_id: u64,
+}
+
+impl core::fmt::Debug for Host {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Host({} faces)", self.faces.len())
+    }
 }
 
 /// Lends everything but control.
@@ -114,6 +171,14 @@ impl Host {
     /// # Errors
     /// What can't be had, and what helps: a port that is taken, a path one may not write to.
     pub fn new(config: Config) -> Result<Self, StartError> {
+        Host::with_inherited(config, None)
+    }
+
+    /// As [`new`](Self::new), with a unix socket that listens already in place of the configuration's.
+    ///
+    /// # Errors
+    /// See there.
+    pub fn with_inherited(config: Config, inherited: Option<InheritedUnix>) -> Result<Self, StartError> {
         let system = |what| move |errno| StartError::System { what, errno };
         raise_descriptor_limit();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("an epoll descriptor"))?;
@@ -133,7 +198,7 @@ impl Host {
         let (mut batch, mut out, mut untold, mut connecting) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         faces.open_internal(now);
-        listen(&config, &mut faces)?;
+        listen(&config, inherited, &mut faces)?;
         let mut hands = Hands {
             now,
             faces: &mut faces,
@@ -154,7 +219,13 @@ impl Host {
         };
         let mut control =
             Control::new(control_config, &mut hands).map_err(|refusal| StartError::Tables(refusal.text))?;
-        control.apply_config(now, &config, &mut hands);
+        let signer = advertiser_signer(&config)?;
+        let plan = Plan::of(config).signed_by(signer);
+        let config = plan.rest.clone();
+        control.apply_config(plan, &mut hands);
+        while control.has_work() {
+            control.work(now, &mut hands);
+        }
         let (sender, messages) = crossbeam_channel::bounded(64);
         let wake = Arc::new(wake);
         Ok(Host {
@@ -174,6 +245,11 @@ impl Host {
             out,
             untold,
             connecting,
+            busy: false,
+            waiting: Vec::new(),
+            loop_time: LoopTime::default(),
+            watch: None,
+            trace_id: 0,
         })
     }
 
@@ -190,8 +266,17 @@ impl Host {
         self.faces.listeners().into_iter().map(describe).collect()
     }
 
-    fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         Instant::START + self.started.elapsed()
+    }
+
+    /// Lends control, and everything else to its hands.
+    pub(crate) fn with_control<R>(
+        &mut self,
+        now: Instant,
+        work: impl FnOnce(&mut Control, &mut Hands<'_>) -> R,
+    ) -> R {
+        work(&mut self.control, &mut hands!(self, now))
     }
 
     /// Runs until [`Handle::stop`], then sends what can be sent at once and closes every face.
@@ -207,14 +292,19 @@ impl Host {
 
     fn turn_until_stopped(&mut self) -> Result<(), StartError> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
+        let mut woke = self.now();
         loop {
-            let timeout = self.timeout();
+            // One look at the clock serves for this turn's end and the next timer.
+            let done = self.now();
+            self.count_turn(done.since(woke));
+            let timeout = self.timeout(done);
             events.clear();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(StartError::System { what: "to wait for packets", errno }),
             }
             let now = self.now();
+            woke = now;
             for event in &events {
                 match event.data.u64() {
                     WAKE => {
@@ -232,24 +322,68 @@ impl Host {
             self.faces.flush(&mut self.pool);
             self.manage(now);
             self.tick(now);
+            self.expire_watch(now);
         }
     }
 
-    fn timeout(&self) -> Option<Timespec> {
+    fn count_turn(&mut self, took: Duration) {
+        let took_ns = took.as_nanos() as u64;
+        self.loop_time.turns += 1;
+        self.loop_time.slow_turns += u64::from(took_ns > SLOW_TURN_NS);
+        self.loop_time.busy_ns += took_ns;
+        self.loop_time.longest_ns = self.loop_time.longest_ns.max(took_ns);
+    }
+
+    fn timeout(&self, now: Instant) -> Option<Timespec> {
         let timers = [self.faces.deadline(), self.plane.deadline(), Some(self.control.next_timeout())];
+        if self.busy {
+            return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+        }
         let due = timers.into_iter().flatten().min().filter(|due| *due != Instant::NEVER)?;
-        let wait = due.since(self.now());
+        let wait = due.since(now);
         Some(Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) })
     }
 
     /// Takes what was read through the plane, and queues what leaves.
-    fn forward(&mut self, now: Instant) {
+    pub(crate) fn forward(&mut self, now: Instant) {
         hands!(self, now).absorb_face_events();
+        if let Some(watch) = &mut self.watch {
+            watch.incoming(now, &self.batch, &self.pool);
+        }
         self.plane.process(now, &mut self.batch, &mut self.pool, &mut self.out);
+        self.send(now);
+        while let Some(lesson) = self.plane.next_lesson() {
+            self.learn(now, lesson);
+        }
+    }
+
+    /// Lets control change routes by what self-learning found out.
+    #[cold]
+    fn learn(&mut self, now: Instant, lesson: Packet) {
+        let meta = self.pool.meta(&lesson);
+        let (kind, face) = (meta.kind, meta.ingress);
+        let local = self.known.info(face).is_some_and(|info| info.scope == Scope::Local);
+        let ingress = Ingress { face, local };
+        let bytes = self.pool.bytes(&lesson).to_vec();
+        self.pool.release(lesson);
+        let hands = &mut hands!(self, now);
+        match kind {
+            Kind::Data => {
+                self.control.learn(now, ingress, &bytes, &mut self.authority, hands);
+            }
+            Kind::Interest | Kind::Nack => {
+                if let Ok(interest) = nw_wire::Interest::check(&bytes) {
+                    self.control.unlearn(now, ingress, interest.name(), hands);
+                }
+            }
+        }
         self.send(now);
     }
 
     fn send(&mut self, now: Instant) {
+        if let Some(watch) = &mut self.watch {
+            self.out.iter().for_each(|packet| watch.outgoing(now, packet, &self.pool));
+        }
         for packet in self.out.drain(..) {
             let egress = self.pool.meta(&packet).egress;
             self.faces.send(now, egress, packet, &mut self.pool);
@@ -258,24 +392,43 @@ impl Host {
 
     /// Answers what came to the internal face; a bounded amount, then packets have their turn.
     fn manage(&mut self, now: Instant) {
-        for _ in 0..MANAGEMENT_PER_TURN {
-            let Some(link_packet) = self.faces.next_internal() else { return };
-            self.answer(now, &link_packet);
+        let start = time::Instant::now();
+        self.busy = true;
+        while start.elapsed() < MANAGEMENT_PER_TURN {
+            let mut answered = 0;
+            while answered < MANAGEMENT_AT_ONCE
+                && let Some(link_packet) = self.faces.next_internal()
+            {
+                self.answer(now, &link_packet);
+                answered += 1;
+            }
+            let works = self.control.has_work();
+            if works {
+                self.control.work(now, &mut hands!(self, now));
+            }
+            if answered == 0 && !works {
+                self.busy = false;
+                break;
+            }
+            self.forward(now);
             self.tell_face_events(now);
-            self.faces.flush(&mut self.pool);
         }
-        // More is waiting: do not sleep.
-        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        self.faces.flush(&mut self.pool);
     }
 
     fn answer(&mut self, now: Instant, link_packet: &[u8]) {
         let Ok(packet) = LpPacket::check(link_packet) else { return };
-        let (Some(wire), None) = (packet.fragment, packet.nack) else { return };
+        let Some(wire) = packet.fragment else { return };
+        match (packet.nack, wire.first()) {
+            (Some(reason), _) => return self.control.on_nack(now, wire, reason.as_str()),
+            (None, Some(&DATA)) => return self.control.on_data(now, wire),
+            (None, _) => {}
+        }
         let face = packet.incoming_face_id.and_then(FaceId::from_number).unwrap_or(FaceId::NONE);
         let local = self.known.info(face).is_some_and(|info| info.scope == Scope::Local);
         let ingress = Ingress { face, local };
-        self.control.on_interest(now, ingress, wire, &mut self.authority, &mut hands!(self, now));
-        self.forward(now);
+        let (authority, token) = (&mut self.authority, packet.pit_token);
+        self.control.on_interest(now, ingress, token, wire, authority, &mut hands!(self, now));
     }
 
     fn tell_face_events(&mut self, now: Instant) {
@@ -285,6 +438,7 @@ impl Host {
             }
             self.forward(now);
         }
+        self.answer_waiting();
     }
 
     fn tell_face_event(&mut self, now: Instant, event: FaceEvent) {
@@ -353,19 +507,29 @@ impl Host {
     fn take_messages(&mut self, now: Instant) -> bool {
         let mut count = [0; 8];
         let _ = rustix::io::read(&*self.wake, &mut count[..]);
+        let mut questions = 0;
         while let Ok(message) = self.messages.try_recv() {
             match message {
                 Message::Stop => return false,
-                Message::Reload(config) => {
-                    let (store_before, store) = (&self.config.content_store, &config.content_store);
+                Message::Ask(question, reply) => {
+                    self.answer_question(now, question, reply);
+                    questions += 1;
+                    if questions == QUESTIONS_PER_TURN {
+                        // More may wait: packets first, then again.
+                        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+                        return true;
+                    }
+                }
+                Message::Reload(plan) => {
+                    let (store_before, store) = (&self.config.content_store, &plan.rest.content_store);
                     let fits = settings::change_store(&mut self.plane, store_before, store);
-                    if !fits || self.config.needs_restart(&config) {
+                    if !fits || self.config.needs_restart(&plan.rest) {
                         tracing::warn!(
-                            "some options that changed take effect at the next start: all but faces, routes, strategies, log level and the content store up to its size at the start"
+                            "some options that changed take effect at the next start: all but faces, routes, strategies, what others are told, log level and the content store up to its size at the start"
                         );
                     }
-                    self.control.apply_config(now, &config, &mut hands!(self, now));
-                    self.config = *config;
+                    self.config = plan.rest.clone();
+                    self.control.apply_config(*plan, &mut hands!(self, now));
                     self.forward(now);
                     tracing::info!("configuration taken over");
                 }
@@ -393,11 +557,17 @@ fn random() -> Result<(HashKey, u64), Errno> {
     Ok((HashKey::new([word(0), word(1), word(2), word(3)]), word(4)))
 }
 
-fn listen(config: &Config, faces: &mut Faces) -> Result<(), StartError> {
-    if config.unix.enabled {
-        let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(std::path::PathBuf::from);
-        let path = config.unix_path(rustix::process::geteuid().is_root(), runtime_dir.as_deref());
-        faces.listen_unix(&path, config.unix.mode.0)?;
+/// Where this process' unix socket is, by its configuration, user and environment.
+pub fn unix_path(config: &Config) -> PathBuf {
+    let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    config.unix_path(rustix::process::geteuid().is_root(), runtime_dir.as_deref())
+}
+
+fn listen(config: &Config, inherited: Option<InheritedUnix>, faces: &mut Faces) -> Result<(), StartError> {
+    if let Some(inherited) = inherited {
+        faces.adopt_unix(inherited)?;
+    } else if config.unix.enabled {
+        faces.listen_unix(&unix_path(config), config.unix.mode.0)?;
     }
     for address in &config.tcp.listen {
         faces.listen_tcp(*address)?;

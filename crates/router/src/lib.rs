@@ -7,11 +7,14 @@
 mod authorize;
 pub mod control;
 mod environment;
+mod explain;
 pub mod host;
+pub mod inside;
 pub mod plane;
 mod settings;
 
-pub use host::{Handle, Host};
+pub use host::{Handle, Host, unix_path};
+pub use nw_faces::{FaceError, InheritedUnix, take_inherited};
 
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -25,6 +28,14 @@ pub enum StartError {
     /// A file of `management.trusted_keys`.
     #[error("can't trust the key in {}: {why}", path.display())]
     TrustedKey {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// A file of `rib.key` or `rib.certificate`.
+    #[error("can't sign commands to other routers with {}: {why}", path.display())]
+    SigningKey {
         /// Which.
         path: PathBuf,
         /// Why.

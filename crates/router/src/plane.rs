@@ -9,6 +9,8 @@
 //! A batch goes through in two passes: first every packet asks for the memory it will read, then each is processed. A cold cache line costs
 //! over 200 ns when waited for and some 16 ns when sixteen are fetched together, so this is the one big lever.
 
+use crate::explain::Explainer;
+use nw_element::journal::Journal;
 use nw_element::{Cause, Context, DropCounters, Element, FaceId, Instant, Outbox, Packet, Pool};
 use nw_elements::{
     ContentStore, PacketDispatcher, Router, RouterConfig, content_store, packet_dispatcher, router,
@@ -18,6 +20,8 @@ use nw_tables::cs::CsConfig;
 
 /// Packets that ask for memory together.
 pub const BATCH: usize = 32;
+/// Packets for control that one turn may bring.
+const LESSONS_MAX: usize = 256;
 
 /// The elements and what is between them.
 #[derive(Debug)]
@@ -29,8 +33,11 @@ pub struct Plane {
     dispatched: Outbox<packet_dispatcher::Out>,
     stored: Outbox<content_store::Out>,
     routed: Outbox<router::Out>,
+    lessons: Vec<Packet>,
     batch: Vec<(packet_dispatcher::Out, Packet)>,
     prefetch: bool,
+    /// Present while somebody traces.
+    explainer: Option<Box<Explainer>>,
 }
 
 impl Plane {
@@ -39,13 +46,15 @@ impl Plane {
         Plane {
             dispatcher: PacketDispatcher::new(seed),
             content_store: ContentStore::new(key, store),
-            router: Router::new(key, router),
+            router: Router::new(key, RouterConfig { seed: !seed, ..router }),
             drops: DropCounters::default(),
             dispatched: Outbox::with_capacity(BATCH),
             stored: Outbox::with_capacity(BATCH),
             routed: Outbox::with_capacity(4 * BATCH),
+            lessons: Vec::with_capacity(LESSONS_MAX),
             batch: Vec::with_capacity(BATCH),
             prefetch: true,
+            explainer: None,
         }
     }
 
@@ -54,8 +63,59 @@ impl Plane {
         self.prefetch = prefetch;
     }
 
+    /// Writes decisions into a journal from now on, until its time is over; or no longer.
+    pub fn set_journal(&mut self, journal: Option<Journal>) {
+        self.explainer = journal.map(|journal| Box::new(Explainer::new(journal)));
+    }
+
+    /// What is being written, while somebody traces.
+    pub fn journal_mut(&mut self) -> Option<&mut Journal> {
+        self.explainer.as_mut().map(|explainer| &mut explainer.journal)
+    }
+
     /// Takes decoded packets, all of them, in order; what leaves is appended to `out` with `meta.egress` set.
     pub fn process(
+        &mut self,
+        now: Instant,
+        packets: &mut Vec<Packet>,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+    ) {
+        match self.explainer.take() {
+            None => self.process_batches(now, packets, pool, out),
+            Some(explainer) => self.process_explained(now, explainer, packets, pool, out),
+        }
+    }
+
+    /// As [`process`](Self::process): packets that are watched go through alone, others together as ever.
+    #[cold]
+    fn process_explained(
+        &mut self,
+        now: Instant,
+        mut explainer: Box<Explainer>,
+        packets: &mut Vec<Packet>,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+    ) {
+        // What was written until its end still waits to be read.
+        let over = explainer.journal.is_over(now);
+        let mut others = Vec::with_capacity(BATCH);
+        for packet in packets.drain(..) {
+            if over || !explainer.journal.watches(pool.meta(&packet).name_in(pool.bytes(&packet))) {
+                others.push(packet);
+                continue;
+            }
+            self.process_batches(now, &mut others, pool, out);
+            explainer.explain(now, self, packet, pool, out, |plane, packet, pool, out| {
+                others.push(packet);
+                plane.process_batches(now, &mut others, pool, out);
+            });
+        }
+        self.process_batches(now, &mut others, pool, out);
+        self.explainer = Some(explainer);
+    }
+
+    fn process_batches(
         &mut self,
         now: Instant,
         packets: &mut Vec<Packet>,
@@ -73,7 +133,9 @@ impl Plane {
             if taken == 0 {
                 break;
             }
-            self.batch.extend(self.dispatched.drain());
+            while let Some(dispatched) = self.dispatched.take() {
+                self.batch.push(dispatched);
+            }
             if self.prefetch && self.batch.len() > 1 {
                 self.prefetch_batch(pool);
             }
@@ -90,28 +152,25 @@ impl Plane {
     }
 
     fn prefetch_batch(&self, pool: &Pool) {
-        const STAGES: usize = if ContentStore::PREFETCH_STAGES > Router::PREFETCH_STAGES {
-            ContentStore::PREFETCH_STAGES
-        } else {
-            Router::PREFETCH_STAGES
-        };
-        for stage in 0..STAGES {
-            for (port, packet) in &self.batch {
-                let (store, router) = match port {
-                    packet_dispatcher::Out::Interest => {
-                        (Some(content_store::In::Interest), router::In::Interest)
-                    }
-                    packet_dispatcher::Out::Data => (Some(content_store::In::Data), router::In::Data),
-                    packet_dispatcher::Out::Nack => (None, router::In::Nack),
-                };
-                if let Some(port) = store
-                    && stage < ContentStore::PREFETCH_STAGES
-                {
-                    self.content_store.prefetch(stage, port, packet, pool);
+        const { assert!(ContentStore::PREFETCH_STAGES == 3 && Router::PREFETCH_STAGES == 3) };
+        self.prefetch_stage::<0>(pool);
+        self.prefetch_stage::<1>(pool);
+        self.prefetch_stage::<2>(pool);
+    }
+
+    #[inline(always)]
+    fn prefetch_stage<const STAGE: usize>(&self, pool: &Pool) {
+        for (port, packet) in &self.batch {
+            match port {
+                packet_dispatcher::Out::Interest => {
+                    self.content_store.prefetch(STAGE, content_store::In::Interest, packet, pool);
+                    self.router.prefetch(STAGE, router::In::Interest, packet, pool);
                 }
-                if stage < Router::PREFETCH_STAGES {
-                    self.router.prefetch(stage, router, packet, pool);
+                packet_dispatcher::Out::Data => {
+                    self.content_store.prefetch(STAGE, content_store::In::Data, packet, pool);
+                    self.router.prefetch(STAGE, router::In::Data, packet, pool);
                 }
+                packet_dispatcher::Out::Nack => self.router.prefetch(STAGE, router::In::Nack, packet, pool),
             }
         }
     }
@@ -120,16 +179,11 @@ impl Plane {
     fn ask_store(&mut self, now: Instant, interest: Packet, pool: &mut Pool, out: &mut Vec<Packet>) {
         let mut context = Context { pool, out: &mut self.stored, drops: &mut self.drops };
         self.content_store.process(now, content_store::In::Interest, interest, &mut context);
-        let mut missed = None;
-        for (port, packet) in self.stored.drain() {
+        while let Some((port, packet)) = self.stored.take() {
             match port {
                 content_store::Out::Hit | content_store::Out::Data => out.push(packet),
-                // One Interest in, at most one out.
-                content_store::Out::Miss => missed = Some(packet),
+                content_store::Out::Miss => self.route(now, router::In::Interest, packet, pool, out),
             }
-        }
-        if let Some(interest) = missed {
-            self.route(now, router::In::Interest, interest, pool, out);
         }
     }
 
@@ -149,21 +203,24 @@ impl Plane {
 
     #[inline]
     fn take_routed(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>) {
-        for (port, packet) in self.routed.drain() {
+        while let Some((port, packet)) = self.routed.take() {
             match port {
                 router::Out::Interest | router::Out::Nack => out.push(packet),
+                router::Out::Lesson if self.lessons.len() < LESSONS_MAX => self.lessons.push(packet),
+                // Control learns from the next one.
+                router::Out::Lesson => pool.drop_packet(packet, Cause::NoBuffer, &mut self.drops),
                 router::Out::Data => {
                     let mut context =
                         Context { pool: &mut *pool, out: &mut self.stored, drops: &mut self.drops };
                     self.content_store.process(now, content_store::In::Data, packet, &mut context);
-                }
-            }
-        }
-        for (port, packet) in self.stored.drain() {
-            match port {
-                content_store::Out::Data => out.push(packet),
-                content_store::Out::Hit | content_store::Out::Miss => {
-                    pool.drop_packet(packet, Cause::NoDownstream, &mut self.drops);
+                    while let Some((port, packet)) = self.stored.take() {
+                        match port {
+                            content_store::Out::Data => out.push(packet),
+                            content_store::Out::Hit | content_store::Out::Miss => {
+                                pool.drop_packet(packet, Cause::NoDownstream, &mut self.drops);
+                            }
+                        }
+                    }
                 }
             }
         }
@@ -175,6 +232,10 @@ impl Plane {
             let mut context = Context { pool, out: &mut self.routed, drops: &mut self.drops };
             self.router.tick(now, &mut context);
             self.take_routed(now, pool, out);
+            if let Some(mut explainer) = self.explainer.take() {
+                explainer.after_tick(now, self);
+                self.explainer = Some(explainer);
+            }
         }
         if self.content_store.deadline().is_some() {
             let mut context = Context { pool, out: &mut self.stored, drops: &mut self.drops };
@@ -199,6 +260,11 @@ impl Plane {
         let result = change(&mut self.router, &mut context);
         self.take_routed(now, pool, out);
         result
+    }
+
+    /// The next of what self-learning found out: an announcement or a Nack, for control. To be asked until there is none, in the same turn.
+    pub fn next_lesson(&mut self) -> Option<Packet> {
+        self.lessons.pop()
     }
 
     /// Its pending Interests, routes and strategies.

@@ -5,7 +5,7 @@ use core::time::Duration;
 use nw_api::config::{Config, ContentStore, CsPolicy};
 use nw_elements::RouterConfig;
 use nw_faces::FacesConfig;
-use nw_faces::config::ReassemblyLimits;
+use nw_faces::config::{ReassemblyLimits, ReliabilityLimits, Reliable};
 use nw_name::HashKey;
 use nw_tables::cs::{CsConfig, PolicyKind};
 use nw_tables::fib::FibConfig;
@@ -34,6 +34,18 @@ pub fn faces(config: &Config) -> FacesConfig {
             timeout: Duration::from_millis(u64::from(config.faces.reassembly_timeout_ms)),
             ..ReassemblyLimits::default()
         },
+        reliable: Reliable {
+            unix: config.unix.reliability,
+            tcp: config.tcp.reliability,
+            udp: config.udp.reliability,
+        },
+        reliability: ReliabilityLimits {
+            bytes_max: kib(config.faces.reliability_kib),
+            ..ReliabilityLimits::default()
+        },
+        burst_bytes_max: if config.udp.burst_kib == 0 { usize::MAX } else { kib(config.udp.burst_kib) },
+        burst_pause: Duration::from_micros(u64::from(config.udp.burst_pause_us)),
+        reconnect_max: Duration::from_secs(u64::from(config.faces.reconnect_max_s)),
         ..FacesConfig::default()
     }
 }
@@ -52,6 +64,8 @@ pub fn plane(config: &Config, key: HashKey, seed: u64) -> Plane {
         upstream_tokens: config.forwarder.upstream_tokens,
         accept_data_from_any_face: config.forwarder.accept_data_from_any_face,
         lifetime_max_ms: LIFETIME_MAX_MS,
+        measurements: tables.measurements as usize,
+        ..RouterConfig::default()
     };
     let store = bounds(&config.content_store);
     let mut plane = Plane::new(key, seed, router, store);
@@ -107,7 +121,13 @@ mod tests {
         let mut plane = plane(&first, HashKey::new([1, 2, 3, 4]), 7);
         let store = |plane: &Plane| {
             let store = plane.content_store().store();
-            (store.policy(), store.limits().packets_max, store.limits().bytes_max >> 20, store.admits(), store.serves())
+            (
+                store.policy(),
+                store.limits().packets_max,
+                store.limits().bytes_max >> 20,
+                store.admits(),
+                store.serves(),
+            )
         };
         assert_eq!(store(&plane), (PolicyKind::Lru, 100, 2, true, true));
         let other = config("[content_store]\npackets = 50\nmib = 1\npolicy = \"s3-fifo\"\nserve = false\n");
@@ -115,7 +135,8 @@ mod tests {
         assert_eq!(store(&plane), (PolicyKind::S3Fifo, 50, 1, true, false));
         assert!(!first.needs_restart(&other));
         // Larger than it was made is not to be had without a new start.
-        let large = config("[content_store]\npackets = 101\nmib = 1\npolicy = \"priority-fifo\"\nadmit = false\n");
+        let large =
+            config("[content_store]\npackets = 101\nmib = 1\npolicy = \"priority-fifo\"\nadmit = false\n");
         assert!(!change_store(&mut plane, &other.content_store, &large.content_store));
         assert_eq!(store(&plane), (PolicyKind::PriorityFifo, 100, 1, false, true));
         // What commands changed stays if the file says nothing new.

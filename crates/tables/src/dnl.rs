@@ -141,11 +141,10 @@ impl DeadNonceList {
     /// Home line and fingerprint, from different bits. The name's hash is keyed, so neither can be foreseen by whoever chooses nonces.
     #[inline]
     fn place(&self, name_hash: u64, nonce: u32) -> (usize, u32) {
-        let a = name_hash ^ 0x9e37_79b9_7f4a_7c15;
-        let b = (name_hash.rotate_left(32) ^ u64::from(nonce)).wrapping_mul(0xd6e8_feb8_6659_fd93) | 1;
-        let product = u128::from(a) * u128::from(b);
-        let mixed = (product as u64 ^ (product >> 64) as u64).wrapping_mul(0xa076_1d64_78bd_642f);
-        let mixed = mixed ^ (mixed >> 32);
+        let twice = u64::from(nonce) << 32 | u64::from(nonce);
+        let product =
+            u128::from(name_hash ^ 0x9e37_79b9_7f4a_7c15) * u128::from(name_hash.rotate_left(32) ^ twice);
+        let mixed = product as u64 ^ (product >> 64) as u64;
         ((((mixed >> 32) * self.lines.len() as u64) >> 32) as usize, mixed as u32)
     }
 

@@ -117,6 +117,11 @@ impl FaceTable {
         self.slots[id.slot()] = Some((id, info));
     }
 
+    /// All of them, by slot.
+    pub fn ids(&self) -> impl Iterator<Item = FaceId> {
+        self.slots.iter().flatten().map(|(id, _)| *id)
+    }
+
     /// Forgets a face; false when it was not there.
     pub fn remove(&mut self, id: FaceId) -> bool {
         let known = self.contains(id);
@@ -133,6 +138,11 @@ impl FaceTable {
             Some(Some((known, info))) if *known == id => Some(*info),
             _ => None,
         }
+    }
+
+    /// All faces, in the order of their slots. Looks at every slot ever used.
+    pub fn iter(&self) -> impl Iterator<Item = (FaceId, FaceInfo)> + Clone + '_ {
+        self.slots.iter().flatten().copied()
     }
 
     /// True when the face is there.

@@ -1,4 +1,4 @@
-//! FIB, PIT, content store and dead nonce list: bounded at construction, clock passed in.
+//! FIB, PIT, content store, dead nonce list and measurements: bounded at construction, clock passed in.
 //!
 //! Layer 2 (state): refuses to know how packets come in or leave.
 
@@ -11,9 +11,11 @@ pub mod dnl;
 pub mod face;
 pub mod fib;
 pub mod index;
+pub mod measurements;
 #[allow(unsafe_code)]
 pub mod memory;
 pub mod pit;
+pub mod sketch;
 pub mod time;
 
 pub use ask::Ask;

@@ -44,8 +44,7 @@ fn main() {
     });
     report("Data::check", || Data::check(black_box(&data)));
     report("Data, with prefix hashes", || {
-        let checked =
-            Data::check_hashing(black_box(&data), &key, &mut prefixes);
+        let checked = Data::check_hashing(black_box(&data), &key, &mut prefixes);
         black_box(checked.expect("valid").freshness_ms());
     });
     let mut out = Vec::with_capacity(9000);

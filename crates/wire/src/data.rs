@@ -5,8 +5,8 @@
 use crate::signature::{Sign, SignatureInfo};
 use crate::span::Span;
 use crate::{PACKET_LEN_MAX, sha256, types as t};
-use nw_name::tlv::{Error, Fault, Reader, Tlv, push_integer, push_number, push_tlv};
 use core::ops::Range;
+use nw_name::tlv::{Error, Fault, Reader, Tlv, push_integer, push_number, push_tlv};
 use nw_name::{Component, ComponentType, HashKey, Name, NameRef, Prefixes};
 
 /// A checked Data.
@@ -31,7 +31,9 @@ impl<'a> Data<'a> {
     /// # Errors
     /// What is wrong and where.
     pub fn check(wire: &'a [u8]) -> Result<Self, Error> {
-        Self::check_by(wire, |place| NameRef::check_with(&wire[place.clone()], place.start, |_, _, _| {}).map(drop))
+        Self::check_by(wire, |place| {
+            NameRef::check_with(&wire[place.clone()], place.start, |_, _, _| {}).map(drop)
+        })
     }
 
     /// As [`check`](Self::check); the name's prefixes are taken in on the way.

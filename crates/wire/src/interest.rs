@@ -6,8 +6,8 @@
 use crate::signature::SignatureInfo;
 use crate::span::Span;
 use crate::{sha256, types as t};
-use nw_name::tlv::{Error, Fault, Reader, Tlv};
 use core::ops::Range;
+use nw_name::tlv::{Error, Fault, Reader, Tlv};
 use nw_name::{HashKey, NameRef, ParametersDigests, Prefixes};
 
 pub use crate::interest_builder::InterestBuilder;

@@ -8,7 +8,7 @@ from kit.packets import data, interest, lp, nack, token
 from kit.patterns import dropped_interests, interest_dropped
 from kit.tlv import (ACK, CACHE_POLICY, CACHE_POLICY_TYPE, CONGESTION_MARK, FRAGMENT, INCOMING_FACE, LP,
                      LP_SEQUENCE, NACK, NACK_REASON, NEXT_HOP_FACE, NON_DISCOVERY, PREFIX_ANNOUNCEMENT,
-                     REASON_CONGESTION, REASON_NO_ROUTE, TX_SEQUENCE, name_tlv, tlv, tlv_nni)
+                     REASON_CONGESTION, REASON_NO_ROUTE, TX_SEQUENCE, name, name_tlv, tlv, tlv_nni)
 
 FORMAT = LPV2 + "NDNLP Packet Format"
 TOKEN = LPV2 + "PIT Token"
@@ -360,6 +360,30 @@ refused_on_data("lp/nack/on-data", LPV2 + "Network Nack", "A Nack header on Data
                 tlv(NACK, tlv_nni(NACK_REASON, REASON_NO_ROUTE)))
 refused_on_data("lp/format/data-unknown-refusing", FORMAT, "Data with an unknown field that is not ignorable: drop.",
                 tlv(953))
+
+
+@case("lp/self-learning/announcement-on-data", LPV2 + "Self-Learning", "Data with a PrefixAnnouncement is accepted.",
+      on=("unix", "udp"))
+async def announced(t):
+    producer, consumer = await t.producer(transport=t.transport), await t.face(t.router.local)
+    target = t.name("/t")
+    await t.ask(consumer, producer, target)
+    producer.send(lp(data(target, b"x"), tlv(PREFIX_ANNOUNCEMENT, data(t.name("/pa")))))
+    equal((await consumer.data(target)).content, b"x", "content")
+
+
+@case("lp/self-learning/marked", LPV2 + "Self-Learning", "Where a route is known, the self-learning strategy sends an "
+      "Interest on with NonDiscovery; without a route it refuses one that has it.", on=("unix", "udp"), tags=("nfd",))
+async def marked(t):
+    await t.set_strategy(t.prefix, name("/localhost/nfd/strategy/self-learning"))
+    consumer = await t.face(t.router.local)
+    consumer.send(lp(interest(t.name("/0")), tlv(NON_DISCOVERY)))
+    equal((await consumer.nack(t.name("/0"))).reason, REASON_NO_ROUTE, "reason")
+    producer = await t.producer(transport=t.transport)
+    consumer.send(interest(t.name("/1")))
+    expect(NON_DISCOVERY in (await producer.interest(t.name("/1"))).lp, "NonDiscovery is missing")
+    producer.send(data(t.name("/1"), b"x"))
+    await consumer.data(t.name("/1"))
 
 
 async def enable_local_fields(face):

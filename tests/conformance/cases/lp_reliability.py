@@ -5,7 +5,7 @@ import asyncio
 from kit import management as mgmt
 from kit.case import LPV2, UDP, Skip, case, equal, expect
 from kit.packets import data, interest, lp
-from kit.tlv import ACK, TX_SEQUENCE, tlv
+from kit.tlv import ACK, LP_SEQUENCE, TX_SEQUENCE, tlv
 
 SPEC = LPV2 + "Link Layer Reliability"
 RELIABLE = 2
@@ -89,3 +89,52 @@ async def acknowledged(t):
     got = await face.data(target)
     face.send(lp(None, tlv(ACK, got.lp[TX_SEQUENCE])))
     await face.none("data", target, quiet=1.5)
+
+
+@case("lp/reliability/copies", SPEC, "A link packet whose Sequence came before is a copy: acknowledged, and dropped.", on=(UDP,), tags=("nfd",))
+async def copies(t):
+    producer, face = await t.producer(), await reliable_face(t)
+    same = tlv(LP_SEQUENCE, sequence(77))
+    face.send(lp(interest(t.name("/a")), same, tlv(TX_SEQUENCE, sequence(1))))
+    await producer.interest(t.name("/a"))
+    face.send(lp(interest(t.name("/b")), same, tlv(TX_SEQUENCE, sequence(2))))
+    expect(await ack_for(face, sequence(1)) and await ack_for(face, sequence(2)), "no Ack")
+    await producer.none("interest", t.name("/b"))
+    await t.still_works(face, producer)
+
+
+@case("lp/reliability/idle-is-not-acknowledged", SPEC, "A packet without Fragment needs no Ack, or Acks would go on for "
+      "ever.", on=(UDP,))
+async def idle(t):
+    producer, face = await t.producer(), await reliable_face(t)
+    face.send(lp(None, tlv(TX_SEQUENCE, sequence(3))))
+    expect(not await ack_for(face, sequence(3), 0.3), "an idle packet was acknowledged")
+    await t.still_works(face, producer)
+
+
+@case("lp/reliability/fragments", SPEC, "Each fragment has a TxSequence of its own, and the one that is not acknowledged is sent again alone.",
+      on=(UDP,))
+async def fragments(t):
+    producer, face = await t.producer(), await reliable_face(t)
+    a = await mgmt.command(await t.manager(), "faces", "update", face_id=await t.face_id(face), mtu=1300)
+    if a.code != 200:
+        raise Skip(f"the MTU can't be changed ({a.code} {a.text})")
+    target = t.name("/t")
+    face.send(interest(target, lifetime=4000))
+    await producer.interest(target)
+    producer.send(data(target, bytes(4000)))
+    got = await face.data(target)
+    expect(got.pieces >= 4 and max(got.sizes) <= 1300, f"pieces of {got.sizes} octets")
+    numbers = [p.lp.get(TX_SEQUENCE) for p in got.parts]
+    expect(None not in numbers and len(set(numbers)) == len(numbers), f"TxSequences {numbers}")
+    missing = got.parts[1]
+    face.send(lp(None, *(tlv(ACK, n) for n in sorted(numbers) if n != missing.lp[TX_SEQUENCE])))
+
+    async def again():
+        return next((p for parts in face._partial.values() for p in parts.values()), None)
+    p = await t.until(again, what="the fragment once more")
+    equal(p.lp[LP_SEQUENCE], missing.lp[LP_SEQUENCE], "Sequence")
+    expect(p.lp[TX_SEQUENCE] not in numbers, "the TxSequence is another")
+    face.send(lp(None, tlv(ACK, p.lp[TX_SEQUENCE])))
+    await t.quiet(1.2)
+    equal([len(parts) for parts in face._partial.values()], [1], "fragments sent again")

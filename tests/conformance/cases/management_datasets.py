@@ -31,7 +31,7 @@ def each_set(what):
         expect(mgmt.final_block(packets[0]) is not None, "no FinalBlockId in the first segment")
         equal(mgmt.final_block(packets[-1]), packets[-1].name[-1], "FinalBlockId of the last segment")
 
-    # Alone: one Data may answer both the longer and the shorter name if both are pending.
+    # Alone: elsewhere one Data may answer both the longer and the shorter name if both are pending.
     @case(f"mgmt/dataset/{slug}-with-digest", SET, f"{what} asked by a signed Interest (parameters digest at the end, "
           "as one command line tool does) answers under that longer name, and that answer does not serve the next who "
           "asks by the plain name.", tags=("clients",), exclusive=True)
@@ -301,3 +301,35 @@ async def name_type(t):
     content = await dataset(face, "fib/list")
     for v in mgmt.items(content):
         equal(read_all(v)[0][0], NAME, "first element of a FibEntry")
+
+
+@case("mgmt/dataset/two-names-at-once", SET, "Asked by the plain name and by the longer one with a parameters digest at the same time, each "
+      "gets the answer to its own.", tags=("differs",), on=STREAM, exclusive=True)
+async def two_names(t):
+    plain = LOCAL + name("/faces/list")
+    one, other = await t.face(), await t.face()
+    for _ in range(5):
+        packet, full = signed_v3(plain, cbp=True, mbf=True)
+        one.send(packet)
+        other.send(interest(plain, cbp=True, mbf=True))
+        longer = await one.get("data", prefix=full, what="the answer to the longer name")
+        shorter = await other.get("data", prefix=plain, what="the answer to the plain name")
+        equal((len(longer.name), len(shorter.name)), (len(full) + 2, len(plain) + 2), "components of the answers")
+
+
+@case("mgmt/rib/import", MGMT + "none: a command of this router's own", "Routes in ApplicationParameters, one behind the other, are all "
+      "registered; the answer counts them, and names the first that can't be.", tags=("differs",), on=STREAM)
+async def rib_import(t):
+    face = await t.face()
+    routes = b"".join(parameters(name=t.name(f"/{n}"), cost=n) for n in range(40))
+    packet, full = signed_v3(LOCAL + name("/rib/import"), params=routes)
+    face.send(packet)
+    answer = mgmt.read_answer(await face.data(full, what="the answer to rib/import"))
+    equal((answer.code, answer.body["count"]), (200, 40), "code and Count")
+    hops = mgmt.fib_entries(await dataset(face, "fib/list"))
+    equal([n for n in range(40) if joined(t.name(f"/{n}")) not in hops], [], "prefixes that are not in fib/list")
+    packet, full = signed_v3(LOCAL + name("/rib/import"), params=parameters(name=t.name("/x"), face_id=0xFFFFFF1))
+    face.send(packet)
+    answer = mgmt.read_answer(await face.data(full, what="the answer to rib/import"))
+    equal((answer.code, answer.body["count"]), (410, 0), "code and Count for a face that is not there")
+    expect(answer.text, "no sentence")

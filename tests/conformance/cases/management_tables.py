@@ -60,6 +60,61 @@ async def strategy_with_parameters(t):
              strategy=mgmt.BEST_ROUTE + [comp(b"\x05", 54), comp("retx-suppression-initial~50")])
 
 
+def chosen(t, manager, wanted):
+    """Waits until strategy-choice/list says that this test's prefix has this strategy."""
+    async def listed():
+        return mgmt.strategies(await dataset(manager, "strategy-choice/list")).get(joined(t.prefix)) == wanted
+    return t.until(listed, what="the choice in strategy-choice/list")
+
+
+def strategy_cases(names, tags):
+    for word, version, *parameters in names:
+        instance = name("/localhost/nfd/strategy/" + word) + [comp(bytes([version]), 54)]
+
+        @case("mgmt/strategy/is-there/" + word, STRATEGY + "set", f"{word} can be chosen, with and without its version, "
+              "and is listed with it.", tags=tags)
+        async def is_there(t, word=word, instance=instance):
+            manager = await t.manager()
+            for asked in (instance[:-1], instance):
+                a = await ok(manager, "strategy-choice", "set", name=t.prefix, strategy=asked)
+                equal(a.body["strategy"], instance, "Strategy in the answer")
+                await chosen(t, manager, instance)
+
+        @case("mgmt/strategy/unknown-version/" + word, STRATEGY + "set", f"A version of {word} that does not exist: 404.",
+              tags=tags)
+        async def no_version(t, instance=instance, version=version):
+            a = await command(await t.face(), "strategy-choice", "set", name=t.prefix,
+                              strategy=instance[:-1] + [comp(bytes([version + 1]), 54)])
+            equal(a.code, 404, f"StatusCode ({a.text})")
+
+        @case("mgmt/strategy/parameters/" + word, STRATEGY + "set", f"{word} takes its parameters and is listed with them; "
+              "another or a bad one: 409, with a sentence.", tags=tags)
+        async def takes(t, instance=instance, parameters=parameters):
+            manager = await t.manager()
+            for good, bad in parameters:
+                await ok(manager, "strategy-choice", "set", name=t.prefix, strategy=instance + [comp(good)])
+                await chosen(t, manager, instance + [comp(good)])
+                a = await command(manager, "strategy-choice", "set", name=t.prefix, strategy=instance + [comp(bad)])
+                equal(a.code, 409, f"StatusCode ({a.text})")
+                expect(good.split("~")[0] in a.text, f"{a.text!r} does not name the parameter")
+            a = await command(manager, "strategy-choice", "set", name=t.prefix, strategy=instance + [comp("no-such~1")])
+            equal(a.code, 409, f"StatusCode ({a.text})")
+            expect(a.text, "a refusal says why")
+
+
+RETX = ("retx-suppression-initial~50", "retx-suppression-initial~x")
+strategy_cases([
+    ("best-route", 5, RETX), ("multicast", 5, RETX), ("random", 1), ("access", 1), ("self-learning", 1),
+    ("asf", 5, RETX, ("probing-interval~30000", "probing-interval~999"), ("max-timeouts~5", "max-timeouts~0"),
+     ("measurements-lifetime~600000", "measurements-lifetime~60000")),
+], tags=("nfd",))
+strategy_cases([
+    ("weighted", 1, RETX, ("weights~5-3-1", "weights~0")), ("hash", 1, RETX, ("depth~2", "depth~0")),
+    ("round-robin", 1, RETX),
+    ("fail-over", 1, RETX, ("max-timeouts~1", "max-timeouts~x"), ("recovery-interval~1000", "recovery-interval~1")),
+], tags=("differs",))
+
+
 @case("mgmt/strategy/too-deep", STRATEGY + "set", "A prefix of more than 32 components: 414.", tags=("nfd",))
 async def strategy_deep(t):
     a = await command(await t.face(), "strategy-choice", "set", name=deep(t.prefix, 40), strategy=mgmt.MULTICAST)

@@ -125,6 +125,7 @@ class Face:
         whole = Packet(b"".join(parts[i].raw for i in range(count)), bare=False, pieces=count)
         whole.lp = {t: v for t, v in parts[0].lp.items() if t not in (FRAGMENT, FRAG_INDEX, FRAG_COUNT)}
         whole.sizes = [len(parts[i].raw) for i in range(count)]
+        whole.parts = [parts[i] for i in range(count)]
         return take_network(whole, b"".join(parts[i].lp[FRAGMENT] for i in range(count)))
 
     async def get(self, kind=None, name=None, *, prefix=None, within=PATIENCE, what="") -> Packet:

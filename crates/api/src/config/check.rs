@@ -57,6 +57,15 @@ pub(super) fn contradictions(config: &Config, places: &Places, source: &mut Sour
         };
         check.say(option, "rules by which nobody may command the router", "trusted_keys, or a wider rule");
     }
+    if config.rib.key.is_some() != config.rib.certificate.is_some() {
+        let one = if config.rib.key.is_some() { "rib.key" } else { "rib.certificate" };
+        check.say(one, "one of key and certificate", "both, or neither");
+    }
+    if config.rib.retry_min_s > config.rib.retry_max_s {
+        let most = format!("at most rib.retry_max_s ({})", config.rib.retry_max_s);
+        check.say("rib.retry_min_s", config.rib.retry_min_s.to_string(), most);
+    }
+    check.control(config);
     check.items(config);
 }
 
@@ -82,9 +91,33 @@ impl Check<'_, '_> {
         }
     }
 
+    fn control(&mut self, config: &Config) {
+        let control = &config.control;
+        if !control.enabled && control.path.is_some() {
+            self.say("control.path", "a path, while control.enabled is false", "no path, or enabled = true");
+        }
+        self.listeners("control.listen", &control.listen);
+        let remote = control.listen.iter().find(|address| !address.ip().is_loopback());
+        let Some(remote) = remote else { return };
+        if !control.allow_remote {
+            self.say(
+                "control.listen",
+                format!("{remote}, which other machines reach"),
+                "addresses of this machine only, such as 127.0.0.1:6380, or allow_remote = true",
+            );
+        } else if control.token_file.is_none() {
+            self.say(
+                "control.allow_remote",
+                "true, without a token_file",
+                "a token_file, as other machines may command the router only with its secret",
+            );
+        }
+    }
+
     fn items(&mut self, config: &Config) {
         let reserved: [Name; 2] =
             ["/localhost/nfd", "/localhop/nfd"].map(|uri| uri.parse().expect("a constant name"));
+        let gateway = reserved[1].clone();
         let mut faces = BTreeMap::new();
         for (index, face) in config.face.iter().enumerate() {
             if let Some(first) = faces.insert(&face.uri, index) {
@@ -97,7 +130,9 @@ impl Check<'_, '_> {
         for (index, route) in config.route.iter().enumerate() {
             let option = format!("route[{index}].prefix");
             self.prefix(&option, route.prefix.as_ref());
-            if reserved.iter().any(|name| name.as_ref().is_prefix_of(route.prefix.as_ref())) {
+            // The way to a gateway is a route like any other.
+            let reserved = reserved.iter().any(|name| name.as_ref().is_prefix_of(route.prefix.as_ref()));
+            if reserved && route.prefix != gateway {
                 self.say(&option, route.prefix.to_string(), "a prefix that is not the router's own");
             }
             if let Some(first) = routes.insert((&route.prefix, &route.face), index) {

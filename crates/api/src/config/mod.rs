@@ -13,8 +13,8 @@ mod tests;
 mod value;
 
 pub use options::{
-    ContentStore, CsPolicy, FaceItem, Faces, Forwarder, Log, LogLevel, Management, Persistency, Reach, RouteItem,
-    StrategyItem, Tables, Tcp, Udp, Unix,
+    ContentStore, Control, CsPolicy, FaceItem, Faces, Forwarder, Log, LogFormat, LogLevel, Management,
+    Persistency, Reach, Rib, RouteItem, StrategyItem, Tables, Tcp, Udp, Unix,
 };
 pub use problem::{Problem, Problems};
 pub use value::{Mode, Uri};
@@ -42,8 +42,12 @@ pub struct Config {
     pub forwarder: Forwarder,
     /// `[management]`
     pub management: Management,
+    /// `[rib]`
+    pub rib: Rib,
     /// `[log]`
     pub log: Log,
+    /// `[control]`
+    pub control: Control,
     /// `[[face]]`, in the file's order.
     pub face: Vec<FaceItem>,
     /// `[[route]]`, in the file's order.
@@ -67,7 +71,7 @@ impl Config {
     pub fn reference() -> String {
         let mut text = String::from(
             "# Configuration of a Namewire router. Every option is here with its default; a file needs only what differs.\n\
-             # A running router re-reads its file on SIGHUP: routes, faces, strategies, content store and log level change at once, the rest at the next start.\n",
+             # A running router re-reads its file on SIGHUP: routes, faces, strategies, content store, what others are told and log level change at once, the rest at the next start.\n",
         );
         section::write::<Faces>(&mut text);
         section::write::<Unix>(&mut text);
@@ -77,7 +81,9 @@ impl Config {
         section::write::<ContentStore>(&mut text);
         section::write::<Forwarder>(&mut text);
         section::write::<Management>(&mut text);
+        section::write::<Rib>(&mut text);
         section::write::<Log>(&mut text);
+        section::write::<Control>(&mut text);
         section::write_item::<FaceItem>(&mut text);
         section::write_item::<RouteItem>(&mut text);
         section::write_item::<StrategyItem>(&mut text);
@@ -94,12 +100,22 @@ impl Config {
         }
     }
 
-    /// True when a change to `other` needs a new start: something other than routes, faces, strategies, content store and log level differs. A
-    /// content store that is to be larger than it was made is for the host to find out.
+    /// Where the control socket is; `None` when there is none. When the file doesn't say: beside the unix socket at `unix`.
+    pub fn control_path(&self, unix: &Path) -> Option<PathBuf> {
+        match &self.control.path {
+            _ if !self.control.enabled => None,
+            Some(path) => Some(path.clone()),
+            None => self.unix.enabled.then(|| control_path_beside(unix)),
+        }
+    }
+
+    /// True when a change to `other` needs a new start: something other than routes, faces, strategies, content store, what others are told and
+    /// log level differs. A content store that is to be larger than it was made is for the host to find out.
     pub fn needs_restart(&self, other: &Config) -> bool {
         let live = |config: &Config| Config {
-            log: Log::default(),
+            log: Log { level: LogLevel::Info, ..config.log.clone() },
             content_store: ContentStore::default(),
+            rib: Rib::default(),
             face: Vec::new(),
             route: Vec::new(),
             strategy: Vec::new(),
@@ -125,13 +141,20 @@ impl Config {
             of::<ContentStore>(),
             of::<Forwarder>(),
             of::<Management>(),
+            of::<Rib>(),
             of::<Log>(),
+            of::<Control>(),
             of_item::<FaceItem>(),
             of_item::<RouteItem>(),
             of_item::<StrategyItem>(),
         ];
         sections.concat()
     }
+}
+
+/// The control socket that belongs to a unix socket, when no configuration says otherwise.
+pub fn control_path_beside(unix: &Path) -> PathBuf {
+    unix.with_extension("control.sock")
 }
 
 /// Where clients look for a router.

@@ -32,6 +32,10 @@ section! {
         reassembly_timeout_ms: u32 = 500, in 1..=60_000;
         /// KiB of the system's buffers, each way, for each unix or TCP socket.
         stream_buffer_kib: u32 = 1024, in 16..=1_048_576;
+        /// KiB of packets that a reliable face keeps until they are acknowledged; beyond them packets are sent without protection.
+        reliability_kib: u32 = 4096, in 16..=1_048_576;
+        /// A permanent face that lost its connection tries again after a second, then after twice as long each time, up to so many seconds.
+        reconnect_max_s: u32 = 60, in 1..=86_400;
     }
 }
 
@@ -44,6 +48,8 @@ section! {
         path: Option<PathBuf> = None, as "\"/run/nfd/nfd.sock\"";
         /// Who may open it.
         mode: Mode = Mode(0o666);
+        /// New faces are reliable: link packets are acknowledged and, when lost, sent again. The other end must want it too.
+        reliability: bool = false;
     }
 }
 
@@ -52,6 +58,8 @@ section! {
     Tcp = "faces.tcp" {
         /// Addresses to listen on; an empty list is none.
         listen: Vec<SocketAddr> = everywhere(PORT);
+        /// New faces are reliable; TCP by itself loses nothing.
+        reliability: bool = false;
     }
 }
 
@@ -70,6 +78,12 @@ section! {
         send_buffer_kib: u32 = 4096, in 208..=1_048_576;
         /// UDP peers of this machine are local faces.
         loopback_is_local: bool = false;
+        /// New faces are reliable: link packets are acknowledged and, when lost, sent again. The other end must want it too.
+        reliability: bool = false;
+        /// KiB of datagrams to one peer that leave in a row; the rest waits for a pause, as peers may have little room. 0 sets no bound.
+        burst_kib: u32 = 128, in 0..=1_048_576;
+        /// Microseconds between bursts to one peer.
+        burst_pause_us: u32 = 250, in 50..=1_000_000;
     }
 }
 
@@ -88,6 +102,8 @@ section! {
         routes: u32 = 1_048_576, in 64..=134_217_728;
         /// Nonces of answered Interests remembered, so that looping ones are known.
         dead_nonces: u32 = 262_144, in 1024..=67_108_864;
+        /// Prefixes of which strategies remember how their next hops answer.
+        measurements: u32 = 65_536, in 64..=16_777_216;
     }
 }
 
@@ -161,6 +177,34 @@ section! {
     }
 }
 
+section! {
+    /// Telling other routers which prefixes are here. Takes effect at once when the file is read again.
+    Rib = "rib" {
+        /// Tell the routing daemon of this machine prefixes that clients register for themselves (origin `client`): signed commands
+        /// `/localhost/nlsr/rib/register` and `unregister`, as soon as `/localhost/nlsr` has a route.
+        readvertise_nlsr: bool = false;
+        /// Tell these faces every prefix that an application registers: signed commands `/localhop/nfd/rib/register` and `unregister`.
+        readvertise_to: Vec<Uri> = vec![];
+        /// Tell gateways these prefixes while a route is below one of them. A gateway is a face that has a route for `/localhop/nfd`; an empty
+        /// list tells nothing.
+        propagate: Vec<Name> = vec![];
+        /// Cost of routes that others are told.
+        propagate_cost: u32 = 15;
+        /// A command to others is given up when it is not answered for so many milliseconds.
+        command_timeout_ms: u32 = 10_000, in 100..=600_000;
+        /// What others were told is told again after so many seconds. It ends there after three times as many.
+        refresh_s: u32 = 300, in 1..=86_400;
+        /// A command that failed is sent again after so many seconds, then after twice as many each time.
+        retry_min_s: u32 = 50, in 1..=86_400;
+        /// A command that failed is sent again after at most so many seconds.
+        retry_max_s: u32 = 3600, in 1..=86_400;
+        /// File with the private key (PKCS#8, PEM) that signs commands to others. Without one they carry a plain digest, which others refuse.
+        key: Option<PathBuf> = None, as "\"/etc/namewire/router.key\"";
+        /// File with the certificate of that key: names the key to others.
+        certificate: Option<PathBuf> = None, as "\"/etc/namewire/router.cert\"";
+    }
+}
+
 words! {
     /// How much is logged.
     LogLevel {
@@ -177,11 +221,45 @@ words! {
     }
 }
 
+words! {
+    /// How a line of the log looks.
+    LogFormat {
+        /// For people.
+        Text = "text",
+        /// One JSON object a line.
+        Json = "json",
+    }
+}
+
 section! {
     /// Logging, to standard error.
     Log = "log" {
-        /// How much.
+        /// How much. `nw log set` changes it in a running router, until the file is read again.
         level: LogLevel = LogLevel::Info;
+        /// How a line looks.
+        format: LogFormat = LogFormat::Text;
+    }
+}
+
+section! {
+    /// REST, metrics and what `nw top`, `nw trace` and `nw tap` look through. Whoever reaches it commands the router.
+    Control = "control" {
+        /// Listen on the unix socket.
+        enabled: bool = true;
+        /// Its path. When not given: that of faces.unix, ending in .control.sock instead of .sock.
+        path: Option<PathBuf> = None, as "\"/run/nfd/nfd.control.sock\"";
+        /// Who may open it.
+        mode: Mode = Mode(0o600);
+        /// TCP addresses to listen on besides, for Prometheus and browsers' tools.
+        listen: Vec<SocketAddr> = vec![], as "[\"127.0.0.1:6380\"]";
+        /// Allow addresses in `listen` that other machines reach; then `token_file` is needed.
+        allow_remote: bool = false;
+        /// A file with a secret that whoever comes by TCP must show as `Authorization: Bearer …`.
+        token_file: Option<PathBuf> = None, as "\"/etc/namewire/token\"";
+        /// Connections at one time; more wait to be accepted.
+        connections: u32 = 32, in 2..=1024;
+        /// Metrics of each face, beside those of all together. Turn it off where faces come and go by the thousand.
+        face_metrics: bool = true;
     }
 }
 
@@ -206,13 +284,15 @@ item! {
         persistency: Persistency = Persistency::Persistent;
         /// Octets of its largest link packet, when it differs from the default.
         mtu: Option<u32> = None, in 64..=8800, as "1420";
+        /// Link packets are acknowledged and, when lost, sent again, when it differs from the default of its transport.
+        reliability: Option<bool> = None, as "true";
     }
 }
 
 impl FaceItem {
     /// A face with nothing else said.
     pub const fn to(uri: Uri) -> Self {
-        FaceItem { uri, local_uri: None, persistency: Persistency::Persistent, mtu: None }
+        FaceItem { uri, local_uri: None, persistency: Persistency::Persistent, mtu: None, reliability: None }
     }
 }
 

@@ -189,3 +189,27 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn control_stays_on_this_machine_unless_told() {
+    let remote = "[control]\nlisten = [\"0.0.0.0:6380\"]\n";
+    assert!(
+        problems(remote)[0]
+            .starts_with("nw.toml:2: control.listen: saw 0.0.0.0:6380, which other machines reach")
+    );
+    let allowed = format!("{remote}allow_remote = true\n");
+    assert!(
+        problems(&allowed)[0].starts_with("nw.toml:3: control.allow_remote: saw true, without a token_file")
+    );
+    assert!(problems(&format!("{allowed}token_file = \"/t\"\n")).is_empty());
+    assert!(problems("[control]\nlisten = [\"127.0.0.1:1\", \"[::1]:1\"]\n").is_empty());
+    assert!(!problems("[control]\nenabled = false\npath = \"/x\"\n").is_empty());
+
+    let unix = Path::new("/run/nfd/nfd.sock");
+    let config = |text: &str| Config::parse("nw.toml", text).unwrap();
+    assert_eq!(config("").control_path(unix).unwrap(), Path::new("/run/nfd/nfd.control.sock"));
+    assert_eq!(config("[control]\nenabled = false\n").control_path(unix), None);
+    assert_eq!(config("[faces.unix]\nenabled = false\n").control_path(unix), None);
+    assert!(config("").needs_restart(&config("[log]\nformat = \"json\"\n")));
+    assert!(!config("").needs_restart(&config("[log]\nlevel = \"debug\"\n")));
+}

@@ -2,7 +2,7 @@
 //!
 //! No sockets and no clock: nonces and times are passed in, packets come out and go in.
 
-use super::command::{Dataset, Root, Verb};
+use super::command::{Dataset, IMPORT, Root, Verb};
 use super::face::{ChannelStatus, FaceQueryFilter, FaceStatus};
 use super::number as n;
 use super::parameters::ControlParameters;
@@ -38,7 +38,18 @@ pub fn command<S: Sign + ?Sized>(
     unique: Uniqueness,
     signer: &S,
 ) -> Result<Vec<u8>, S::Error> {
-    let name = verb.name(root).with_generic(parameters.encode());
+    command_named(verb.name(root).with_generic(parameters.encode()), unique, signer)
+}
+
+/// As [`command`], for a command that has another root: the whole name up to the signature.
+///
+/// # Errors
+/// The signer's.
+pub fn command_named<S: Sign + ?Sized>(
+    name: Name,
+    unique: Uniqueness,
+    signer: &S,
+) -> Result<Vec<u8>, S::Error> {
     interest(name, unique).encode_signed(signer, &signature_fields(unique))
 }
 
@@ -53,6 +64,26 @@ pub fn announce<S: Sign + ?Sized>(
     signer: &S,
 ) -> Result<Vec<u8>, S::Error> {
     let interest = interest(Verb::RibAnnounce.name(root), unique).parameters(announcement.wire());
+    interest.encode_signed(signer, &signature_fields(unique))
+}
+
+/// Octets of routes that one [`import`] carries.
+pub const IMPORT_LEN_MAX: usize = 8192;
+
+/// A `rib/import` Interest, signed by packet format 0.3: `routes` are encoded [`ControlParameters`] as `rib/register` takes them, one behind the
+/// other, at most [`IMPORT_LEN_MAX`] octets. The answer's `count` says how many were registered; after a refusal those before it stay.
+///
+/// # Errors
+/// The signer's.
+pub fn import<S: Sign + ?Sized>(
+    routes: &[u8],
+    lifetime_ms: u64,
+    unique: Uniqueness,
+    signer: &S,
+) -> Result<Vec<u8>, S::Error> {
+    let (module, word) = IMPORT;
+    let name = Root::Localhost.name().with_generic(module).with_generic(word);
+    let interest = interest(name, unique).lifetime_ms(lifetime_ms).parameters(routes);
     interest.encode_signed(signer, &signature_fields(unique))
 }
 

@@ -4,6 +4,7 @@
 //! /localhost/nfd/rib/register/<ControlParameters>/params-sha256=…                                signed by format 0.3
 //! /localhost/nfd/rib/register/<ControlParameters>/<timestamp>/<nonce>/<SigInfo>/<SigValue>       signed by format 0.2
 //! /localhost/nfd/rib/announce/params-sha256=…                                                    a prefix announcement in ApplicationParameters
+//! /localhost/nfd/rib/import/params-sha256=…                                                      routes in ApplicationParameters: not NFD's
 //! /localhost/nfd/faces/list[/params-sha256=…][/<version>[/<segment>]]                            a dataset
 //! /localhost/nfd/faces/query/<FaceQueryFilter>[…]                                                a dataset with a question
 //! /localhost/nfd/faces/events[/<sequence number>]                                                notifications
@@ -166,6 +167,11 @@ pub enum Request<'a> {
         /// The Data, whole.
         announcement: &'a [u8],
     },
+    /// To register many routes. Not NFD's: other routers don't answer.
+    Import {
+        /// [`ControlParameters`] of `rib/register`, one behind the other, not decoded yet.
+        routes: &'a [u8],
+    },
     /// For a dataset.
     Dataset {
         /// Which.
@@ -211,10 +217,16 @@ pub fn parse<'a>(interest: &Interest<'a>) -> Option<(Root, Request<'a>)> {
         return Some((root, parse_dataset(dataset, name)?));
     }
     let verb = Verb::from_words(module, word);
-    if verb == Some(Verb::RibAnnounce) {
+    let import = (module, word) == IMPORT;
+    if verb == Some(Verb::RibAnnounce) || import {
         let digest = components.next()?.typ() == ComponentType::PARAMETERS_DIGEST;
         let whole = digest && components.next().is_none();
-        return whole.then_some((root, Request::Announce { announcement: interest.parameters()? }));
+        let parameters = interest.parameters()?;
+        let request = match import {
+            true => Request::Import { routes: parameters },
+            false => Request::Announce { announcement: parameters },
+        };
+        return whole.then_some((root, request));
     }
     let parameters = ControlParameters::decode(generic(components.next()?)?).ok()?;
     let form = signature_form(interest, components)?;
@@ -224,6 +236,9 @@ pub fn parse<'a>(interest: &Interest<'a>) -> Option<(Root, Request<'a>)> {
     };
     Some((root, request))
 }
+
+/// Module and word of [`Request::Import`].
+pub(super) const IMPORT: (&[u8], &[u8]) = (b"rib", b"import");
 
 /// Components of a dataset's name, filter aside.
 const DATASET_LEN: usize = 4;

@@ -22,18 +22,34 @@ pub use table::{
     CsInfo, DropCount, FibEntry, ForwarderStatus, NextHopRecord, RibEntry, Route, StrategyChoice,
 };
 
-use nw_name::Name;
-use serde::Serializer;
+/// Names leave, and come, as URIs.
+pub(crate) mod uri {
+    use nw_name::Name;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-/// Names leave as URIs.
-pub(crate) fn uri<S: Serializer>(name: &Name, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(name)
+    pub fn serialize<S: Serializer>(name: &Name, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(name)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
+        let uri = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        uri.parse().map_err(|error| D::Error::custom(format_args!("{uri:?} is no name: {error}")))
+    }
 }
 
 /// As [`uri`].
-pub(crate) fn uri_option<S: Serializer>(name: &Option<Name>, serializer: S) -> Result<S::Ok, S::Error> {
-    match name {
-        Some(name) => serializer.collect_str(name),
-        None => serializer.serialize_none(),
+pub(crate) mod uri_option {
+    use nw_name::Name;
+    use serde::{Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(name: &Option<Name>, serializer: S) -> Result<S::Ok, S::Error> {
+        match name {
+            Some(name) => serializer.collect_str(name),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Name>, D::Error> {
+        super::uri::deserialize(deserializer).map(Some)
     }
 }

@@ -64,8 +64,9 @@ pub mod origin {
 }
 
 /// The element Strategy: a Name in a wrapper of its own.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Strategy(#[serde(serialize_with = "super::uri")] pub Name);
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[schema(value_type = String)]
+pub struct Strategy(#[serde(with = "super::uri")] pub Name);
 
 impl Scalar for Strategy {
     fn read(element: &nw_name::tlv::Tlv<'_>) -> Result<Self, Error> {
@@ -86,7 +87,8 @@ record! {
     #[derive(Default)]
     ControlParameters {
         /// A prefix.
-        #[serde(serialize_with = "super::uri_option", skip_serializing_if = "Option::is_none")]
+        #[serde(with = "super::uri_option", default, skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<String>, example = "/example")]
         name: Option<Name> = n::NAME,
         /// A face; 0 is the face the command came by.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -151,13 +153,21 @@ impl ControlParameters {
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes, 0);
         let element = reader.next()?.ok_or(Error::new(Fault::Truncated, 0))?;
-        if element.typ != n::CONTROL_PARAMETERS {
-            return Err(Error::new(Fault::FieldValue, 0));
-        }
-        if !reader.is_empty() {
+        if element.typ == n::CONTROL_PARAMETERS && !reader.is_empty() {
             return Err(Error::new(Fault::Trailing, element.end()));
         }
-        Self::read(&element)
+        Self::from_element(&element)
+    }
+
+    /// From an element that may have others behind it.
+    ///
+    /// # Errors
+    /// What is wrong and where.
+    pub fn from_element(element: &nw_name::tlv::Tlv<'_>) -> Result<Self, Error> {
+        if element.typ != n::CONTROL_PARAMETERS {
+            return Err(Error::new(Fault::FieldValue, element.start));
+        }
+        Self::read(element)
     }
 
     /// For a name.
@@ -172,7 +182,7 @@ impl ControlParameters {
 }
 
 /// The answer to a command.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct ControlResponse {
     /// Like HTTP's: 200 is done, 4xx is the asker's fault, 5xx the router's.
     pub code: u64,

@@ -142,7 +142,7 @@ pub(crate) fn push_nested(typ: u32, out: &mut Vec<u8>, fill: impl FnOnce(&mut Ve
 macro_rules! record {
     ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident: $typ:ty = $number:expr,)+ }) => {
         $(#[$meta])*
-        #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+        #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
         pub struct $name {
             $($(#[$field_meta])* pub $field: $typ,)+
         }
@@ -191,7 +191,9 @@ macro_rules! record {
 macro_rules! choice {
     ($(#[$meta:meta])* $name:ident { $($(#[$item_meta:meta])* $item:ident = $number:literal $text:literal,)+ }) => {
         $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize, utoipa::ToSchema,
+        )]
         pub enum $name {
             $($(#[$item_meta])* #[serde(rename = $text)] $item,)+
         }

@@ -19,7 +19,8 @@ record! {
     /// One prefix of the FIB.
     FibEntry {
         /// The prefix.
-        #[serde(serialize_with = "super::uri")]
+        #[serde(with = "super::uri")]
+        #[schema(value_type = String, example = "/example")]
         name: Name = n::NAME,
         /// Where Interests for it may go.
         next_hops: Vec<NextHopRecord> = n::PART,
@@ -47,7 +48,8 @@ record! {
     /// One prefix of the RIB.
     RibEntry {
         /// The prefix.
-        #[serde(serialize_with = "super::uri")]
+        #[serde(with = "super::uri")]
+        #[schema(value_type = String, example = "/example")]
         name: Name = n::NAME,
         /// Its routes.
         routes: Vec<Route> = n::PART,
@@ -58,7 +60,8 @@ record! {
     /// Which strategy forwards a prefix.
     StrategyChoice {
         /// The prefix.
-        #[serde(serialize_with = "super::uri")]
+        #[serde(with = "super::uri")]
+        #[schema(value_type = String, example = "/example")]
         name: Name = n::NAME,
         /// The strategy, with version and parameters.
         strategy: Strategy = n::STRATEGY,

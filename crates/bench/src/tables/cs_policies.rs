@@ -17,8 +17,11 @@ const WARM_UP: u64 = 300_000;
 
 /// Rows `tables/cs_policies/{zipf,scan}/…/{lru,priority-fifo,s3-fifo}/…` for each size.
 pub fn run() -> Vec<Row> {
-    let policies =
-        [("lru", PolicyKind::Lru), ("priority-fifo", PolicyKind::PriorityFifo), ("s3-fifo", PolicyKind::S3Fifo)];
+    let policies = [
+        ("lru", PolicyKind::Lru),
+        ("priority-fifo", PolicyKind::PriorityFifo),
+        ("s3-fifo", PolicyKind::S3Fifo),
+    ];
     let mut rows = Vec::new();
     for exponent in [0.8, 1.0] {
         let zipf = Zipf::new(exponent);
@@ -46,7 +49,8 @@ fn hits_percent(kind: PolicyKind, packets: usize, zipf: &Zipf, scan: bool) -> f6
         let number = if popular { zipf.draw(mix(i)) as u64 } else { (1 << 40) + i };
         let name = Name::new().with_generic("zipf").with_generic(number.to_string());
         let prefixes = Prefixes::of(&key(), name.as_ref());
-        let ask = Ask { name: name.as_ref(), prefixes: &prefixes, can_be_prefix: false, must_be_fresh: false };
+        let ask =
+            Ask { name: name.as_ref(), prefixes: &prefixes, can_be_prefix: false, must_be_fresh: false };
         let hit = cs.find(now, &ask).is_some();
         if !hit {
             cs.insert(now, &data(name).incoming());

@@ -5,8 +5,10 @@ use crate::scope::NameScope;
 use crate::strategy::{Eligibility, Forward, StrategyError, StrategyId, is_pending};
 use nw_element::decode::decode;
 use nw_element::{Cause, Context, DropReason, FaceId, FaceInfo, Instant, Scope};
-use nw_name::{Name, NameRef, Prefixes};
+use nw_name::{Name, NameRef};
+use nw_tables::FaceTable;
 use nw_tables::fib::{Fib, FibError, NextHop};
+use nw_tables::measurements::Measurements;
 use nw_tables::pit::{EntryRef, Pit};
 
 impl Router {
@@ -16,12 +18,12 @@ impl Router {
         if self.knows_tokens.len() <= face.slot() {
             self.knows_tokens.resize(face.slot() + 1, false);
         }
-        // Another router takes tokens by the specification.
-        self.knows_tokens[face.slot()] = info.scope == Scope::NonLocal;
+        // Another router takes tokens by the specification, management to tell apart who asked.
+        self.knows_tokens[face.slot()] = info.scope == Scope::NonLocal || face == FaceId::INTERNAL;
     }
 
-    /// Forgets a face: what it asked for and was asked for goes too; false when it was not known. Routes to it are to be removed besides, until
-    /// then they lead nowhere.
+    /// Forgets a face: what it asked for and was asked for goes too, in a large table a part with every tick; false when it was not known. Routes
+    /// to it are to be removed besides, until then they lead nowhere.
     pub fn remove_face(&mut self, now: Instant, face: FaceId) -> bool {
         let known = self.faces.remove(face);
         self.forget_face(now, face);
@@ -52,7 +54,7 @@ impl Router {
             let is_new = |hop: &&NextHop| !known.contains(&hop.face);
             let new: Vec<FaceId> = next_hops.iter().filter(is_new).map(|hop| hop.face).collect();
             if !new.is_empty() {
-                self.follow_new_next_hops(now, name, &new, context);
+                self.follow_new_next_hops(now, name, new, context);
             }
         }
         Ok(())
@@ -73,11 +75,32 @@ impl Router {
     /// When there is no such strategy, its parameters are bad, or too many are in use.
     pub fn resolve_strategy(&mut self, name: NameRef<'_>) -> Result<StrategyId, StrategyError> {
         let fib = &self.fib;
-        self.strategies.resolve(name, || {
+        let (id, is_new) = self.strategies.resolve(name, || {
             let mut in_use = [false; 256];
             fib.entries().iter().for_each(|(_, route)| in_use[usize::from(route.strategy.0)] = true);
             in_use
-        })
+        })?;
+        if is_new {
+            // What another strategy of this number remembered would mislead it.
+            self.strategy_state.measurements.forget(id);
+        }
+        Ok(id)
+    }
+
+    /// Keeps an announcement that control found good, until `until`: self-learning sends it along with Data below `prefix`.
+    pub fn keep_announcement(
+        &mut self,
+        now: Instant,
+        prefix: NameRef<'_>,
+        announcement: &[u8],
+        until: Instant,
+    ) {
+        self.announcements.keep(now, prefix, announcement, until);
+    }
+
+    /// What strategies remember of prefixes, for status.
+    pub const fn measurements(&self) -> &Measurements {
+        &self.strategy_state.measurements
     }
 
     /// The name of a strategy, with version and parameters.
@@ -110,6 +133,11 @@ impl Router {
         self.counters
     }
 
+    /// Faces, as forwarding knows them.
+    pub const fn faces(&self) -> &FaceTable {
+        &self.faces
+    }
+
     /// Routes, for status.
     pub const fn fib(&self) -> &Fib {
         &self.fib
@@ -122,32 +150,20 @@ impl Router {
 
     /// Octets of address space of all tables.
     pub fn memory_bytes(&self) -> usize {
-        self.fib.memory_bytes() + self.pit.memory_bytes() + self.dead_nonces.memory_bytes()
-    }
-
-    /// "New nexthop: for pending PIT entries under the prefix strategy.afterNewNextHop (multicast forwards them)."
-    fn follow_new_next_hops(
-        &mut self,
-        now: Instant,
-        prefix: NameRef<'_>,
-        faces: &[FaceId],
-        context: &mut Context<'_, Out>,
-    ) {
-        let prefix_len = prefix.len();
-        let waiting: Vec<EntryRef> =
-            self.pit.entries().filter(|entry| prefix.is_prefix_of(self.pit.name(*entry))).collect();
-        for entry in waiting {
-            let name = self.pit.name(entry);
-            // A longer prefix has its own next hops.
-            let route = self.fib.lookup(name, &Prefixes::of(&self.key, name));
-            if route.is_some_and(|route| route.prefix_len == prefix_len) {
-                faces.iter().for_each(|face| self.follow(now, entry, *face, context));
-            }
-        }
+        self.fib.memory_bytes()
+            + self.pit.memory_bytes()
+            + self.dead_nonces.memory_bytes()
+            + self.strategy_state.measurements.memory_bytes()
     }
 
     /// Sends a pending Interest to a face, for the sake of the first asker for whom it is eligible.
-    fn follow(&mut self, now: Instant, entry: EntryRef, face: FaceId, context: &mut Context<'_, Out>) {
+    pub(super) fn follow(
+        &mut self,
+        now: Instant,
+        entry: EntryRef,
+        face: FaceId,
+        context: &mut Context<'_, Out>,
+    ) {
         if self.pit.out_record(entry, face).is_some_and(|record| is_pending(&record, now)) {
             return;
         }
@@ -165,6 +181,6 @@ impl Router {
             return context.pool.drop_packet(packet, DropReason::Malformed(error.fault), context.drops);
         }
         context.pool.meta_mut(&packet).ingress = asker.face;
-        self.send_interest(now, entry, packet, Forward { face, retx_interval_ms: 0 }, context);
+        self.send_interest(now, entry, packet, Forward::plain(face), context);
     }
 }

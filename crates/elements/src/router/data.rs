@@ -1,23 +1,72 @@
 //! Incoming Data: every pending Interest that it satisfies.
 
-use super::{NOWHERE, Out, Router};
-use crate::scope::NameScope;
-use crate::strategy::{Eligibility, StrategyContext};
-use nw_element::{Cause, Context, FaceId, Instant, LinkFields, LinkType, Packet};
-use nw_name::Prefixes;
-use nw_tables::pit::EntryRef;
+use super::outgoing::is_fresh_briefly;
+use super::{Out, Router};
+use crate::strategy::{Lesson, WANTS_DATA};
+use nw_element::{Cause, Context, FaceId, Instant, LinkFields, LinkType, Meta, Packet};
+use nw_tables::FaceTable;
+use nw_tables::pit::{EntryRef, Single};
 use nw_wire::Token;
 
 impl Router {
+    #[inline]
     pub(super) fn data(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
+        let (bytes, meta) = context.pool.view(&packet);
+        // Ours if the peer returns tokens; any other is as good as none.
+        let token = self.pit.by_token(meta.link.token.as_bytes());
+        match self.pit.single(meta.name_in(bytes), &meta.prefixes, token) {
+            Some(single)
+                if single.asked == meta.ingress && self.pit.strategy_bits(single.entry) & WANTS_DATA == 0 =>
+            {
+                self.answer_single(now, packet, &single, context);
+            }
+            _ => self.answer_all(now, packet, token, context),
+        }
+    }
+
+    /// The usual case of [`answer_all`](Self::answer_all): one entry, one asker.
+    #[inline]
+    fn answer_single(
+        &mut self,
+        now: Instant,
+        packet: Packet,
+        single: &Single,
+        context: &mut Context<'_, Out>,
+    ) {
+        let meta = context.pool.meta_mut(&packet);
+        if single.must_be_fresh && is_fresh_briefly(meta.freshness_ms) {
+            self.dead_nonces.insert(now, meta.prefixes.key(), single.nonce);
+        }
+        self.counters.satisfied += 1;
+        self.pit.remove(single.entry);
+        let asker = &single.asker;
+        let waits =
+            asker.expiry > now && (asker.face != meta.ingress || is_ad_hoc(&self.faces, meta.ingress));
+        meta.cached = meta.link.no_cache;
+        meta.egress = if waits { asker.face } else { FaceId::NONE };
+        meta.link = LinkFields { token: asker.token, ..data_fields(meta) };
+        context.out.send(Out::Data, packet);
+    }
+
+    #[inline(never)]
+    fn answer_all(
+        &mut self,
+        now: Instant,
+        packet: Packet,
+        token: Option<EntryRef>,
+        context: &mut Context<'_, Out>,
+    ) {
         let mut matched = core::mem::take(&mut self.matched);
         let mut downstreams = core::mem::take(&mut self.downstreams);
         matched.clear();
         downstreams.clear();
-        match self.matching(&packet, &mut matched, context) {
+        match self.matching(&packet, token, &mut matched, context) {
             Ok(()) => {
-                self.satisfy(now, &packet, &matched, &mut downstreams, context);
-                send_data(packet, &downstreams, context);
+                let lesson = self.satisfy(now, &packet, &matched, &mut downstreams, context);
+                match lesson {
+                    Lesson::Nothing => send_data(packet, &downstreams, context),
+                    _ => self.send_announced(now, packet, &downstreams, lesson, context),
+                }
             }
             Err(cause) => context.pool.drop_packet(packet, cause, context.drops),
         }
@@ -31,16 +80,19 @@ impl Router {
     fn matching(
         &self,
         packet: &Packet,
+        token: Option<EntryRef>,
         matched: &mut Vec<EntryRef>,
         context: &Context<'_, Out>,
     ) -> Result<(), Cause> {
-        let (bytes, meta) = (context.pool.bytes(packet), context.pool.meta(packet));
-        // Ours if the peer returns tokens; any other is as good as none.
-        let token = self.pit.by_token(meta.link.token.as_bytes());
+        let (bytes, meta) = context.pool.view(packet);
         let digest = || nw_wire::sha256(&[bytes]);
         self.pit.matches(meta.name_in(bytes), &meta.prefixes, token, digest, matched);
         if matched.is_empty() {
             return Err(Cause::UnsolicitedData);
+        }
+        // Management answers each asker by token: an answer may stand below the name of somebody else's question.
+        if meta.ingress == FaceId::INTERNAL && token.is_some() && token == matched.first().copied() {
+            matched.truncate(1);
         }
         if !self.accept_data_from_any_face {
             matched.retain(|entry| self.pit.out_record(*entry, meta.ingress).is_some());
@@ -63,13 +115,20 @@ impl Router {
         matched: &[EntryRef],
         downstreams: &mut Vec<(FaceId, Token)>,
         context: &Context<'_, Out>,
-    ) {
+    ) -> Lesson {
+        let mut lesson = Lesson::Nothing;
         let meta = context.pool.meta(packet);
         let (ingress, freshness_ms) = (meta.ingress, meta.freshness_ms);
-        let ad_hoc = self.faces.info(ingress).is_some_and(|face| face.link_type == LinkType::AdHoc);
+        let ad_hoc = is_ad_hoc(&self.faces, ingress);
         for &entry in matched {
-            if self.strategies.learn_from_data() {
-                self.tell_strategy(now, entry, ingress);
+            let mut linger_ms = 0;
+            if self.pit.strategy_bits(entry) & WANTS_DATA != 0 {
+                let extras = self.tell_strategy(now, entry, packet, context);
+                // One that lingers was counted already, whatever its strategy says now.
+                linger_ms = extras.linger_ms.max(u16::from(self.pit.satisfied(entry).is_some()));
+                if extras.lesson != Lesson::Nothing {
+                    lesson = extras.lesson;
+                }
             }
             // "Every unexpired in-record face except the incoming (unless ad-hoc), each with its own PIT token."
             for record in self.pit.in_records(entry) {
@@ -77,7 +136,10 @@ impl Router {
                     downstreams.push((record.face, record.token));
                 }
             }
-            self.finish_satisfied(now, entry, freshness_ms);
+            match linger_ms {
+                0 => self.finish_satisfied(now, entry, freshness_ms),
+                _ => self.linger(now, entry, ingress, freshness_ms, linger_ms),
+            }
         }
         if matched.len() > 1 {
             downstreams.sort_unstable_by(|(a, a_token), (b, b_token)| {
@@ -85,40 +147,33 @@ impl Router {
             });
             downstreams.dedup();
         }
+        lesson
     }
+}
 
-    #[cold]
-    fn tell_strategy(&mut self, now: Instant, entry: EntryRef, ingress: FaceId) {
-        let name = self.pit.name(entry);
-        let Some(route) = self.fib.lookup(name, &Prefixes::of(&self.key, name)) else { return };
-        let strategy = *self.strategies.strategy(route.strategy);
-        let eligibility = Eligibility::new(&self.faces, ingress, false, NameScope::of(name));
-        let mut event = StrategyContext::new(
-            now,
-            &mut self.pit,
-            entry,
-            ingress,
-            NOWHERE,
-            eligibility,
-            &mut self.decisions,
-        );
-        strategy.after_data(&mut event);
+fn is_ad_hoc(faces: &FaceTable, face: FaceId) -> bool {
+    faces.info(face).is_some_and(|info| info.link_type == LinkType::AdHoc)
+}
+
+/// What a Data carries on, but for the token of each downstream.
+#[inline]
+fn data_fields(meta: &Meta) -> LinkFields {
+    LinkFields {
+        congestion_mark: meta.link.congestion_mark,
+        incoming_face: meta.ingress,
+        ..LinkFields::default()
     }
 }
 
 /// One copy for each downstream, all over the same octets. The last one is the packet itself, which a content store may keep.
 #[inline]
-fn send_data(packet: Packet, downstreams: &[(FaceId, Token)], context: &mut Context<'_, Out>) {
+pub(super) fn send_data(packet: Packet, downstreams: &[(FaceId, Token)], context: &mut Context<'_, Out>) {
     let meta = context.pool.meta_mut(&packet);
     // "CachePolicy NoCache is honoured from any face", and says nothing to the next.
     let cached = meta.link.no_cache;
-    meta.link = LinkFields {
-        congestion_mark: meta.link.congestion_mark,
-        incoming_face: meta.ingress,
-        ..LinkFields::default()
-    };
+    let link = data_fields(meta);
+    meta.link = link;
     meta.egress = FaceId::NONE;
-    let link = meta.link;
     if let Some(((last, last_token), others)) = downstreams.split_last() {
         // Shared packets copy this flag: only the last one is for the content store.
         meta.cached = true;

@@ -3,7 +3,7 @@
 use super::{NOWHERE, Out, Router};
 use crate::rewrite;
 use crate::scope::NameScope;
-use crate::strategy::{Eligibility, Forward, Nacks, Strategies, StrategyContext};
+use crate::strategy::{Eligibility, Event, Form, Forward, Nacks, Strategies, StrategyContext, WANTS_WAKING};
 use core::iter::Take;
 use nw_element::{Cause, Context, FaceId, FaceInfo, Instant, LinkType, Meta, Packet};
 use nw_name::{HashKey, NameRef, Prefixes};
@@ -27,24 +27,26 @@ impl Router {
         if self.dead_nonces.contains(now, meta.prefixes.key(), nonce) {
             return self.interest_loop(packet, face, context);
         }
-        let packet = match self.strip_hint(packet, context) {
-            Some(packet) => packet,
-            None => return,
+        let packet = if meta.hint.1 == 0 {
+            packet
+        } else {
+            match self.strip_hint(packet, context) {
+                Some(packet) => packet,
+                None => return,
+            }
         };
-        let (entry, is_new) = match self.enter(&packet, context) {
+        let (entry, is_new) = match self.enter(now, &packet, context) {
             Ok(entered) => entered,
             Err(full) => return self.refuse_full(packet, face, full, context),
         };
-        if !is_new && self.is_duplicate(entry, ingress, nonce, face.link_type) {
+        let is_new_asker = if is_new {
+            true
+        } else if self.is_duplicate(entry, ingress, nonce, face.link_type) {
             return self.interest_loop(packet, face, context);
-        }
-        let is_new_asker = match self.add_asker(now, entry, is_new, context.pool.meta(&packet)) {
-            Ok(is_new_asker) => is_new_asker,
-            Err(full) => {
-                if is_new {
-                    self.pit.remove(entry);
-                }
-                return self.refuse_full(packet, face, full, context);
+        } else {
+            match self.add_asker(entry, self.asker(now, context.pool.meta(&packet))) {
+                Ok(is_new_asker) => is_new_asker,
+                Err(full) => return self.refuse_full(packet, face, full, context),
             }
         };
         match context.pool.meta(&packet).link.next_hop_face {
@@ -53,38 +55,44 @@ impl Router {
         }
     }
 
-    /// Finds or makes the entry.
+    /// Finds the entry, or makes it with its first asker. True when it is new.
     #[inline]
-    fn enter(&mut self, packet: &Packet, context: &Context<'_, Out>) -> Result<(EntryRef, bool), PitFull> {
-        let (bytes, meta) = (context.pool.bytes(packet), context.pool.meta(packet));
+    fn enter(
+        &mut self,
+        now: Instant,
+        packet: &Packet,
+        context: &Context<'_, Out>,
+    ) -> Result<(EntryRef, bool), PitFull> {
+        let (bytes, meta) = context.pool.view(packet);
         let ask = Ask {
             name: meta.name_in(bytes),
             prefixes: &meta.prefixes,
             can_be_prefix: meta.can_be_prefix,
             must_be_fresh: meta.must_be_fresh,
         };
-        self.pit.find_or_insert(&ask, bytes, meta.name, meta.nonce_start)
+        let asker = self.asker(now, meta);
+        self.pit.enter(&ask, bytes, meta.name, meta.nonce_start, &asker)
     }
 
-    /// Remembers who asked; the entry lives as long as the most patient of them. True when this face had not asked before.
+    /// Who asks, and until when.
     #[inline]
-    fn add_asker(
-        &mut self,
-        now: Instant,
-        entry: EntryRef,
-        is_new: bool,
-        meta: &Meta,
-    ) -> Result<bool, PitFull> {
+    fn asker(&self, now: Instant, meta: &Meta) -> InRecord {
         let lifetime_ms = meta.lifetime_ms.min(self.lifetime_max_ms);
         let expiry = now.plus_millis(u64::from(lifetime_ms));
-        let record = InRecord { face: meta.ingress, nonce: meta.nonce, expiry, token: meta.link.token };
-        let is_new_asker = self.pit.upsert_in(entry, record)?;
+        InRecord { face: meta.ingress, nonce: meta.nonce, expiry, token: meta.link.token }
+    }
+
+    /// Remembers who else asked; the entry lives as long as the most patient of them. True when this face had not asked before.
+    fn add_asker(&mut self, entry: EntryRef, asker: InRecord) -> Result<bool, PitFull> {
+        let expiry = asker.expiry;
+        let is_new_asker = self.pit.upsert_in(entry, asker)?;
         // "Expiry timer = latest in-record expiry."
-        let latest = if is_new {
-            expiry
-        } else {
-            self.pit.in_records(entry).map(|record| record.expiry).max().unwrap_or(expiry)
-        };
+        let mut latest = self.pit.in_records(entry).map(|record| record.expiry).max().unwrap_or(expiry);
+        // It may have lingered behind the Data that answered it.
+        self.pit.set_satisfied(entry, None);
+        if self.pit.strategy_bits(entry) & WANTS_WAKING != 0 {
+            latest = latest.min(self.pit.expiry(entry).unwrap_or(latest));
+        }
         self.pit.set_expiry(entry, latest);
         Ok(is_new_asker)
     }
@@ -147,7 +155,7 @@ impl Router {
         if !self.faces.contains(next_hop) {
             return context.pool.drop_packet(packet, Cause::NextHopUnknown, context.drops);
         }
-        self.send_interest(now, entry, packet, Forward { face: next_hop, retx_interval_ms: 0 }, context);
+        self.send_interest(now, entry, packet, Forward::plain(next_hop), context);
     }
 
     fn ask_strategy(
@@ -159,12 +167,12 @@ impl Router {
         is_new_asker: bool,
         context: &mut Context<'_, Out>,
     ) {
-        let (bytes, meta) = (context.pool.bytes(&packet), context.pool.meta(&packet));
+        let (bytes, meta) = context.pool.view(&packet);
         let ingress = meta.ingress;
         let name = meta.name_in(bytes);
         let route = self.fib.lookup_hinted(name, &meta.prefixes, &meta.route_hint);
-        let (strategy, by_name) =
-            route.map_or((Strategies::DEFAULT, NOWHERE), |route| (route.strategy, route.next_hops));
+        let (strategy, by_name, route_len) = route
+            .map_or((Strategies::DEFAULT, NOWHERE, 0), |r| (r.strategy, r.next_hops, r.prefix_len as u8));
         // The hint says where to; the strategy is still that of the name.
         let next_hops = if meta.hint.1 == 0 {
             by_name
@@ -172,20 +180,17 @@ impl Router {
             next_hops_by_hint(&self.fib, &self.key, hints(meta, bytes))
         };
         let eligibility = Eligibility::new(&self.faces, ingress, meta.ingress_local, NameScope::of(name));
-        let mut event = StrategyContext::new(
-            now,
-            &mut self.pit,
-            entry,
-            ingress,
-            next_hops,
-            eligibility,
-            &mut self.decisions,
-        );
+        let event = Event { now, entry, ingress, next_hops, eligibility, meta, bytes, route_len, strategy };
+        let mut event =
+            StrategyContext::new(event, &mut self.pit, &mut self.strategy_state, &mut self.decisions);
         self.strategies.strategy(strategy).after_interest(&mut event);
 
         let forwards = self.decisions.forwards.len();
         if forwards == 0 {
             return self.not_forwarded(now, entry, packet, face, is_new_asker, context);
+        }
+        if self.decisions.extras.wake_ms != 0 {
+            self.set_waking(now, entry);
         }
         for at in 0..forwards - 1 {
             let forward = self.decisions.forwards[at];
@@ -203,6 +208,9 @@ impl Router {
         forward: Forward,
         context: &mut Context<'_, Out>,
     ) {
+        if forward.form == Form::Probe {
+            return self.send_again(now, entry, context.pool.meta(packet).ingress, forward, context);
+        }
         let Some(copy) = context.pool.share(packet) else {
             return context.drops.count(Cause::NoBuffer);
         };

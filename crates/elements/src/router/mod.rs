@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! In:     interest, data, nack
-//! Out:    interest, data, nack
+//! Out:    interest, data, nack, lesson
 //! Needs:  all that decoding fills; ingress, ingress_local, link as received; scope, hop limit and nonce seen to by `packet_dispatcher`
 //! Sets:   egress and link (as to be sent) of all that leaves; cached, true on all copies of a Data but one
-//! State:  pending Interests, routes, dead nonces, strategies: each of a size fixed at start
-//! Timers: one per pending Interest: the latest of its askers' lifetimes
+//! State:  pending Interests, routes, dead nonces, strategies, their measurements, announcements: each of a size fixed at start
+//! Timers: one per pending Interest: the latest of its askers' lifetimes, or earlier where a strategy asked to be woken
 //! Cost:   benchmark `forward/memory/fib1e6`
 //! Drops:  duplicate_nonce, aggregated, retransmission_suppressed, no_route, next_hop_unknown, hop_limit_spent, pit_full,
 //!         pit_full_for_face, unsolicited_data, data_from_wrong_face, unsolicited_nack, nack_on_multi_access, nack_consumed, face_gone,
@@ -14,7 +14,8 @@
 //! Spec:   NDN Packet Format 0.3; NDNLPv2; the pipelines of the reference forwarder where the specification leaves it open
 //! ```
 //!
-//! A packet leaves by `data` with egress 0 when nobody waits for it any more but a content store may keep it.
+//! A packet leaves by `data` with egress 0 when nobody waits for it any more but a content store may keep it. What leaves by `lesson` is for control:
+//! a prefix announcement (an undecoded Data) from which a route to `ingress` is to be made, or a Nack for which `ingress` is no route any more.
 //!
 //! | file | what |
 //! |---|---|
@@ -22,6 +23,8 @@
 //! | `data.rs` | incoming Data: every pending Interest it satisfies |
 //! | `nack.rs` | incoming and outgoing Nacks |
 //! | `outgoing.rs` | outgoing Interests, expiry |
+//! | `scan.rs` | what looks at every pending Interest, a part at a time |
+//! | `seldom.rs` | what few strategies ask for: copies of their own, waking, lingering, announcements |
 //! | `control.rs` | faces, routes, strategies, regions; status |
 
 mod control;
@@ -29,8 +32,10 @@ mod data;
 mod interest;
 mod nack;
 mod outgoing;
+mod scan;
+mod seldom;
 
-use crate::strategy::{Decisions, Strategies};
+use crate::strategy::{DISCOVERY_FACES_MAX, Decisions, Strategies, StrategyState, WANTS_WAKING};
 use nw_element::{Context, Element, FaceId, Instant, Packet, Pool};
 use nw_name::{HashKey, Name};
 use nw_tables::FaceTable;
@@ -38,6 +43,7 @@ use nw_tables::dnl::DeadNonceList;
 use nw_tables::fib::{Fib, FibConfig, NextHop};
 use nw_tables::pit::{EntryRef, MATCHES_MAX, Pit, PitConfig, TOKEN_LEN};
 use nw_wire::Token;
+use seldom::Announcements;
 
 nw_element::ports! {
     /// Where packets enter.
@@ -60,6 +66,8 @@ nw_element::ports! {
         Data = "data",
         /// To an asker.
         Nack = "nack",
+        /// To control, which changes routes.
+        Lesson = "lesson",
     }
 }
 
@@ -80,6 +88,10 @@ pub struct RouterConfig {
     pub accept_data_from_any_face: bool,
     /// InterestLifetimes are cut to this many milliseconds.
     pub lifetime_max_ms: u32,
+    /// Prefixes of which strategies remember something.
+    pub measurements: usize,
+    /// Makes what strategies draw.
+    pub seed: u64,
 }
 
 impl Default for RouterConfig {
@@ -93,6 +105,8 @@ impl Default for RouterConfig {
             upstream_tokens: true,
             accept_data_from_any_face: false,
             lifetime_max_ms: LIFETIME_MAX_DEFAULT_MS,
+            measurements: 1 << 16,
+            seed: 0,
         }
     }
 }
@@ -124,9 +138,12 @@ pub struct Router {
     /// application that never showed a token is sent none.
     knows_tokens: Vec<bool>,
     strategies: Strategies,
+    strategy_state: StrategyState,
+    announcements: Announcements,
     /// Names of the regions this router is in: ForwardingHints that lead here have done their work.
     regions: Vec<Name>,
     counters: RouterCounters,
+    scans: scan::Scans,
     // Room used again by each packet, so that none of them allocates.
     decisions: Decisions,
     matched: Vec<EntryRef>,
@@ -158,9 +175,12 @@ impl Router {
             faces: FaceTable::new(),
             knows_tokens: Vec::new(),
             strategies: Strategies::default(),
+            strategy_state: StrategyState::new(config.measurements, config.seed),
+            announcements: Announcements::default(),
             regions: Vec::new(),
             counters: RouterCounters::default(),
-            decisions: Decisions::with_capacity(next_hops_max),
+            scans: scan::Scans::default(),
+            decisions: Decisions::with_capacity(next_hops_max.max(DISCOVERY_FACES_MAX)),
             matched: Vec::with_capacity(MATCHES_MAX),
             downstreams: Vec::with_capacity(1024),
         }
@@ -173,7 +193,7 @@ impl Element for Router {
 
     const PREFETCH_STAGES: usize = 3;
 
-    #[inline]
+    #[inline(always)]
     fn prefetch(&self, stage: usize, port: In, packet: &Packet, pool: &Pool) {
         let meta = pool.meta(packet);
         match port {
@@ -203,12 +223,16 @@ impl Element for Router {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.pit.next_expiry()
+        if self.scans.is_empty() { self.pit.next_expiry() } else { Some(Instant::START) }
     }
 
-    fn tick(&mut self, now: Instant, _: &mut Context<'_, Out>) {
+    fn tick(&mut self, now: Instant, context: &mut Context<'_, Out>) {
+        self.scan_part(now, context);
         for _ in 0..EXPIRED_PER_TICK {
             match self.pit.pop_expired(now) {
+                Some(entry) if self.pit.strategy_bits(entry) & WANTS_WAKING != 0 => {
+                    self.wake_strategy(now, entry, context);
+                }
                 Some(entry) => self.finish_unsatisfied(now, entry),
                 None => break,
             }

@@ -2,9 +2,9 @@
 
 use super::{NOWHERE, Out, Router};
 use crate::scope::NameScope;
-use crate::strategy::{Eligibility, Nacks, Strategies, StrategyContext, is_pending};
+use crate::strategy::{Eligibility, Event, Lesson, Nacks, Strategies, StrategyContext, is_pending};
 use nw_element::decode::decode;
-use nw_element::{Cause, Context, FaceId, Instant, LinkFields, LinkType, Packet};
+use nw_element::{Cause, Context, FaceId, Instant, LinkFields, LinkType, Packet, Scope};
 use nw_tables::Ask;
 use nw_tables::pit::{EntryRef, InRecord};
 use nw_wire::NackReason;
@@ -19,7 +19,9 @@ impl Router {
             Some(_) => match self.refused_entry(&packet, context) {
                 None => Cause::UnsolicitedNack,
                 Some(entry) => {
-                    self.refused(now, entry, &packet, context);
+                    if self.refused(now, entry, &packet, context) == Lesson::Forget {
+                        return context.out.send(Out::Lesson, packet);
+                    }
                     Cause::NackConsumed
                 }
             },
@@ -41,27 +43,37 @@ impl Router {
         (record.nonce == meta.nonce).then_some(entry)
     }
 
-    fn refused(&mut self, now: Instant, entry: EntryRef, packet: &Packet, context: &mut Context<'_, Out>) {
-        let meta = context.pool.meta(packet);
+    fn refused(
+        &mut self,
+        now: Instant,
+        entry: EntryRef,
+        packet: &Packet,
+        context: &mut Context<'_, Out>,
+    ) -> Lesson {
+        let (bytes, meta) = (context.pool.bytes(packet), context.pool.meta(packet));
         let (ingress, reason) = (meta.ingress, meta.link.nack.unwrap_or(NackReason::None));
         self.pit.update_out(entry, ingress, |record| record.nack = Some(reason));
 
-        let name = meta.name_in(context.pool.bytes(packet));
-        let strategy =
-            self.fib.lookup(name, &meta.prefixes).map_or(Strategies::DEFAULT, |route| route.strategy);
-        let strategy = *self.strategies.strategy(strategy);
-        let eligibility = Eligibility::new(&self.faces, ingress, meta.ingress_local, NameScope::of(name));
-        let mut event = StrategyContext::new(
-            now,
-            &mut self.pit,
-            entry,
-            ingress,
-            NOWHERE,
-            eligibility,
-            &mut self.decisions,
-        );
-        strategy.after_nack(&mut event);
+        let name = meta.name_in(bytes);
+        let (strategy, next_hops, route_len) =
+            self.fib.lookup(name, &meta.prefixes).map_or((Strategies::DEFAULT, NOWHERE, 0), |route| {
+                (route.strategy, route.next_hops, route.prefix_len as u8)
+            });
+        let instance = *self.strategies.strategy(strategy);
+        // Who tries again does so for the sake of an asker.
+        let asker = self.first_asker(now, entry).filter(|_| instance.retries_after_nack());
+        let (next_hops, downstream) = asker.map_or((NOWHERE, ingress), |asker| (next_hops, asker));
+        let local = self.faces.info(downstream).is_some_and(|info| info.scope == Scope::Local);
+        let eligibility = Eligibility::new(&self.faces, downstream, local, NameScope::of(name));
+        let event = Event { now, entry, ingress, next_hops, eligibility, meta, bytes, route_len, strategy };
+        let mut event =
+            StrategyContext::new(event, &mut self.pit, &mut self.strategy_state, &mut self.decisions);
+        instance.after_nack(&mut event);
+        let lesson = self.decisions.extras.lesson;
 
+        if let Some(asker) = asker {
+            self.send_decided(now, entry, asker, context);
+        }
         match self.decisions.nacks {
             Nacks::Nobody => {}
             Nacks::One(face, reason) => {
@@ -76,6 +88,7 @@ impl Router {
         if !self.pit.out_records(entry).any(|record| is_pending(&record, now)) {
             self.finish_unsatisfied(now, entry);
         }
+        lesson
     }
 
     fn send_nacks(&mut self, entry: EntryRef, reason: NackReason, context: &mut Context<'_, Out>) {

@@ -1,8 +1,8 @@
 //! Outgoing Interests, and how pending ones end.
 
 use super::{Out, Router};
-use crate::strategy::Forward;
-use nw_element::{Cause, Context, FaceId, Instant, LinkFields, Packet, Scope};
+use crate::strategy::{Form, Forward};
+use nw_element::{Cause, Context, Instant, LinkFields, Packet, Scope};
 use nw_tables::dnl;
 use nw_tables::pit::{EntryRef, OutRecord};
 use nw_wire::Token;
@@ -54,7 +54,7 @@ impl Router {
             token,
             congestion_mark: meta.link.congestion_mark,
             incoming_face: meta.ingress,
-            non_discovery: meta.link.non_discovery,
+            non_discovery: meta.link.non_discovery || forward.form == Form::NonDiscovery,
             ..LinkFields::default()
         };
         context.out.send(Out::Interest, packet);
@@ -62,6 +62,9 @@ impl Router {
 
     /// "Finalize: Dead Nonce List insert of all out-record nonces if unsatisfied; counters; PIT erase."
     pub(super) fn finish_unsatisfied(&mut self, now: Instant, entry: EntryRef) {
+        if let Some(freshness_ms) = self.pit.satisfied(entry) {
+            return self.finish_lingering(now, entry, freshness_ms);
+        }
         self.bury_nonces(now, entry);
         self.counters.unsatisfied += 1;
         self.pit.remove(entry);
@@ -70,11 +73,16 @@ impl Router {
     /// As above for an entry that Data has answered: nonces are remembered "if MustBeFresh and FreshnessPeriod < 6 s", as then the same nonce
     /// may come again while no cache answers it.
     pub(super) fn finish_satisfied(&mut self, now: Instant, entry: EntryRef, freshness_ms: u32) {
-        if self.pit.must_be_fresh(entry) && u64::from(freshness_ms) < dnl::LIFETIME_MS {
-            self.bury_nonces(now, entry);
-        }
+        self.bury_nonces_if_stale(now, entry, freshness_ms);
         self.counters.satisfied += 1;
         self.pit.remove(entry);
+    }
+
+    #[inline]
+    pub(super) fn bury_nonces_if_stale(&mut self, now: Instant, entry: EntryRef, freshness_ms: u32) {
+        if self.pit.must_be_fresh(entry) && is_fresh_briefly(freshness_ms) {
+            self.bury_nonces(now, entry);
+        }
     }
 
     fn bury_nonces(&mut self, now: Instant, entry: EntryRef) {
@@ -83,17 +91,10 @@ impl Router {
             self.dead_nonces.insert(now, hash, record.nonce);
         }
     }
+}
 
-    /// Ends what waits only for a face that is gone.
-    pub(super) fn forget_face(&mut self, now: Instant, face: FaceId) {
-        let mut left = core::mem::take(&mut self.matched);
-        left.clear();
-        self.pit.remove_face(face, &mut |entry| left.push(entry));
-        for entry in left.drain(..) {
-            if self.pit.in_records(entry).next().is_none() {
-                self.finish_unsatisfied(now, entry);
-            }
-        }
-        self.matched = left;
-    }
+/// The same nonce may come again, while it is remembered, for what caches hold no longer as fresh.
+#[inline]
+pub(super) const fn is_fresh_briefly(freshness_ms: u32) -> bool {
+    (freshness_ms as u64) < dnl::LIFETIME_MS
 }

@@ -1,9 +1,11 @@
 //! Names of strategies: `/localhost/nfd/strategy/<strategy>/v=<version>/<parameter>~<value>…`.
 
-use super::{BestRoute, Multicast, Strategy, Suppression};
+use super::Strategy;
+use super::known::Known;
 use core::fmt;
+use core::ops::RangeInclusive;
 use nw_name::convention::{self, Kind};
-use nw_name::{Name, NameRef};
+use nw_name::{Component, Name, NameRef};
 
 /// Why a name is not a strategy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +14,8 @@ pub enum StrategyError {
     Unknown,
     /// There is one, but not with this version or these parameters: management answers 409.
     BadParameter(&'static str),
+    /// There is one, but it has only these parameters: management answers 409.
+    UnknownParameter(&'static [&'static str]),
     /// There are as many strategies with parameters as there can be: management answers 500.
     TooMany,
 }
@@ -26,6 +30,10 @@ impl fmt::Display for StrategyError {
                     .try_for_each(|known| write!(f, " {PREFIX}/{}/v={}", known.name, known.version))
             }
             StrategyError::BadParameter(what) => f.write_str(what),
+            StrategyError::UnknownParameter([]) => f.write_str("this strategy has no parameters"),
+            StrategyError::UnknownParameter(known) => {
+                write!(f, "this strategy's parameters are {}", known.join(", "))
+            }
             StrategyError::TooMany => f.write_str("256 strategies with different parameters are in use"),
         }
     }
@@ -37,27 +45,7 @@ const PREFIX: &str = "/localhost/nfd/strategy";
 /// Components of [`PREFIX`].
 const PREFIX_LEN: usize = 3;
 
-pub(super) struct Known {
-    pub(super) name: &'static str,
-    pub(super) version: u64,
-    make: fn(Suppression) -> Strategy,
-}
-
 impl Strategy {
-    /// Every strategy there is.
-    pub(super) const KNOWN: &'static [Known] = &[
-        Known {
-            name: "best-route",
-            version: 5,
-            make: |suppression| Strategy::BestRoute(BestRoute { suppression }),
-        },
-        Known {
-            name: "multicast",
-            version: 5,
-            make: |suppression| Strategy::Multicast(Multicast { suppression }),
-        },
-    ];
-
     /// The strategy of a name, and the name it is listed by: with its version.
     ///
     /// # Errors
@@ -71,7 +59,7 @@ impl Strategy {
         let word = rest.next().ok_or(StrategyError::Unknown)?;
         let known = Strategy::KNOWN
             .iter()
-            .find(|known| word == nw_name::Component::generic(known.name.as_bytes()))
+            .find(|known| word == Component::generic(known.name.as_bytes()))
             .ok_or(StrategyError::Unknown)?;
         let mut listed = name.to_name();
         match rest.next() {
@@ -86,62 +74,60 @@ impl Strategy {
                 _ => return Err(StrategyError::Unknown),
             },
         }
-        let mut suppression = Suppression::default();
-        rest.try_for_each(|component| parameter(component.value(), &mut suppression))?;
-        if suppression.max_ms < suppression.initial_ms {
-            return Err(StrategyError::BadParameter(
-                "retx-suppression-max is less than retx-suppression-initial",
-            ));
-        }
+        let given = Parameters::read(rest, known)?;
         debug_assert!(convention::version(listed.as_ref().prefix(PREFIX_LEN + 2)).is_some());
-        Ok(((known.make)(suppression), listed))
+        Ok(((known.make)(&given)?, listed))
     }
 }
 
-fn parameter(text: &[u8], suppression: &mut Suppression) -> Result<(), StrategyError> {
-    let bad = StrategyError::BadParameter;
-    let text = core::str::from_utf8(text).map_err(|_| bad("a parameter is <name>~<value>"))?;
-    let (key, value) = text.split_once('~').ok_or(bad("a parameter is <name>~<value>"))?;
-    match key {
-        "retx-suppression-initial" => {
-            suppression.initial_ms = milliseconds(value)
-                .ok_or(bad("retx-suppression-initial is a number of milliseconds from 1 to 65535"))?;
-        }
-        "retx-suppression-max" => {
-            suppression.max_ms = milliseconds(value)
-                .ok_or(bad("retx-suppression-max is a number of milliseconds from 1 to 65535"))?;
-        }
-        "retx-suppression-multiplier" => {
-            suppression.multiplier_milli = thousandths(value)
-                .filter(|milli| *milli >= 1000)
-                .ok_or(bad("retx-suppression-multiplier is a number from 1 to 1000"))?;
-        }
-        _ => {
-            return Err(bad(
-                "known parameters are retx-suppression-initial, retx-suppression-max and retx-suppression-multiplier",
-            ));
-        }
-    }
-    Ok(())
+/// `<parameter>~<value>` of one name, all of them known to its strategy.
+#[derive(Debug)]
+pub(super) struct Parameters<'n> {
+    pairs: Vec<(&'n str, &'n str)>,
 }
 
-fn milliseconds(value: &str) -> Option<u16> {
-    value.parse().ok().filter(|ms| *ms > 0)
-}
-
-/// A decimal number of up to three places behind the point, times 1000.
-fn thousandths(value: &str) -> Option<u32> {
-    let (whole, part) = value.split_once('.').unwrap_or((value, "0"));
-    if part.is_empty() || part.len() > 3 || !part.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
+impl<'n> Parameters<'n> {
+    fn read(
+        components: impl Iterator<Item = Component<'n>>,
+        known: &'static Known,
+    ) -> Result<Self, StrategyError> {
+        let mut pairs = Vec::new();
+        for component in components {
+            let text = core::str::from_utf8(component.value()).ok();
+            let pair = text.and_then(|text| text.split_once('~'));
+            let pair = pair.ok_or(StrategyError::BadParameter("a parameter is <name>~<value>"))?;
+            if !known.parameters.contains(&pair.0) {
+                return Err(StrategyError::UnknownParameter(known.parameters));
+            }
+            pairs.push(pair);
+        }
+        Ok(Parameters { pairs })
     }
-    let whole = whole.parse::<u32>().ok().filter(|n| *n <= 1000)?;
-    Some(whole * 1000 + part.parse::<u32>().ok()? * 10u32.pow(3 - part.len() as u32))
+
+    /// A parameter's value; of several the last.
+    pub(super) fn text(&self, name: &str) -> Option<&'n str> {
+        self.pairs.iter().rev().find(|(key, _)| *key == name).map(|(_, value)| *value)
+    }
+
+    /// A parameter's value as a number; `otherwise` says what it should have been.
+    pub(super) fn number(
+        &self,
+        name: &str,
+        range: RangeInclusive<u32>,
+        otherwise: &'static str,
+    ) -> Result<Option<u32>, StrategyError> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        // "+5" is a number to the standard library.
+        let digits = text.bytes().all(|octet| octet.is_ascii_digit());
+        let number = text.parse().ok().filter(|number| digits && range.contains(number));
+        number.map(Some).ok_or(StrategyError::BadParameter(otherwise))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::strategy::{Asf, BestRoute, FailOver, Hash, Multicast, Suppression, Weighted};
 
     fn parse(uri: &str) -> Result<(Strategy, String), StrategyError> {
         Strategy::parse(uri.parse::<Name>().unwrap().as_ref())
@@ -189,7 +175,52 @@ mod tests {
             "v=5/%FF",
         ] {
             let error = parse(&format!("/localhost/nfd/strategy/best-route/{tail}")).unwrap_err();
-            assert!(matches!(error, StrategyError::BadParameter(_)), "{tail}: {error}");
+            assert!(!matches!(error, StrategyError::Unknown | StrategyError::TooMany), "{tail}: {error}");
         }
+    }
+
+    #[test]
+    fn each_has_its_version_and_its_parameters() {
+        for known in Strategy::KNOWN {
+            let name = format!("{PREFIX}/{}/v={}", known.name, known.version);
+            assert_eq!(parse(&format!("{PREFIX}/{}", known.name)).unwrap(), parse(&name).unwrap());
+            assert_eq!(parse(&name).unwrap().1, name);
+            let newer = format!("{PREFIX}/{}/v={}", known.name, known.version + 1);
+            assert_eq!(parse(&newer), Err(StrategyError::Unknown));
+            let other = parse(&format!("{name}/no-such~1")).unwrap_err();
+            assert_eq!(other, StrategyError::UnknownParameter(known.parameters));
+            for parameter in known.parameters {
+                for value in ["", "x", "-1", "0", "+5", "4294967296"] {
+                    let error = parse(&format!("{name}/{parameter}~{value}")).unwrap_err();
+                    let StrategyError::BadParameter(text) = error else { panic!("{parameter}: {error}") };
+                    assert!(text.contains(parameter), "{text:?} does not name {parameter}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn parameters_are_taken_over() {
+        let of = |tail: &str| parse(&format!("{PREFIX}/{tail}")).map(|(strategy, _)| strategy);
+        let asf = Asf { probing_interval_ms: 30_000, timeouts_max: 5, ..Asf::default() };
+        assert_eq!(of("asf/v=5/probing-interval~30000/max-timeouts~5"), Ok(Strategy::Asf(asf)));
+        let asf = Asf { probing_interval_ms: 60_000, lifetime_ms: 60_001, ..Asf::default() };
+        assert_eq!(of("asf/v=5/measurements-lifetime~60001"), Ok(Strategy::Asf(asf)));
+        for tail in ["measurements-lifetime~60000", "probing-interval~300000", "probing-interval~999"] {
+            assert!(matches!(of(&format!("asf/v=5/{tail}")), Err(StrategyError::BadParameter(_))), "{tail}");
+        }
+        let weights = [5, 3, 1, 0, 0, 0, 0, 0];
+        let weighted = Weighted { weights, ..Weighted::default() };
+        assert_eq!(of("weighted/v=1/weights~5-3-1"), Ok(Strategy::Weighted(weighted)));
+        for value in ["5-", "-5", "256", "1-0", "1-1-1-1-1-1-1-1-1", "1,2"] {
+            assert!(of(&format!("weighted/v=1/weights~{value}")).is_err(), "{value}");
+        }
+        assert_eq!(of("hash/v=1/depth~2"), Ok(Strategy::Hash(Hash { depth: 2, ..Hash::default() })));
+        assert!(of("hash/v=1/depth~33").is_err());
+        let fail_over = FailOver { timeouts_max: 1, recovery_interval_ms: 100, ..FailOver::default() };
+        assert_eq!(
+            of("fail-over/v=1/max-timeouts~1/recovery-interval~100"),
+            Ok(Strategy::FailOver(fail_over))
+        );
     }
 }

@@ -10,7 +10,6 @@ const INSTANCES_MAX: usize = 256;
 #[derive(Debug)]
 pub struct Strategies {
     instances: Vec<Option<(Name, Strategy)>>,
-    learns_from_data: bool,
 }
 
 impl Default for Strategies {
@@ -18,7 +17,7 @@ impl Default for Strategies {
     fn default() -> Self {
         let default = "/localhost/nfd/strategy/best-route".parse::<Name>().expect("a constant name");
         let (strategy, name) = Strategy::parse(default.as_ref()).expect("a strategy");
-        Strategies { instances: vec![Some((name, strategy))], learns_from_data: strategy.learns_from_data() }
+        Strategies { instances: vec![Some((name, strategy))] }
     }
 }
 
@@ -26,7 +25,7 @@ impl Strategies {
     /// The strategy of prefixes for which none was chosen.
     pub const DEFAULT: StrategyId = StrategyId(0);
 
-    /// The number of a strategy, by its name; a new one where this instance is not in use yet.
+    /// The number of a strategy, by its name; a new one, and true, where this instance is not in use yet.
     ///
     /// `in_use` says of a number whether a FIB entry still has it; asked only when all numbers are taken.
     ///
@@ -36,12 +35,12 @@ impl Strategies {
         &mut self,
         name: NameRef<'_>,
         in_use: impl FnOnce() -> [bool; INSTANCES_MAX],
-    ) -> Result<StrategyId, StrategyError> {
+    ) -> Result<(StrategyId, bool), StrategyError> {
         let (strategy, listed) = Strategy::parse(name)?;
         if let Some(at) =
             self.instances.iter().position(|known| known.as_ref().is_some_and(|(name, _)| *name == listed))
         {
-            return Ok(StrategyId(at as u8));
+            return Ok((StrategyId(at as u8), false));
         }
         let at = match self.instances.iter().position(Option::is_none) {
             Some(free) => free,
@@ -52,9 +51,7 @@ impl Strategies {
             None => self.release_unused(&in_use()).ok_or(StrategyError::TooMany)?,
         };
         self.instances[at] = Some((listed, strategy));
-        self.learns_from_data =
-            self.instances.iter().flatten().any(|(_, strategy)| strategy.learns_from_data());
-        Ok(StrategyId(at as u8))
+        Ok((StrategyId(at as u8), true))
     }
 
     fn release_unused(&mut self, in_use: &[bool; INSTANCES_MAX]) -> Option<usize> {
@@ -85,12 +82,6 @@ impl Strategies {
         let (name, _) = self.instances.get(usize::from(id.0))?.as_ref()?;
         Some(name.as_ref())
     }
-
-    /// True when any strategy in use wants to see Data.
-    #[inline]
-    pub fn learn_from_data(&self) -> bool {
-        self.learns_from_data
-    }
 }
 
 #[cfg(test)]
@@ -108,17 +99,17 @@ mod tests {
         let mut strategies = Strategies::default();
         let all_used = || [true; INSTANCES_MAX];
         for at in 1..INSTANCES_MAX {
-            assert_eq!(strategies.resolve(name(at).as_ref(), all_used), Ok(StrategyId(at as u8)));
+            assert_eq!(strategies.resolve(name(at).as_ref(), all_used), Ok((StrategyId(at as u8), true)));
             assert_eq!(
                 strategies.resolve(name(at).as_ref(), all_used),
-                Ok(StrategyId(at as u8)),
+                Ok((StrategyId(at as u8), false)),
                 "the same again"
             );
         }
         let another = "/localhost/nfd/strategy/multicast".parse::<Name>().unwrap();
         assert_eq!(strategies.resolve(another.as_ref(), all_used), Err(StrategyError::TooMany));
         let but_seven = || core::array::from_fn(|at| at != 7);
-        assert_eq!(strategies.resolve(another.as_ref(), but_seven), Ok(StrategyId(7)));
+        assert_eq!(strategies.resolve(another.as_ref(), but_seven), Ok((StrategyId(7), true)));
         assert_eq!(
             strategies.name(StrategyId(7)).unwrap().to_string(),
             "/localhost/nfd/strategy/multicast/v=5"

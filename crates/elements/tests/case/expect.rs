@@ -1,15 +1,16 @@
 //! Compares a packet that left with the line that expects it.
 
-use super::packet::{PacketSpec, TokenSpec};
+use super::packet::{PacketSpec, TokenSpec, announce};
 use crate::graph::Sent;
 use nw_element::{FaceId, Kind};
-use nw_wire::{Data, Interest};
+use nw_name::Name;
+use nw_wire::{Data, Interest, NackReason};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// How a packet that left would be written in a case.
 pub fn describe(sent: &Sent) -> String {
-    let mut line = format!("out {} ", sent.face);
+    let mut line = format!("{} {} ", if sent.lesson { "lesson" } else { "out" }, sent.face);
     let result = match sent.kind {
         Kind::Data => describe_data(sent, &mut line),
         Kind::Interest | Kind::Nack => describe_interest(sent, &mut line),
@@ -20,6 +21,13 @@ pub fn describe(sent: &Sent) -> String {
     }
     if sent.link.congestion_mark != 0 {
         let _ = write!(line, " mark={}", sent.link.congestion_mark);
+    }
+    if sent.link.non_discovery {
+        line.push_str(" non-discovery");
+    }
+    if let Some(announcement) = &sent.announcement {
+        let name = Data::check(announcement).map(|data| data.name().to_string());
+        let _ = write!(line, " announcement={}", name.unwrap_or_default());
     }
     if sent.link.incoming_face != FaceId::NONE {
         let _ = write!(line, " from={}", sent.link.incoming_face);
@@ -76,6 +84,9 @@ pub fn compare(
     tokens: &mut BTreeMap<String, Vec<u8>>,
 ) -> Result<(), String> {
     same("face", &face, &sent.face)?;
+    same("lesson", &false, &sent.lesson)?;
+    let announcement = wanted.announcement.as_ref().map(announce);
+    same("announcement", &announcement, &sent.announcement)?;
     let kind = match sent.kind {
         Kind::Interest => "Interest",
         Kind::Data => "Data",
@@ -97,6 +108,21 @@ pub fn compare(
         compare_data(wanted, &encoded, sent)
     } else {
         compare_interest(wanted, &encoded, sent)
+    }
+}
+
+/// `lesson N learn PREFIX`, `lesson N forget NAME`.
+pub fn compare_lesson(face: FaceId, what: &str, name: &Name, sent: &Sent) -> Result<(), String> {
+    same("lesson", &true, &sent.lesson)?;
+    same("face", &face, &sent.face)?;
+    match what {
+        "learn" => same("announcement", &announce(name), &sent.bytes),
+        "forget" => {
+            same("reason", &Some(NackReason::NoRoute), &sent.link.nack)?;
+            let got = Interest::check(&sent.bytes).map_err(|error| error.to_string())?;
+            same("name", &name.to_string(), &got.name().to_string())
+        }
+        other => Err(format!("a lesson is learn or forget, not {other:?}")),
     }
 }
 

@@ -38,6 +38,8 @@ pub struct PacketSpec {
     pub from: Option<u64>,
     pub no_cache: bool,
     pub non_discovery: bool,
+    /// The prefix that an announcement with it announces.
+    pub announcement: Option<Name>,
     pub bytes: Option<Vec<u8>>,
 }
 
@@ -93,6 +95,7 @@ impl PacketSpec {
             "must-be-fresh" => self.must_be_fresh = true,
             "no-cache" => self.no_cache = true,
             "non-discovery" => self.non_discovery = true,
+            "announcement" => self.announcement = Some(name(value, variables)?),
             "hint" => {
                 self.hint = value.split(',').map(|uri| name(uri, variables)).collect::<Result<_, _>>()?
             }
@@ -149,6 +152,11 @@ impl PacketSpec {
         builder.encode()
     }
 
+    /// The announcement that comes with it; empty when there is none.
+    pub fn announcement(&self) -> Vec<u8> {
+        self.announcement.as_ref().map_or(Vec::new(), announce)
+    }
+
     /// The link header's fields, as a face hands them over.
     pub fn link(&self, tokens: &BTreeMap<String, Vec<u8>>) -> Result<LinkFields, String> {
         let token = match &self.token {
@@ -169,4 +177,10 @@ impl PacketSpec {
             ..LinkFields::default()
         })
     }
+}
+
+/// An announcement of a prefix: to the elements any octets would do.
+pub fn announce(prefix: &Name) -> Vec<u8> {
+    let name = prefix.clone().with(nw_name::convention::PREFIX_ANNOUNCEMENT).with_version(1).with_segment(0);
+    DataBuilder::new(&name, b"").encode(&DigestSha256).unwrap_or_else(|never| match never {})
 }

@@ -1,7 +1,7 @@
 //! Runs one case.
 
-use super::expect::{compare, describe};
-use super::packet::{NameVariables, PacketSpec, face, name};
+use super::expect::{compare, compare_lesson, describe};
+use super::packet::{NameVariables, PacketSpec, announce, face, name};
 use super::{Words, number};
 use crate::graph::{Graph, GraphConfig};
 use nw_element::{DropReason, FaceId, FaceInfo, Instant, LinkType, Scope};
@@ -54,7 +54,7 @@ impl Case {
         if command == "let" {
             return self.bind_name(&mut words);
         }
-        if command != "out" {
+        if command != "out" && command != "lesson" {
             self.nothing_left()?;
         }
         self.graph.get_or_insert_with(|| Graph::new(self.config.clone()));
@@ -89,6 +89,17 @@ impl Case {
             "at" => self.at(&mut words),
             "in" => self.receive(&mut words),
             "out" => self.expect(&mut words),
+            "lesson" => self.expect_lesson(&mut words),
+            "announced" => {
+                let (name, ms) = (self.name(&mut words)?, words.number("milliseconds")?);
+                let (now, octets) = (self.graph().now, announce(&name));
+                self.graph().router.keep_announcement(now, name.as_ref(), &octets, now.plus_millis(ms));
+                words.end()
+            }
+            "measured" => {
+                let wanted = words.number("how many prefixes are measured")?;
+                equal("prefixes measured", self.graph().router.measurements().len(), wanted)
+            }
             "pit" => {
                 let wanted = words.number("how many are pending")?;
                 equal("pending Interests", self.graph().router.pit().len(), wanted)
@@ -123,6 +134,7 @@ impl Case {
             "pit-entries" => self.config.pit_entries = words.number("pit-entries")?,
             "cs-packets" => self.config.cs.packets_max = words.number("cs-packets")?,
             "packets" => self.config.packets = words.number("packets")?,
+            "seed" => self.config.seed = words.number("seed")?,
             "tokens" => self.config.upstream_tokens = on_or_off(words)?,
             "data-from-any-face" => self.config.data_from_any_face = on_or_off(words)?,
             other => return Err(format!("can't be set before the first face: {other:?}")),
@@ -215,7 +227,7 @@ impl Case {
         let face = face(words.need("a face")?)?;
         let packet = PacketSpec::parse(words, &self.names)?;
         let link = packet.link(&self.tokens)?;
-        self.graph().receive(face, &packet.encode(), link);
+        self.graph().receive_announced(face, &packet.encode(), link, &packet.announcement());
         Ok(())
     }
 
@@ -228,6 +240,20 @@ impl Case {
         }
         let sent = graph.sent.remove(0);
         compare(face, &wanted, &sent, &mut self.tokens)
+            .map_err(|error| format!("{error}\n    sent: {}", describe(&sent)))
+    }
+
+    fn expect_lesson(&mut self, words: &mut Words<'_>) -> Result<(), String> {
+        let face = face(words.need("a face")?)?;
+        let what = words.need("learn or forget")?;
+        let name = self.name(words)?;
+        words.end()?;
+        let graph = self.graph.as_mut().expect("made above");
+        if graph.sent.is_empty() {
+            return Err("nothing was sent".to_owned());
+        }
+        let sent = graph.sent.remove(0);
+        compare_lesson(face, what, &name, &sent)
             .map_err(|error| format!("{error}\n    sent: {}", describe(&sent)))
     }
 

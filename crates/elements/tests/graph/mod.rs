@@ -23,6 +23,10 @@ pub struct Sent {
     pub kind: Kind,
     pub link: LinkFields,
     pub bytes: Vec<u8>,
+    /// The prefix announcement that goes with it.
+    pub announcement: Option<Vec<u8>>,
+    /// It went to control; `face` is where it came from.
+    pub lesson: bool,
 }
 
 /// Sizes and switches that are fixed when the graph is made.
@@ -87,6 +91,8 @@ impl Graph {
             dead_nonces: 1024,
             upstream_tokens: config.upstream_tokens,
             accept_data_from_any_face: config.data_from_any_face,
+            measurements: 64,
+            seed: config.seed,
             ..RouterConfig::default()
         };
         Graph {
@@ -127,6 +133,12 @@ impl Graph {
 
     /// One packet comes by a face, its link header already taken off.
     pub fn receive(&mut self, face: FaceId, bytes: &[u8], link: LinkFields) {
+        self.receive_announced(face, bytes, link, &[]);
+    }
+
+    /// As [`receive`](Self::receive), with a prefix announcement; an empty one is none.
+    pub fn receive_announced(&mut self, face: FaceId, bytes: &[u8], link: LinkFields, announcement: &[u8]) {
+        let link = LinkFields { announcement: self.pool.keep_announcement(announcement), ..link };
         let Some(packet) = self.pool.copy_of(bytes) else {
             return self.drops.count(nw_element::Cause::NoBuffer);
         };
@@ -186,6 +198,7 @@ impl Graph {
                 match port {
                     router::Out::Data => self.ask_store(content_store::In::Data, packet),
                     router::Out::Interest | router::Out::Nack => self.leave(packet),
+                    router::Out::Lesson => self.teach(packet),
                 }
             }
         }
@@ -204,7 +217,16 @@ impl Graph {
         let (face, kind, link) = (meta.egress, meta.kind, meta.link);
         assert!(kind != Kind::Data || meta.cached, "a Data that the content store has not seen leaves");
         let bytes = self.pool.bytes(&packet).to_vec();
-        self.sent.push(Sent { face, kind, link, bytes });
+        let announcement = self.pool.announcement(link.announcement).map(<[u8]>::to_vec);
+        self.sent.push(Sent { face, kind, link, bytes, announcement, lesson: false });
+        self.pool.release(packet);
+    }
+
+    fn teach(&mut self, packet: Packet) {
+        let meta = self.pool.meta(&packet);
+        let (face, kind, link) = (meta.ingress, meta.kind, meta.link);
+        let bytes = self.pool.bytes(&packet).to_vec();
+        self.sent.push(Sent { face, kind, link, bytes, announcement: None, lesson: true });
         self.pool.release(packet);
     }
 

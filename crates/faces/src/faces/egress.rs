@@ -4,11 +4,14 @@ use super::face::{Face, Token, Transport};
 use super::{Faces, SPARE_OUTBOXES_MAX, watch_again};
 use crate::link::Tally;
 use crate::outbox::Outbox;
+use crate::timers::Timer;
 use crate::udp::{Refusal, Sender, UdpSocket};
+use crate::uri::FaceUri;
 use arrayvec::ArrayVec;
 use nw_element::{Cause, FaceId, Instant, Packet, Pool};
 use rustix::io::Errno;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 
 /// Faces of one UDP socket that are served together.
 const SENDERS_MAX: usize = 64;
@@ -17,31 +20,62 @@ impl Faces {
     /// Queues a packet, with the link fields in its metadata, to be sent by [`flush`](Self::flush). It is sent, or dropped and counted.
     #[inline]
     pub fn send(&mut self, now: Instant, id: FaceId, packet: Packet, pool: &mut Pool) {
-        let Some(face) = self.slots.get_mut(id) else {
+        let Some(mut face) = self.slots.get_mut(id) else {
             let cause = if id == FaceId::NULL { Cause::Sink } else { Cause::FaceGone };
             return pool.drop_packet(packet, cause, &mut self.drops);
         };
-        let queue_bytes = match &face.transport {
-            Transport::Stream(stream) => stream.queue_bytes(),
-            Transport::Udp { socket, .. } => self.sockets[*socket].as_ref().map_or(0, UdpSocket::queue_bytes),
-            Transport::Internal => self.mailbox.bytes(),
-        };
+        if let Transport::Down = face.transport {
+            let kind = pool.meta(&packet).kind;
+            face.counters.count_out_dropped(kind);
+            Tally { face: &mut face.counters, all: &mut self.drops }.drops(Cause::FaceDown, 1);
+            return pool.release(packet);
+        }
         if !face.dirty {
-            face.dirty = true;
-            face.outbox = self.spare_outboxes.pop().unwrap_or_default();
-            match &face.transport {
-                Transport::Udp { socket, .. } => {
-                    if let Some(socket) = &mut self.sockets[*socket] {
-                        socket.dirty.push(id);
-                    }
-                }
-                _ => self.dirty.push(id),
+            self.open_outbox(now, id);
+            match self.slots.get_mut(id) {
+                Some(opened) => face = opened,
+                None => return pool.drop_packet(packet, Cause::FaceGone, &mut self.drops),
             }
         }
+        let queue_bytes = match &face.transport {
+            Transport::Stream(stream) => stream.queue_bytes() + stream.kernel_queue,
+            Transport::Udp { socket, burst, .. } => {
+                burst.waiting.len() + self.sockets[*socket].as_ref().map_or(0, UdpSocket::all_queue_bytes)
+            }
+            Transport::Internal => self.mailbox.bytes(),
+            Transport::Down => 0,
+        };
         let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
         face.link.send(now, packet, queue_bytes, pool, &mut face.outbox, &mut tally);
-        if face.outbox.is_full() {
+        let (full, reliable) = (face.outbox.is_full(), face.link.is_reliable());
+        if reliable {
+            self.arm_link(id, Instant::START);
+        }
+        if full {
             self.flush_face(id, pool);
+        }
+    }
+
+    /// Makes a face ready to queue link packets, as the first of this turn is to come.
+    pub(super) fn open_outbox(&mut self, now: Instant, id: FaceId) {
+        let Some(face) = self.slots.get_mut(id).filter(|face| !face.dirty) else { return };
+        face.dirty = true;
+        face.outbox = self.spare_outboxes.pop().unwrap_or_default();
+        match &mut face.transport {
+            Transport::Udp { socket, burst, .. } => {
+                burst.begin(now, self.config.burst_pause);
+                if let Some(socket) = &mut self.sockets[*socket] {
+                    socket.dirty.push(id);
+                    socket.look_at_queue(now);
+                }
+            }
+            Transport::Stream(stream) => {
+                if matches!(face.uri, FaceUri::Tcp(_)) {
+                    stream.look_at_queue(now);
+                }
+                self.dirty.push(id);
+            }
+            Transport::Internal | Transport::Down => self.dirty.push(id),
         }
     }
 
@@ -92,7 +126,7 @@ impl Faces {
         if let Err(reason) = result {
             // Its packets are lost with it.
             face.outbox = outbox;
-            return self.end_face(id, reason, pool);
+            return self.lose_stream(self.latest, id, reason, pool);
         }
         self.put_back(outbox, pool);
     }
@@ -131,20 +165,37 @@ impl Faces {
     fn flush_senders(&mut self, index: usize, ids: &[FaceId], pool: &mut Pool) {
         let Some(Some(socket)) = self.sockets.get_mut(index) else { return };
         // Outboxes are taken out of their faces, so that faces can count meanwhile.
-        let mut taken = ArrayVec::<(FaceId, SocketAddr, usize, Outbox), SENDERS_MAX>::new();
+        let mut taken = ArrayVec::<(FaceId, SocketAddr, usize, Outbox, usize), SENDERS_MAX>::new();
         for id in ids {
             let Some(face) = self.slots.get_mut(*id).filter(|face| face.dirty) else { continue };
-            let Transport::Udp { peer, run_datagram_max, .. } = face.transport else { continue };
+            let Transport::Udp { peer, run_datagram_max, burst, .. } = &mut face.transport else { continue };
             face.dirty = false;
-            taken.push((*id, peer, run_datagram_max, core::mem::take(&mut face.outbox)));
+            let outbox = core::mem::take(&mut face.outbox);
+            let items = outbox.items();
+            let max = self.config.burst_bytes_max;
+            let count = items.iter().take_while(|item| burst.takes(outbox.item_len(item, pool), max)).count();
+            let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
+            for item in &items[count..] {
+                if !burst.waiting.push(outbox.parts(item, pool), self.config.queue_bytes_max) {
+                    tally.face.take_back(item.kind, outbox.item_len(item, pool));
+                    tally.drops(Cause::FaceQueueFull, 1);
+                }
+            }
+            if !burst.waiting.is_empty() && burst.timer.is_none() {
+                let due = self.latest + self.config.burst_pause;
+                burst.timer = Some(due);
+                self.timers.set(due, Timer::Burst(*id));
+            }
+            taken.push((*id, *peer, *run_datagram_max, outbox, count));
         }
         let mut senders: ArrayVec<Sender<'_>, SENDERS_MAX> = taken
             .iter()
-            .map(|(face, peer, run_datagram_max, outbox)| Sender {
+            .map(|(face, peer, run_datagram_max, outbox, count)| Sender {
                 face: *face,
                 peer: *peer,
                 run_datagram_max: *run_datagram_max,
                 outbox,
+                count: *count,
             })
             .collect();
         let (slots, drops) = (&mut self.slots, &mut self.drops);
@@ -165,12 +216,34 @@ impl Faces {
             Tally { face: &mut face.counters, all: drops }.drops(cause, 1);
         });
         drop(senders);
-        for (_, _, _, outbox) in taken.drain(..) {
+        for (_, _, _, outbox, _) in taken.drain(..) {
             self.put_back(outbox, pool);
         }
     }
 
-    fn put_back(&mut self, mut outbox: Outbox, pool: &mut Pool) {
+    /// A UDP peer has had time for what it got: the next burst, if the socket isn't busy.
+    pub(super) fn send_waiting(&mut self, now: Instant, id: FaceId) {
+        let Some(face) = self.slots.get_mut(id) else { return };
+        let Transport::Udp { socket, peer, burst, .. } = &mut face.transport else { return };
+        burst.timer = None;
+        let Some(Some(socket)) = self.sockets.get(*socket) else { return };
+        if socket.queue_bytes() == 0 {
+            let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
+            // What the socket doesn't take now waits for the next pause.
+            let _ =
+                burst.send_waiting(now, socket.socket.as_fd(), *peer, self.config.burst_bytes_max, |errno| {
+                    let cause = if errno == Errno::MSGSIZE { Cause::FaceMtu } else { Cause::SendFailed };
+                    tally.drops(cause, 1);
+                });
+        }
+        if !burst.waiting.is_empty() {
+            let due = now + self.config.burst_pause;
+            burst.timer = Some(due);
+            self.timers.set(due, Timer::Burst(id));
+        }
+    }
+
+    pub(super) fn put_back(&mut self, mut outbox: Outbox, pool: &mut Pool) {
         outbox.clear(pool);
         if self.spare_outboxes.len() < SPARE_OUTBOXES_MAX {
             self.spare_outboxes.push(outbox);

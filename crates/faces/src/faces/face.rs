@@ -6,6 +6,7 @@ use crate::link::LinkService;
 use crate::outbox::Outbox;
 use crate::status::Persistency;
 use crate::stream::Stream;
+use crate::udp::Burst;
 use crate::uri::FaceUri;
 use nw_element::{FaceId, Instant, LinkType, Scope};
 use std::net::SocketAddr;
@@ -23,9 +24,26 @@ pub(super) enum Transport {
         peer: SocketAddr,
         /// Longest datagram that the kernel took as part of a run; 0 for none.
         run_datagram_max: usize,
+        /// What it was sent lately, and what waits so that it is not too much at once.
+        burst: Burst,
     },
+    /// A socket of its own that is to be connected again.
+    Down,
     /// The mailbox of the router itself.
     Internal,
+}
+
+/// How a stream that this end connected is connected again.
+#[derive(Debug, Default)]
+pub(super) struct Reconnect {
+    /// From which address, if that was said.
+    pub(super) bind: Option<SocketAddr>,
+    /// It was connected once: before that, failing is its end.
+    pub(super) was_up: bool,
+    /// Attempts that failed since it was connected.
+    pub(super) failures: u32,
+    /// When its timer is due, if there is one.
+    pub(super) timer: Option<Instant>,
 }
 
 /// A face.
@@ -50,9 +68,11 @@ pub(super) struct Face {
     /// When the peer was last heard.
     pub(super) heard: Instant,
     /// When its timer of this kind is due, if there is one. It may be early: then it is set again.
-    pub(super) reassembly_timer: Option<Instant>,
+    pub(super) link_timer: Option<Instant>,
     /// Likewise.
     pub(super) idle_timer: Option<Instant>,
+    /// Of streams that this end connected.
+    pub(super) reconnect: Option<Box<Reconnect>>,
 }
 
 impl Face {
@@ -78,8 +98,19 @@ impl Face {
             dirty: false,
             awaits_writable: false,
             heard: now,
-            reassembly_timer: None,
+            link_timer: None,
             idle_timer: None,
+            reconnect: None,
+        }
+    }
+
+    /// Whether it can have a persistency: sockets that a unix peer connected live as long as it; only what this end connected can be connected again.
+    pub(super) fn may_be(&self, persistency: Persistency) -> bool {
+        match self.uri {
+            FaceUri::Fd(_) | FaceUri::Internal => false,
+            FaceUri::Unix(_) => persistency != Persistency::OnDemand,
+            FaceUri::Tcp(_) => persistency != Persistency::Permanent || self.reconnect.is_some(),
+            _ => true,
         }
     }
 

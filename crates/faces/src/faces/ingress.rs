@@ -17,6 +17,9 @@ use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
+/// A UDP socket for which the system had no room rests for so long.
+const DRAIN_PAUSE: Duration = Duration::from_millis(1);
+
 /// Faces looked at to find one that gives way to a newcomer.
 const YIELD_LOOKS_MAX: usize = 16;
 
@@ -35,6 +38,7 @@ impl Faces {
         pool: &mut Pool,
         batch: &mut Vec<Packet>,
     ) {
+        self.latest = now;
         match Token::from_bits(token) {
             Some(Token::Listener(index)) => self.accept(now, index),
             Some(Token::Udp(index)) => self.udp_ready(now, index as usize, flags, pool, batch),
@@ -54,7 +58,7 @@ impl Faces {
             }
             None => tally.drops(Cause::NoBuffer, 1),
         }
-        self.arm_reassembly(FaceId::INTERNAL);
+        self.arm_link(FaceId::INTERNAL, Instant::START);
     }
 
     fn accept(&mut self, now: Instant, index: u32) {
@@ -107,18 +111,18 @@ impl Faces {
         let Some(Face { transport: Transport::Stream(stream), .. }) = self.slots.get_mut(id) else { return };
         let connecting = !stream.connected;
         if connecting && let Err(errno) = self.finish_connecting(id) {
-            return self.end_face(id, CloseReason::Socket(errno), pool);
+            return self.lose_stream(now, id, CloseReason::Socket(errno), pool);
         }
         if (connecting || flags.contains(EventFlags::OUT))
             && let Err(reason) = self.drain_stream(id)
         {
-            return self.end_face(id, reason, pool);
+            return self.lose_stream(now, id, reason, pool);
         }
         if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
             if let Err(reason) = self.read_stream(now, id, pool, batch) {
-                return self.end_face(id, reason, pool);
+                return self.lose_stream(now, id, reason, pool);
             }
-            self.arm_reassembly(id);
+            self.arm_link(id, Instant::START);
         }
     }
 
@@ -168,7 +172,7 @@ impl Faces {
             self.udp_errors(index, pool);
         }
         if flags.contains(EventFlags::OUT) {
-            self.drain_udp(index);
+            self.drain_udp(now, index);
         }
         if flags.contains(EventFlags::IN) {
             for _ in 0..self.config.udp_reads_per_turn {
@@ -271,7 +275,7 @@ impl Faces {
                     break;
                 }
             }
-            self.arm_reassembly(id);
+            self.arm_link(id, Instant::START);
         }
         chunks.into_iter().for_each(|chunk| pool.release_chunk(chunk));
         count == N
@@ -356,7 +360,7 @@ impl Faces {
         }
     }
 
-    fn drain_udp(&mut self, index: usize) {
+    pub(super) fn drain_udp(&mut self, now: Instant, index: usize) {
         let Some(Some(socket)) = self.sockets.get_mut(index) else { return };
         let mut failed = ArrayVec::<FaceId, 64>::new();
         let slots = &self.slots;
@@ -364,26 +368,19 @@ impl Faces {
             Transport::Udp { peer, .. } => Some(peer),
             _ => None,
         };
-        socket.drain(peer_of, |id| {
+        let drained = socket.drain(peer_of, |id| {
             let _ = failed.try_push(id);
         });
-        if socket.queue_bytes() == 0 {
-            watch_again(&self.epoll, &socket.socket, Token::Udp(index as u32), false);
+        // A queue of the system behind the socket is full: epoll would say without end that the socket is not.
+        let pause = matches!(drained, Err(Errno::NOBUFS));
+        if pause {
+            self.timers.set(now + DRAIN_PAUSE, Timer::Drain(index as u32));
         }
+        watch_again(&self.epoll, &socket.socket, Token::Udp(index as u32), drained.is_err() && !pause);
         for id in failed {
             if let Some(face) = self.slots.get_mut(id) {
                 Tally { face: &mut face.counters, all: &mut self.drops }.drops(Cause::SendFailed, 1);
             }
-        }
-    }
-
-    fn arm_reassembly(&mut self, id: FaceId) {
-        let Some(face) = self.slots.get_mut(id) else { return };
-        if face.reassembly_timer.is_none()
-            && let Some(deadline) = face.link.deadline()
-        {
-            face.reassembly_timer = Some(deadline);
-            self.timers.set(deadline, Timer::Reassembly(id));
         }
     }
 }

@@ -4,6 +4,7 @@ mod egress;
 mod face;
 mod ingress;
 mod open;
+mod reconnect;
 
 use crate::config::{FaceUpdate, FacesConfig};
 use crate::counters::FaceCounters;
@@ -27,6 +28,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A listener that ran out of descriptors rests for so long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Link packets of one face that are sent again in one turn.
+const AGAIN_PER_TURN: usize = 64;
 
 /// Timers served in one turn.
 const TIMERS_PER_TURN: usize = 1024;
@@ -53,6 +57,8 @@ pub struct Faces {
     drops: DropCounters,
     /// Counters of faces that have ended.
     ended: FaceCounters,
+    /// When the host last said the time.
+    latest: Instant,
 }
 
 impl Faces {
@@ -79,6 +85,7 @@ impl Faces {
             events: Vec::new(),
             drops: DropCounters::default(),
             ended: FaceCounters::default(),
+            latest: Instant::START,
         })
     }
 
@@ -99,11 +106,15 @@ impl Faces {
 
     /// Does what is due: gives up packets in pieces, ends idle faces, lets listeners try again.
     pub fn tick(&mut self, now: Instant, pool: &mut Pool) {
+        self.latest = now;
         for _ in 0..TIMERS_PER_TURN {
             match self.timers.pop(now) {
                 None => return,
                 Some(Timer::Idle(id)) => self.check_idle(now, id, pool),
-                Some(Timer::Reassembly(id)) => self.check_reassembly(now, id),
+                Some(Timer::Link(id)) => self.check_link(now, id),
+                Some(Timer::Burst(id)) => self.send_waiting(now, id),
+                Some(Timer::Reconnect(id)) => self.check_connection(now, id, pool),
+                Some(Timer::Drain(index)) => self.drain_udp(now, index as usize),
                 Some(Timer::Accept(index)) => self.resume_accepting(now, index),
             }
         }
@@ -137,7 +148,7 @@ impl Faces {
         let face = self.slots.get_mut(id).ok_or(FaceError::Unknown(id))?;
         let settings = face.link.settings().updated(update, face.scope)?;
         if let Some(persistency) = update.persistency.filter(|persistency| *persistency != face.persistency) {
-            if matches!(face.uri, FaceUri::Unix(_) | FaceUri::Fd(_) | FaceUri::Internal) {
+            if !face.may_be(persistency) {
                 return Err(FaceError::Persistency(persistency.as_str()));
             }
             face.persistency = persistency;
@@ -148,6 +159,7 @@ impl Faces {
             }
         }
         face.link.set(settings);
+        self.arm_link(id, Instant::START);
         Ok(())
     }
 
@@ -213,12 +225,10 @@ impl Faces {
 
     fn describe(&self, id: FaceId, face: &Face) -> FaceStatus {
         let settings = face.link.settings();
-        let (up, queue_bytes) = match &face.transport {
-            Transport::Stream(stream) => (stream.connected, stream.queue_bytes()),
-            Transport::Udp { socket, .. } => {
-                (true, self.sockets[*socket].as_ref().map_or(0, UdpSocket::queue_bytes))
-            }
-            Transport::Internal => (true, self.mailbox.bytes()),
+        let up = match &face.transport {
+            Transport::Stream(stream) => stream.connected,
+            Transport::Udp { .. } | Transport::Internal => true,
+            Transport::Down => false,
         };
         FaceStatus {
             id,
@@ -233,7 +243,7 @@ impl Faces {
             marking_threshold: settings.marking_threshold,
             up,
             expiry: face.expiry(&self.config),
-            queue_bytes,
+            queue_bytes: self.waiting_bytes(face),
             counters: face.counters.clone(),
         }
     }
@@ -269,11 +279,24 @@ impl Faces {
         }
         face.outbox.clear(pool);
         face.link.end(&mut self.budget, &mut tally);
-        if let Some(due) = face.idle_timer {
-            self.timers.cancel(due, Timer::Idle(id));
-        }
-        if let Some(due) = face.reassembly_timer {
-            self.timers.cancel(due, Timer::Reassembly(id));
+        let reconnect_timer = face.reconnect.as_ref().and_then(|reconnect| reconnect.timer);
+        let burst_timer = match &face.transport {
+            Transport::Udp { burst, .. } => {
+                if !burst.waiting.is_empty() {
+                    tally.drops(Cause::FaceGone, burst.waiting.records() as u64);
+                }
+                burst.timer
+            }
+            _ => None,
+        };
+        let timers = [
+            (face.idle_timer, Timer::Idle(id)),
+            (face.link_timer, Timer::Link(id)),
+            (reconnect_timer, Timer::Reconnect(id)),
+            (burst_timer, Timer::Burst(id)),
+        ];
+        for (due, timer) in timers {
+            due.into_iter().for_each(|due| self.timers.cancel(due, timer));
         }
         self.ended.merge(&face.counters);
         if let Some(listener) = face.listener.and_then(|index| self.listeners.get_mut(index as usize)) {
@@ -286,7 +309,7 @@ impl Faces {
                 let _ = epoll::delete(&self.epoll, &stream.socket);
             }
             Transport::Udp { socket, peer, .. } => self.forget_peer(*socket, peer),
-            Transport::Internal => {}
+            Transport::Internal | Transport::Down => {}
         }
         self.events.push(FaceEvent::Destroyed(Box::new(status), reason));
     }
@@ -314,14 +337,49 @@ impl Faces {
         }
     }
 
-    fn check_reassembly(&mut self, now: Instant, id: FaceId) {
+    fn check_link(&mut self, now: Instant, id: FaceId) {
         let Some(face) = self.slots.get_mut(id) else { return };
+        face.link_timer = None;
         let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
         face.link.expire(now, &mut self.budget, &mut tally);
-        face.reassembly_timer = face.link.deadline();
-        if let Some(deadline) = face.reassembly_timer {
-            self.timers.set(deadline, Timer::Reassembly(id));
+        let mut not_before = Instant::START;
+        if face.link.is_reliable() && !matches!(face.transport, Transport::Down) {
+            // What is to be sent again waits here, not in a queue: until then it may be acknowledged after all.
+            let busy = self.slots.get(id).is_some_and(|face| self.waiting_bytes(face) > 0);
+            let again_max = if busy { 0 } else { AGAIN_PER_TURN };
+            self.open_outbox(now, id);
+            let Some(face) = self.slots.get_mut(id) else { return };
+            let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
+            face.link.pump(now, again_max, &mut face.outbox, &mut tally);
+            not_before = now + self.config.burst_pause;
         }
+        self.arm_link(id, not_before);
+    }
+
+    /// Octets that wait for a face's socket.
+    fn waiting_bytes(&self, face: &Face) -> usize {
+        match &face.transport {
+            Transport::Stream(stream) => stream.queue_bytes(),
+            Transport::Udp { socket, burst, .. } => {
+                self.sockets[*socket].as_ref().map_or(0, UdpSocket::queue_bytes) + burst.waiting.len()
+            }
+            Transport::Internal => self.mailbox.bytes(),
+            Transport::Down => 0,
+        }
+    }
+
+    /// Sees to it that the link service is asked in time.
+    fn arm_link(&mut self, id: FaceId, not_before: Instant) {
+        let Some(face) = self.slots.get_mut(id) else { return };
+        let Some(deadline) = face.link.deadline() else { return };
+        let deadline = deadline.max(not_before);
+        if face.link_timer.is_some_and(|due| due <= deadline) {
+            return;
+        }
+        if let Some(later) = face.link_timer.replace(deadline) {
+            self.timers.cancel(later, Timer::Link(id));
+        }
+        self.timers.set(deadline, Timer::Link(id));
     }
 
     fn resume_accepting(&mut self, now: Instant, index: u32) {

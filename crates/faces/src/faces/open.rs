@@ -1,15 +1,16 @@
 //! How faces and listeners come to be.
 
 use super::Faces;
-use super::face::{Face, Token, Transport};
+use super::face::{Face, Reconnect, Token, Transport};
 use crate::config::FaceOptions;
 use crate::error::FaceError;
+use crate::inherited::InheritedUnix;
 use crate::link::LinkSettings;
 use crate::listener::{self, Listener};
 use crate::status::{FaceEvent, Persistency};
 use crate::stream::Stream;
 use crate::timers::Timer;
-use crate::udp::UdpSocket;
+use crate::udp::{Burst, UdpSocket};
 use crate::uri::FaceUri;
 use nw_element::{FaceId, Instant, Scope};
 use rustix::io::Errno;
@@ -26,6 +27,14 @@ impl Faces {
     pub fn listen_unix(&mut self, path: &Path, mode: u32) -> Result<(), FaceError> {
         let listener = Listener::unix(path, mode)?;
         self.add_listener(listener)
+    }
+
+    /// Accepts unix connections on a socket that listens already. Its file is left to whoever made it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn adopt_unix(&mut self, inherited: InheritedUnix) -> Result<(), FaceError> {
+        self.add_listener(Listener::adopted(inherited))
     }
 
     /// Accepts TCP connections; gives the address bound, which says the port when 0 was asked for.
@@ -76,14 +85,22 @@ impl Faces {
             FaceUri::Udp(peer) => self.connect_udp(now, *peer, local_address(uri, local)?, options),
             FaceUri::Tcp(_) | FaceUri::Unix(_) => {
                 let scope = self.scope_of(uri);
-                LinkSettings::new(&self.config, None).updated(options, scope)?;
+                self.settings(uri, None).updated(options, scope)?;
                 let existing = self.find(uri).filter(|_| uri.address().is_some());
                 if let Some(existing) = existing {
                     return Err(FaceError::Exists(existing));
                 }
-                let (socket, local, connected) =
-                    listener::connect(uri, local_address(uri, local)?, &self.config)?;
-                self.add_stream(now, socket, (uri.clone(), local), options, connected)
+                let bind = local_address(uri, local)?;
+                let (socket, local, connected) = listener::connect(uri, bind, &self.config)?;
+                let id = self.add_stream(now, socket, (uri.clone(), local), options, connected)?;
+                // An attempt that nobody answers is over before the system says so.
+                let timer = (!connected).then(|| now + self.config.reconnect_timeout);
+                timer.into_iter().for_each(|due| self.timers.set(due, Timer::Reconnect(id)));
+                if let Some(face) = self.slots.get_mut(id) {
+                    face.reconnect =
+                        Some(Box::new(Reconnect { bind, was_up: connected, timer, failures: 0 }));
+                }
+                Ok(id)
             }
             _ => Err(FaceError::Scheme(uri.clone())),
         }
@@ -125,7 +142,7 @@ impl Faces {
         connected: bool,
     ) -> Result<FaceId, FaceError> {
         let scope = self.scope_of(&ends.0);
-        let settings = LinkSettings::new(&self.config, None).updated(options, scope)?;
+        let settings = self.settings(&ends.0, None).updated(options, scope)?;
         let link = self.link(now, settings);
         let uri = ends.0.clone();
         let persistency = options.persistency.unwrap_or_default();
@@ -161,12 +178,13 @@ impl Faces {
         let Some(socket) = &self.sockets[index] else { return Err(FaceError::Scheme(FaceUri::Udp(peer))) };
         let ends = (FaceUri::Udp(peer), FaceUri::Udp(socket.local));
         let scope = self.scope_of(&ends.0);
-        let settings = LinkSettings::new(&self.config, Some(self.config.udp_mtu)).updated(options, scope)?;
+        let settings = self.settings(&ends.0, Some(self.config.udp_mtu)).updated(options, scope)?;
         let link = self.link(now, settings);
         let persistency = options.persistency.unwrap_or_default();
         let idle = (persistency == Persistency::OnDemand).then(|| now + self.config.udp_idle);
         let id = self.add_face(|_| {
-            let transport = Transport::Udp { socket: index, peer, run_datagram_max: usize::MAX };
+            let burst = Burst::default();
+            let transport = Transport::Udp { socket: index, peer, run_datagram_max: usize::MAX, burst };
             let mut face = Face::new(now, ends, scope, persistency, transport, link);
             face.idle_timer = idle;
             face
@@ -196,7 +214,7 @@ impl Faces {
         options: &FaceOptions,
     ) -> Result<FaceId, FaceError> {
         let scope = self.scope_of(&FaceUri::Udp(peer));
-        LinkSettings::new(&self.config, Some(self.config.udp_mtu)).updated(options, scope)?;
+        self.settings(&FaceUri::Udp(peer), Some(self.config.udp_mtu)).updated(options, scope)?;
         let usable = |socket: &UdpSocket| match local {
             Some(local) => socket.local == local,
             None => reaches(socket.local.ip(), peer.ip()),
@@ -248,6 +266,17 @@ impl Faces {
         Ok(index)
     }
 
+    /// The host's defaults for a transport.
+    fn settings(&self, peer: &FaceUri, mtu: Option<usize>) -> LinkSettings {
+        let reliable = match peer {
+            FaceUri::Unix(_) | FaceUri::Fd(_) => self.config.reliable.unix,
+            FaceUri::Tcp(_) => self.config.reliable.tcp,
+            FaceUri::Udp(_) => self.config.reliable.udp,
+            _ => false,
+        };
+        LinkSettings::new(&self.config, mtu).reliable(reliable)
+    }
+
     /// Unix and loopback TCP are local; UDP is not, unless the host says so.
     fn scope_of(&self, peer: &FaceUri) -> Scope {
         let local = match peer {
@@ -267,6 +296,13 @@ impl Faces {
         stream.connected = true;
         if let Ok(Ok(local)) = rustix::net::getsockname(&stream.socket).map(SocketAddr::try_from) {
             face.local_uri = FaceUri::Tcp(local);
+        }
+        if let Some(reconnect) = &mut face.reconnect {
+            reconnect.was_up = true;
+            reconnect.failures = 0;
+            if let Some(due) = reconnect.timer.take() {
+                self.timers.cancel(due, Timer::Reconnect(id));
+            }
         }
         self.events.push(FaceEvent::Up(id));
         Ok(())

@@ -1,22 +1,27 @@
 //! The link service: link packets to network packets and back. Without sockets: bytes in a pool in, bytes in an outbox out.
 //!
 //! NDNLPv2. Received fields by its rules: NextHopFaceId only where local fields are enabled, IncomingFaceId ignored, CachePolicy and
-//! PrefixAnnouncement only on Data, Nack, NextHopFaceId and NonDiscovery never on Data. Reliability is not built yet: Acks and TxSequence are
-//! read over, as a receiver that never enabled reliability does, and the flag can't be set.
+//! PrefixAnnouncement only on Data, Nack, NextHopFaceId and NonDiscovery never on Data. Where reliability is off, Acks and TxSequence are read
+//! over.
 
 mod marking;
 mod reassembly;
+mod reliability;
 mod send;
 
 pub use marking::Marking;
 pub use reassembly::{Reassembler, ReassemblyBudget};
+pub use reliability::{Pumped, Reliability, ReliabilityCounters};
 
-use crate::config::{FaceUpdate, FacesConfig, MTU_MIN};
+use crate::config::{FaceUpdate, FacesConfig, MTU_MIN, ReliabilityLimits};
 use crate::counters::FaceCounters;
 use crate::error::FaceError;
 use crate::status::FaceFlags;
+use core::ops::Range;
 use core::time::Duration;
-use nw_element::{Cause, DropCounters, DropReason, FaceId, Instant, LinkFields, Packet, Pool, Scope, decode};
+use nw_element::{
+    Cause, DropCounters, DropReason, FaceId, Instant, LinkFields, Packet, Pool, Scope, Ticket, decode,
+};
 use nw_wire::{Fault, LpPacket, NackReason, PACKET_LEN_MAX, Token, types};
 
 /// First octets of bare packets.
@@ -56,12 +61,16 @@ pub struct Source {
 pub struct LinkSettings {
     /// Largest link packet, octets; `None` on streams, which are never fragmented.
     pub mtu: Option<usize>,
+    /// The same, before anybody said something else.
+    mtu_default: Option<usize>,
     /// Flags that are set.
     pub flags: FaceFlags,
     /// Base congestion marking interval.
     pub marking_interval: Duration,
     /// Congestion threshold, octets of send queue.
     pub marking_threshold: u64,
+    /// Limits of reliability, for when it is on.
+    pub reliability: ReliabilityLimits,
 }
 
 impl LinkSettings {
@@ -69,16 +78,24 @@ impl LinkSettings {
     pub fn new(config: &FacesConfig, mtu: Option<usize>) -> Self {
         LinkSettings {
             mtu,
+            mtu_default: mtu,
             flags: FaceFlags::default().with(FaceFlags::CONGESTION_MARKING, config.congestion_marking),
             marking_interval: config.marking_interval,
             marking_threshold: config.marking_threshold,
+            reliability: config.reliability,
         }
+    }
+
+    /// With reliability on or off, as is the default for a transport.
+    #[must_use]
+    pub const fn reliable(self, on: bool) -> Self {
+        LinkSettings { flags: self.flags.with(FaceFlags::RELIABILITY, on), ..self }
     }
 
     /// With what is said changed.
     ///
     /// # Errors
-    /// Local fields where the face is not local, reliability, an MTU that can't be.
+    /// Local fields where the face is not local, an MTU that can't be.
     pub fn updated(&self, update: &FaceUpdate, scope: Scope) -> Result<Self, FaceError> {
         let mut settings = self.clone();
         settings.flags =
@@ -86,14 +103,12 @@ impl LinkSettings {
         if settings.flags.contains(FaceFlags::LOCAL_FIELDS) && scope != Scope::Local {
             return Err(FaceError::LocalFieldsNonLocal);
         }
-        if settings.flags.contains(FaceFlags::RELIABILITY) {
-            return Err(FaceError::Reliability);
-        }
         if let Some(mtu) = update.mtu {
-            if self.mtu.is_none() || !(MTU_MIN..=PACKET_LEN_MAX).contains(&mtu) {
+            if self.mtu.is_none() || mtu < MTU_MIN {
                 return Err(FaceError::Mtu(mtu));
             }
-            settings.mtu = Some(mtu);
+            // More than any packet has takes back what was said: nfdc's "auto" is 2^64 - 1.
+            settings.mtu = if mtu > PACKET_LEN_MAX { self.mtu_default } else { Some(mtu) };
         }
         settings.marking_interval = update.marking_interval.unwrap_or(self.marking_interval);
         settings.marking_threshold = update.marking_threshold.unwrap_or(self.marking_threshold);
@@ -110,12 +125,22 @@ pub struct LinkService {
     marking: Marking,
     /// Made when the first fragment comes: most faces never see one.
     reassembler: Option<Box<Reassembler>>,
+    /// There while the flag is set.
+    reliability: Option<Box<Reliability>>,
 }
 
 impl LinkService {
     /// `sequence` numbers the first fragment; it should differ from what an earlier face to the same peer used lately.
     pub fn new(settings: LinkSettings, sequence: u64) -> Self {
-        LinkService { settings, sequence, marking: Marking::default(), reassembler: None }
+        let mut link = LinkService {
+            settings: settings.clone(),
+            sequence,
+            marking: Marking::default(),
+            reassembler: None,
+            reliability: None,
+        };
+        link.set(settings);
+        link
     }
 
     /// What it was told to do.
@@ -123,9 +148,22 @@ impl LinkService {
         &self.settings
     }
 
-    /// Changes what it does.
+    /// Changes what it does. When reliability ends, so does the wait for acknowledgements.
     pub fn set(&mut self, settings: LinkSettings) {
+        let reliable = settings.flags.contains(FaceFlags::RELIABILITY);
+        if reliable && self.reliability.is_none() {
+            // The first TxSequence is as good as any; this one differs from what an earlier face used.
+            self.reliability = Some(Box::new(Reliability::new(settings.reliability, self.sequence)));
+        } else if !reliable {
+            self.reliability = None;
+        }
         self.settings = settings;
+    }
+
+    /// True while link packets are acknowledged and repeated.
+    #[inline]
+    pub const fn is_reliable(&self) -> bool {
+        self.reliability.is_some()
     }
 
     /// Takes one whole link packet and gives the network packet, decoded, if there is one now.
@@ -150,12 +188,30 @@ impl LinkService {
             Ok(lp) => lp,
             Err(error) => return end(packet, pool, tally, DropReason::Malformed(error.fault)),
         };
-        // An idle packet carries acknowledgements only, and nobody asked for those.
+        if let Some(reliability) = &mut self.reliability {
+            let transmission = lp.fragment.and(lp.tx_sequence).map(|number| (number, lp.sequence));
+            let is_new = reliability.receive(now, lp.acks(), transmission);
+            tally.face.reliability = *reliability.counters();
+            if !is_new {
+                return end(packet, pool, tally, Cause::DuplicateSequence);
+            }
+        }
+        let (lp, announcement) = match announcement_in(pool.bytes(&packet), &lp) {
+            None => (lp, Ticket::NONE),
+            Some(range) => {
+                let ticket = pool.keep_announcement_in(&packet, range);
+                match LpPacket::check(pool.bytes(&packet)) {
+                    Ok(lp) => (lp, ticket),
+                    Err(error) => return end(packet, pool, tally, DropReason::Malformed(error.fault)),
+                }
+            }
+        };
+        // An idle packet carries acknowledgements only.
         let Some(fragment) = lp.fragment else {
             pool.release(packet);
             return None;
         };
-        let received = Received::new(&lp);
+        let received = Received::new(&lp, announcement);
         if lp.is_fragmented() {
             let reassembler = self.reassembler.get_or_insert_with(Default::default);
             let whole = reassembler.push(now, &lp, received, budget, tally);
@@ -173,9 +229,14 @@ impl LinkService {
         self.deliver(now, packet, received, source, pool, tally)
     }
 
-    /// When [`expire`](Self::expire) has something to do, if ever.
+    /// When [`expire`](Self::expire) or [`pump`](Self::pump) has something to do, if ever.
     pub fn deadline(&self) -> Option<Instant> {
-        self.reassembler.as_ref()?.deadline()
+        let reassembly = self.reassembler.as_ref().and_then(|reassembler| reassembler.deadline());
+        let reliability = self.reliability.as_ref().and_then(|reliability| reliability.deadline());
+        match (reassembly, reliability) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (one, other) => one.or(other),
+        }
     }
 
     /// Gives up what was not whole in time.
@@ -186,6 +247,15 @@ impl LinkService {
                 self.reassembler = None;
             }
         }
+    }
+
+    /// Forgets what was under way, as the connection was lost and a new one is to come.
+    pub fn restart(&mut self, now: Instant, budget: &mut ReassemblyBudget, tally: &mut Tally<'_>) {
+        self.end(budget, tally);
+        self.marking = Marking::default();
+        self.sequence = self.sequence.max(now.as_nanos());
+        self.reliability = None;
+        self.set(self.settings.clone());
     }
 
     /// Gives back what the face holds of shared bounds, as the face ends.
@@ -234,6 +304,14 @@ impl LinkService {
     }
 }
 
+/// Where the prefix announcement stands in a link packet, if there is one.
+#[inline]
+fn announcement_in(link_packet: &[u8], lp: &LpPacket<'_>) -> Option<Range<usize>> {
+    let announcement = lp.prefix_announcement?;
+    let start = announcement.as_ptr().addr().checked_sub(link_packet.as_ptr().addr())?;
+    Some(start..start + announcement.len())
+}
+
 fn end(
     packet: Packet,
     pool: &mut Pool,
@@ -254,12 +332,13 @@ pub struct Received {
     next_hop: Option<u64>,
     no_cache: bool,
     non_discovery: bool,
-    announcement: bool,
+    announced: bool,
+    announcement: Ticket,
 }
 
 impl Received {
     #[inline]
-    fn new(lp: &LpPacket<'_>) -> Self {
+    fn new(lp: &LpPacket<'_>, announcement: Ticket) -> Self {
         Received {
             token: lp.pit_token,
             nack: lp.nack,
@@ -267,7 +346,8 @@ impl Received {
             next_hop: lp.next_hop_face_id,
             no_cache: lp.no_cache,
             non_discovery: lp.non_discovery,
-            announcement: lp.prefix_announcement.is_some(),
+            announced: lp.prefix_announcement.is_some(),
+            announcement,
         }
     }
 
@@ -285,6 +365,7 @@ impl Received {
             congestion_mark: self.congestion_mark.max(u64::from(congested)),
             no_cache: self.no_cache,
             non_discovery: self.non_discovery,
+            announcement: self.announcement,
             ..LinkFields::default()
         };
         if let Some(number) = self.next_hop {
@@ -296,7 +377,7 @@ impl Received {
             }
             link.next_hop_face = Some(FaceId::from_number(number).ok_or(Cause::NextHopUnknown)?);
         }
-        if kind == Some(types::INTEREST) && (self.no_cache || self.announcement) {
+        if kind == Some(types::INTEREST) && (self.no_cache || self.announced) {
             return Err(DropReason::Malformed(Fault::LinkField));
         }
         Ok(link)

@@ -191,6 +191,37 @@ fn fields_in_the_wrong_place_end_the_packet() {
     assert_eq!(bench.pool.packets_in_use(), 0);
 }
 
+/// What comes with a Data goes on with it: whole, in pieces, and not at all where there is no room.
+#[test]
+fn prefix_announcements_come_and_go() {
+    let (payload, announcement) = (data(b"a", 3000), data(b"pa", 500));
+    let mut bench = Bench::new(Some(1400), FaceFlags::default());
+    let came = LpHeader { prefix_announcement: Some(&announcement), ..LpHeader::default() };
+    let (_, _, link) = bench.receive(&lp(came, &payload)).unwrap();
+    assert_eq!(bench.pool.announcement(link.announcement), Some(&announcement[..]));
+    let sent = bench.send(&payload, Kind::Data, link, 0);
+    assert_eq!(sent.len(), 3);
+    assert!(sent.iter().all(|link_packet| link_packet.len() <= 1400));
+    let announced: Vec<_> =
+        sent.iter().map(|octets| LpPacket::check(octets).unwrap().prefix_announcement.is_some()).collect();
+    assert_eq!(announced, [true, false, false]);
+    let received = sent.iter().filter_map(|link_packet| bench.receive(link_packet)).next().unwrap();
+    assert_eq!((&received.0, received.1), (&payload, Kind::Data));
+    assert_ne!(received.2.announcement, link.announcement, "another copy");
+    assert_eq!(bench.pool.announcement(received.2.announcement), Some(&announcement[..]));
+    // Not on an Interest, whatever its fields say.
+    assert_eq!(bench.send(&interest(b"a"), Kind::Interest, link, 0), [interest(b"a")]);
+    // Too long for the link, or to be kept at all: the Data goes without.
+    let mut narrow = Bench::new(Some(600), FaceFlags::default());
+    let (_, _, link) = narrow.receive(&lp(came, &data(b"a", 5))).unwrap();
+    assert_eq!(narrow.send(&data(b"a", 5), Kind::Data, link, 0), [data(b"a", 5)]);
+    let long = data(b"pa", nw_element::ANNOUNCEMENT_LEN_MAX);
+    let came = LpHeader { prefix_announcement: Some(&long), ..LpHeader::default() };
+    let (_, _, link) = narrow.receive(&lp(came, &data(b"a", 5))).unwrap();
+    assert_eq!(link.announcement, Ticket::NONE);
+    assert_eq!(narrow.all, DropCounters::default());
+}
+
 #[test]
 fn idle_packets_and_noise() {
     let mut bench = Bench::new(Some(8800), FaceFlags::default());
@@ -338,12 +369,12 @@ fn settings_that_cannot_be() {
         Err(FaceError::LocalFieldsNonLocal)
     ));
     assert!(stream.updated(&flags(FaceFlags::LOCAL_FIELDS), Scope::Local).is_ok());
-    assert!(matches!(
-        datagram.updated(&flags(FaceFlags::RELIABILITY), Scope::NonLocal),
-        Err(FaceError::Reliability)
-    ));
+    let reliable = datagram.updated(&flags(FaceFlags::RELIABILITY), Scope::NonLocal).unwrap();
+    assert!(LinkService::new(reliable, 1).is_reliable());
     assert!(matches!(stream.updated(&mtu(1400), Scope::Local), Err(FaceError::Mtu(1400))));
-    for refused in [0, 63, 8801, usize::MAX] {
+    let small = datagram.updated(&mtu(1400), Scope::NonLocal).unwrap();
+    assert_eq!(small.updated(&mtu(usize::MAX), Scope::NonLocal).unwrap().mtu, Some(8800));
+    for refused in [0, 63] {
         assert!(matches!(datagram.updated(&mtu(refused), Scope::NonLocal), Err(FaceError::Mtu(_))));
     }
     assert_eq!(datagram.updated(&mtu(1400), Scope::NonLocal).unwrap().mtu, Some(1400));
@@ -377,6 +408,58 @@ proptest! {
             wholes.extend(bench.receive(part).map(|(bytes, _, _)| bytes));
         }
         prop_assert_eq!(&wholes[0], &whole);
+        prop_assert_eq!(bench.pool.packets_in_use(), 0);
+    }
+
+    #[test]
+    fn reliable_fragments_keep_to_the_mtu_with_acks_and_again(
+        mtu in 64usize..1500,
+        content_len in 0usize..8000,
+        token_len in 0usize..10,
+        acks in 0usize..40,
+    ) {
+        let mut bench = Bench::new(Some(mtu), FaceFlags::RELIABILITY);
+        // Numbered link packets in, so that there is something to acknowledge.
+        for at in 0..acks {
+            let header = LpHeader { tx_sequence: Some(at as u64), ..LpHeader::default() };
+            bench.receive(&lp(header, &interest(&at.to_be_bytes())));
+        }
+        let whole = data(b"some/name", content_len);
+        let token = Token::new(&[7; 10][..token_len]).unwrap();
+        let parts = bench.send(&whole, Kind::Data, LinkFields { token, ..LinkFields::default() }, 0);
+        prop_assert!(!parts.is_empty());
+        let mut numbers = Vec::new();
+        let mut got = None;
+        let mut other = Bench::new(Some(mtu), FaceFlags::RELIABILITY);
+        for part in &parts {
+            prop_assert!(part.len() <= mtu, "{} > {mtu}", part.len());
+            let checked = LpPacket::check(part).unwrap();
+            numbers.push((checked.sequence.unwrap(), checked.tx_sequence.unwrap()));
+            got = got.or(other.receive(part));
+        }
+        let got = got.unwrap();
+        prop_assert_eq!((&got.0, got.2.token), (&whole, token));
+        // Nothing is acknowledged: all comes again, as it was but for TxSequence, and is known as copies.
+        bench.now = Instant::from_millis(2000);
+        other.now = bench.now;
+        let mut outbox = Outbox::default();
+        let mut tally = Tally { face: &mut bench.face, all: &mut bench.all };
+        bench.link.pump(bench.now, usize::MAX, &mut outbox, &mut tally);
+        let mut again = Vec::new();
+        for item in outbox.items() {
+            let part = outbox.head(item);
+            prop_assert!(part.len() <= mtu);
+            let checked = LpPacket::check(part).unwrap();
+            if let Some(tx_sequence) = checked.tx_sequence {
+                again.push((checked.sequence.unwrap(), tx_sequence));
+                let before = other.dropped(Cause::DuplicateSequence);
+                prop_assert!(other.receive(part).is_none());
+                prop_assert!(other.dropped(Cause::DuplicateSequence) == before + 1 || parts.len() > 1);
+            }
+        }
+        let count = numbers.len() as u64;
+        let expected: Vec<_> = numbers.iter().map(|(sequence, tx)| (*sequence, tx.wrapping_add(count))).collect();
+        prop_assert_eq!(again, expected);
         prop_assert_eq!(bench.pool.packets_in_use(), 0);
     }
 

@@ -3,7 +3,10 @@
 //! Runs of equal-sized datagrams to or from one peer travel as one (GSO, GRO), many messages a call. Fragmentation up to the face's MTU is
 //! left to IP, as NDN does: path MTU discovery is off. What the socket refuses waits in a bounded queue of its own.
 
+mod burst;
 pub mod sys;
+
+pub use burst::Burst;
 
 use crate::config::FacesConfig;
 use crate::error::FaceError;
@@ -33,6 +36,9 @@ const PIECES_MAX: usize = 1024;
 
 /// Errors read from a socket in one turn.
 const ERRORS_PER_TURN: usize = 64;
+
+/// The system's queue is looked at once in so long.
+pub const LOOK_PAUSE: core::time::Duration = core::time::Duration::from_millis(1);
 
 /// Before each datagram in the queue: the face's id and the datagram's length, 4 octets each.
 const RECORD_HEAD: usize = 8;
@@ -66,6 +72,8 @@ pub struct UdpSocket {
     granted: usize,
     overflows: u64,
     drops_seen: u32,
+    kernel_queue: usize,
+    looked_at: Instant,
 }
 
 /// One face's part of what a socket is to send.
@@ -77,8 +85,16 @@ pub struct Sender<'a> {
     pub peer: SocketAddr,
     /// Longest datagram that the kernel took as part of a run; 0 for none.
     pub run_datagram_max: usize,
-    /// What is to be sent.
+    /// What is to be sent: the first so many link packets of it.
     pub outbox: &'a Outbox,
+    /// How many.
+    pub count: usize,
+}
+
+impl<'a> Sender<'a> {
+    fn items(&self) -> &'a [Outgoing] {
+        &self.outbox.items()[..self.count]
+    }
 }
 
 /// What became of link packets in [`UdpSocket::flush`].
@@ -138,6 +154,8 @@ impl UdpSocket {
                 granted: sockopt::socket_recv_buffer_size(&socket)? / 2,
                 overflows: 0,
                 drops_seen: 0,
+                kernel_queue: 0,
+                looked_at: Instant::START,
                 socket,
             })
         };
@@ -228,9 +246,8 @@ impl UdpSocket {
                     soft_errors = 0;
                     let (start, end) = (batch.starts[0], batch.ends[0]);
                     let sender = &senders[start.sender];
-                    let until =
-                        if end.sender == start.sender { end.item } else { sender.outbox.items().len() };
-                    for item in &sender.outbox.items()[start.item..until] {
+                    let until = if end.sender == start.sender { end.item } else { sender.items().len() };
+                    for item in &sender.items()[start.item..until] {
                         refused(
                             sender.face,
                             Some(item),
@@ -255,7 +272,7 @@ impl UdpSocket {
     ) {
         for (index, sender) in senders.iter().enumerate().skip(at.sender) {
             let start = if index == at.sender { at.item } else { 0 };
-            for item in &sender.outbox.items()[start..] {
+            for item in &sender.items()[start..] {
                 let parts = sender.outbox.parts(item, pool);
                 let len = parts[0].len() + parts[1].len();
                 if self.queue.len() + RECORD_HEAD + len > queue_max {
@@ -271,7 +288,14 @@ impl UdpSocket {
     }
 
     /// Sends what waits, as far as the socket takes it. `peer_of` knows where a face's peer is, if the face still is there.
-    pub fn drain(&mut self, peer_of: impl Fn(FaceId) -> Option<SocketAddr>, mut failed: impl FnMut(FaceId)) {
+    ///
+    /// # Errors
+    /// `AGAIN` and `NOBUFS`: more waits.
+    pub fn drain(
+        &mut self,
+        peer_of: impl Fn(FaceId) -> Option<SocketAddr>,
+        mut failed: impl FnMut(FaceId),
+    ) -> Result<(), Errno> {
         while !self.queue.is_empty() {
             let record = self.queue.as_slice();
             let word =
@@ -282,12 +306,26 @@ impl UdpSocket {
                 let message = Message { peer, pieces: (0, 1), segment: None };
                 match sys::send(self.socket.as_fd(), &[message], &pieces) {
                     Ok(_) => {}
-                    Err(Errno::AGAIN | Errno::NOBUFS) => return,
+                    Err(errno @ (Errno::AGAIN | Errno::NOBUFS)) => return Err(errno),
                     Err(Errno::INTR) => continue,
                     Err(_) => failed(face),
                 }
             }
             self.queue.consume(RECORD_HEAD + len);
+        }
+        Ok(())
+    }
+
+    /// Octets that wait for the socket, and in the system behind it when that was last looked at.
+    pub fn all_queue_bytes(&self) -> usize {
+        self.queue.len() + self.kernel_queue
+    }
+
+    /// Asks the system how much waits there; once a millisecond.
+    pub fn look_at_queue(&mut self, now: Instant) {
+        if now >= self.looked_at + LOOK_PAUSE {
+            self.looked_at = now;
+            self.kernel_queue = sys::unsent(self.socket.as_fd(), false);
         }
     }
 }
@@ -317,7 +355,7 @@ impl<'a> Batch<'a> {
         self.ends.clear();
         self.pieces.clear();
         while let Some(sender) = senders.get(at.sender) {
-            let items = sender.outbox.items();
+            let items = sender.items();
             if at.item == items.len() {
                 at = Place { sender: at.sender + 1, item: 0 };
                 continue;
@@ -410,6 +448,7 @@ mod tests {
             peer: peer.local_addr().unwrap(),
             run_datagram_max: usize::MAX,
             outbox,
+            count: outbox.items().len(),
         };
         // As if the call had taken the first three.
         let senders = [sender(there, &first), sender(gone, &second)];
@@ -426,7 +465,7 @@ mod tests {
         assert_eq!((refused, socket.queue_bytes()), (7, 20 * 108));
         // A face that is gone meanwhile gets nothing.
         let to = peer.local_addr().unwrap();
-        socket.drain(|id| (id == there).then_some(to), |_| panic!("nothing fails"));
+        socket.drain(|id| (id == there).then_some(to), |_| panic!("nothing fails")).unwrap();
         assert_eq!(socket.queue_bytes(), 0);
         let mut buffer = [0; 200];
         for at in (3..10).chain(0..3) {

@@ -329,3 +329,14 @@ pub fn memory(socket: BorrowedFd<'_>) -> Memory {
     }
     Memory { used: vars[0] as usize, limit: vars[1] as usize, drops: vars[8] }
 }
+
+/// Octets that the system has not sent yet: of a TCP stream those that were never on their way, of others all that it holds.
+pub fn unsent(socket: BorrowedFd<'_>, tcp: bool) -> usize {
+    /// linux/sockios.h, the same on all architectures.
+    const SIOCOUTQNSD: libc::c_int = 0x894b;
+    let request = if tcp { SIOCOUTQNSD } else { libc::TIOCOUTQ as libc::c_int };
+    let mut octets: libc::c_int = 0;
+    // SAFETY: both requests write one int to where the pointer says.
+    let code = unsafe { libc::ioctl(socket.as_raw_fd(), request as _, ptr::from_mut(&mut octets)) };
+    if code == 0 { usize::try_from(octets).unwrap_or(0) } else { 0 }
+}

@@ -10,7 +10,7 @@ use nw_name::{Name, NameRef};
 use nw_tables::cs::Erasing;
 use nw_tables::fib::{NextHop, StrategyId};
 use nw_tables::{FaceId, Instant};
-use nw_wire::{Data, Interest};
+use nw_wire::{Data, Interest, Token};
 
 /// The router, as management sees and changes it.
 pub trait Environment {
@@ -33,8 +33,8 @@ pub trait Environment {
     /// True when the face is there; cheaper than [`face_status`](Self::face_status).
     fn has_face(&self, face: FaceId) -> bool;
 
-    /// All faces, ordered by id.
-    fn faces(&self) -> Vec<FaceStatus>;
+    /// The ids of all faces, in order.
+    fn face_ids(&self) -> Vec<FaceId>;
 
     /// All listeners, in an order that stays.
     fn channels(&self) -> Vec<ChannelStatus>;
@@ -57,6 +57,11 @@ pub trait Environment {
     /// Goes on erasing packets under a prefix, for a bounded time; true when that is done.
     fn cs_erase(&mut self, prefix: NameRef<'_>, erasing: &mut Erasing) -> bool;
 
+    /// Keeps a prefix announcement that was found good until `until`: self-learning sends it along with Data below `prefix`.
+    fn keep_announcement(&mut self, prefix: NameRef<'_>, announcement: &[u8], until: Instant) {
+        let _ = (prefix, announcement, until);
+    }
+
     /// The content store's state and counters.
     fn cs_info(&self) -> CsInfo;
 
@@ -68,8 +73,13 @@ pub trait Environment {
         Vec::new()
     }
 
-    /// Hands a Data to forwarding, as if it came by the internal face. `no_cache` is CachePolicy NoCache.
-    fn send(&mut self, data: &[u8], no_cache: bool);
+    /// Hands a Data to forwarding, as if it came by the internal face, with CachePolicy NoCache. With the token of an Interest that came to the
+    /// internal face it satisfies that one and no other.
+    fn send(&mut self, data: &[u8], token: Token);
+
+    /// Hands an Interest to forwarding, as if it came by the internal face: to a face, or where routes lead. What answers it is told by
+    /// [`Control::on_data`](super::Control::on_data) and [`Control::on_nack`](super::Control::on_nack).
+    fn ask(&mut self, interest: &[u8], next_hop: Option<FaceId>);
 }
 
 /// Tells apart the faces that are being made.
@@ -185,13 +195,17 @@ pub enum Verdict {
     Deny(&'static str),
     /// Answer nothing: the signature is malformed.
     Silent,
+    /// Nothing yet: a certificate has to be fetched first. The authority keeps the Interest, and the host passes it to
+    /// [`Control::on_interest`](super::Control::on_interest) once more when it can be decided; nothing may have changed until then.
+    Later,
 }
 
 /// Who may do what. Implemented over the trust layer; a fake in tests.
 pub trait Authorize {
     /// May this command Interest be carried out? Both signature formats come here, and Interests without a signature.
     ///
-    /// `module` and `verb` are such as `rib` and `register`.
+    /// `module` and `verb` are such as `rib` and `register`; `prefix` is what the command is about, where it is about a prefix.
+    /// A command that is accepted here counts as seen: ask last.
     fn command(
         &mut self,
         now: Instant,
@@ -199,10 +213,21 @@ pub trait Authorize {
         ingress: Ingress,
         module: &str,
         verb: &str,
+        prefix: Option<NameRef<'_>>,
     ) -> Verdict;
 
-    /// May whoever signed this prefix announcement announce that prefix?
+    /// May whoever signed this prefix announcement announce that prefix? `interest` brought it; nothing is remembered of being asked.
     fn announcement(
+        &mut self,
+        now: Instant,
+        announcement: &Data<'_>,
+        prefix: NameRef<'_>,
+        ingress: Ingress,
+        interest: &Interest<'_>,
+    ) -> Verdict;
+
+    /// As [`announcement`](Self::announcement), of one that came with Data from a neighbour: nobody commanded, nobody is answered.
+    fn learned(
         &mut self,
         now: Instant,
         announcement: &Data<'_>,

@@ -7,50 +7,57 @@
 //! ```
 //!
 //! * What is answered 200 is in effect when the answer leaves.
-//! * Every Interest is answered within the call, but for faces that take time to connect ([`Control::face_completed`]), for erasing
-//!   from a large content store, and for notifications of what has not happened yet.
-//! * State and bounds: the [`Rib`]'s, 64 MiB of published datasets, 4096 notifications, 1024 faces being connected, 16 erasures going on.
+//! * An Interest is answered within the call when that takes little; what takes longer (a route that a million names inherit, a long dataset, a
+//!   batch of routes, a new configuration, erasing from a large content store) is done in parts by [`Control::work`] and answered when done. Faces
+//!   that take time to connect are answered by [`Control::face_completed`], notifications when something happens.
+//! * State and bounds: the [`Rib`]'s, 64 MiB of published datasets, 4096 notifications, 1024 faces being connected, 16384 answers that wait, 16
+//!   erasures under way.
 //! * Timers: call [`Control::on_timeout`] when [`Control::next_timeout`] has come.
 
+mod advertise;
 mod announcement;
-mod dataset;
+pub mod dataset;
 pub mod environment;
 mod events;
 mod face_commands;
 mod publisher;
+mod quiet;
 pub mod rib;
+mod self_learning;
 mod statics;
 mod table_commands;
 #[cfg(test)]
 mod tests;
+mod work;
 
 pub use environment::{
     Authorize, Created, Environment, FaceChange, FaceRequest, FibChange, FibRefusal, Ingress, Refusal,
     Ticket, UpdateRefusal, Verdict,
 };
 
+use advertise::Advertiser;
 use events::Events;
-use nw_api::config::{Config, Reach};
+use nw_api::config::Reach;
 use nw_api::management::command::{self, Request};
 use nw_api::management::{ControlParameters, ControlResponse, FaceEventKind, FaceStatus, Root, Verb};
-use nw_name::{Name, NameRef};
+use nw_name::{Component, Name, NameRef};
 use nw_tables::{FaceId, Instant};
-use nw_wire::{DataBuilder, DigestSha256, Interest, PACKET_LEN_MAX};
+use nw_wire::{DataBuilder, DigestSha256, Interest, PACKET_LEN_MAX, Token};
 use publisher::Publisher;
+use quiet::Quiet;
 use rib::{ByHand, Rib, Route};
+pub use statics::Plan;
 use statics::Statics;
+use std::collections::BTreeMap;
 use table_commands::Erasure;
-use std::collections::{BTreeMap, VecDeque};
-
-/// Erasures that go on at a time.
-const ERASURES_MAX: usize = 16;
+use work::{Asker, Work};
 
 /// FreshnessPeriod of all that management says, milliseconds.
 const FRESHNESS_MS: u64 = 1000;
 /// Faces that may be connecting at one time on command.
 const CONNECTING_MAX: usize = 1024;
 /// Routes that end in one call of [`Control::on_timeout`].
-const EXPIRE_MAX: usize = 4096;
+const EXPIRE_MAX: usize = 64;
 /// Names have at most so many components in the FIB.
 const COMPONENTS_MAX: usize = 32;
 
@@ -89,11 +96,15 @@ pub struct Control {
     publisher: Publisher,
     events: Events,
     statics: Statics,
-    /// Commands whose face is being connected: the Interest's name, and whether it spoke of congestion or MTU.
-    connecting: BTreeMap<Ticket, (Name, bool)>,
-    /// Erasures that go on, and the names of the Interests that asked for them.
-    erasures: VecDeque<(Name, Erasure)>,
+    /// Commands whose face is being connected: the Interest's name and token (none: the host's own command), and whether it spoke of congestion or
+    /// MTU.
+    connecting: BTreeMap<Ticket, (Option<(Name, Token)>, bool)>,
     tickets: u64,
+    /// Answers to the host's own commands that had to wait.
+    answered: Vec<(Ticket, ControlResponse)>,
+    work: Work,
+    refusals: Quiet,
+    advertiser: Advertiser,
 }
 
 /// A command's circumstances.
@@ -102,6 +113,8 @@ struct Asked {
     now: Instant,
     ingress: Ingress,
     root: Root,
+    /// What its answer is to carry, so that it satisfies this Interest and no other.
+    token: Token,
 }
 
 /// What carrying out a command comes to.
@@ -134,14 +147,17 @@ impl Control {
         let (strategy, listed) = env.resolve_strategy(named(statics::DEFAULT_STRATEGY).as_ref())?;
         let mut control = Control {
             rib: Rib::new(config.next_hops_max, config.routes_max, strategy, listed),
-            config,
             localhop: Reach::Nowhere,
-            publisher: Publisher::new(),
+            publisher: Publisher::default(),
             events: Events::new(),
             statics: Statics::default(),
             connecting: BTreeMap::new(),
-            erasures: VecDeque::new(),
             tickets: 0,
+            answered: Vec::new(),
+            work: Work::default(),
+            advertiser: Advertiser::new(config.start_unix_ms),
+            refusals: Quiet::default(),
+            config,
         };
         for (prefix, strategy) in statics::BUILT_IN {
             control.choose(named(prefix).as_ref(), named(strategy).as_ref(), env)?;
@@ -151,23 +167,26 @@ impl Control {
     }
 
     /// Takes over what a configuration says about faces, routes, strategies and `/localhop/nfd`; at the start, and again when the file was
-    /// read again: then only differences are carried out. What can't be done is logged, and tried again where that may help.
-    pub fn apply_config(&mut self, now: Instant, config: &Config, env: &mut dyn Environment) {
-        let localhop = config.management.localhop;
+    /// read again: then only differences are carried out, by [`work`](Self::work). What can't be done is logged, and tried again where that may
+    /// help.
+    pub fn apply_config(&mut self, mut plan: Plan, env: &mut dyn Environment) {
+        let localhop = plan.rest.management.localhop;
         if (localhop == Reach::Nowhere) != (self.localhop == Reach::Nowhere) {
             let by_hand = (localhop != Reach::Nowhere).then_some(ByHand::Cost(0));
             let done = self.set_by_hand(named(LOCALHOP_NFD).as_ref(), FaceId::INTERNAL, by_hand, env);
             log_refusal("/localhop/nfd", done);
         }
         self.localhop = localhop;
-        self.apply_statics(now, config, env);
+        self.apply_advertising(&plan.rest.rib, plan.signer.take(), env);
+        self.apply_statics(plan);
     }
 
-    /// An Interest that came to the internal face; `ingress` is the face it came to the router by.
+    /// An Interest that came to the internal face; `ingress` is the face it came to the router by, `token` what its answer carries.
     pub fn on_interest(
         &mut self,
         now: Instant,
         ingress: Ingress,
+        token: Token,
         wire: &[u8],
         authority: &mut dyn Authorize,
         env: &mut dyn Environment,
@@ -181,7 +200,7 @@ impl Control {
         if !served {
             return Reply::Silent;
         }
-        let asked = Asked { now, ingress, root };
+        let asked = Asked { now, ingress, root, token };
         match request {
             Request::Command { verb, parameters, .. } => {
                 if root == Root::Localhop && !verb.is_for_neighbours() {
@@ -194,7 +213,10 @@ impl Control {
             }
             Request::Unknown if root == Root::Localhost => {
                 let refusal = ControlResponse::refuse(501, "there is no such command");
-                self.answer(interest.name(), &refusal, env)
+                self.answer(interest.name(), token, &refusal, env)
+            }
+            Request::Import { routes } if root == Root::Localhost => {
+                self.on_import(asked, &interest, routes, authority, env)
             }
             Request::Dataset { dataset, filter, prefix, version, segment } if root == Root::Localhost => {
                 let asks = publisher::Asks {
@@ -204,19 +226,21 @@ impl Control {
                     segment,
                     can_be_prefix: interest.can_be_prefix(),
                 };
-                self.on_dataset(now, asks, &filter, env)
+                self.on_dataset(now, asks, filter, token, env)
             }
             Request::Events { sequence } if root == Root::Localhost => {
                 match self.events.on_interest(now, sequence, &interest) {
                     events::Answer::Kept(data) => {
-                        env.send(data, true);
+                        env.send(data, token);
                         Reply::Sent
                     }
                     events::Answer::Later => Reply::Later,
                     events::Answer::Gone => Reply::Silent,
                 }
             }
-            Request::Unknown | Request::Dataset { .. } | Request::Events { .. } => Reply::Silent,
+            Request::Unknown | Request::Import { .. } | Request::Dataset { .. } | Request::Events { .. } => {
+                Reply::Silent
+            }
         }
     }
 
@@ -229,9 +253,11 @@ impl Control {
         env: &mut dyn Environment,
     ) {
         if let Some(data) = self.events.notify(now, kind, face) {
-            env.send(data, true);
+            // Several wait for it, in Interests of different names.
+            env.send(data, Token::NONE);
         }
         let Some(id) = FaceId::from_number(face.face_id) else { return };
+        self.advertise_to_face(now, id, (kind != FaceEventKind::Destroyed).then_some(face.uri.as_str()));
         if kind == FaceEventKind::Destroyed {
             self.rib.remove_face(id);
             log_refusal(&face.uri, self.commit(env));
@@ -247,13 +273,16 @@ impl Control {
         done: Result<FaceId, Refusal>,
         env: &mut dyn Environment,
     ) {
-        if let Some((name, link)) = self.connecting.remove(&ticket) {
+        if let Some((asker, link)) = self.connecting.remove(&ticket) {
             let created = match done {
                 Ok(face) => Created::Now(face),
                 Err(refusal) => Created::Refused(refusal),
             };
             let response = face_commands::created(&created, link, env);
-            self.answer(name.as_ref(), &response, env);
+            match asker {
+                Some((name, token)) => drop(self.answer(name.as_ref(), token, &response, env)),
+                None => self.answered.push((ticket, response)),
+            }
         } else {
             self.static_completed(now, ticket, done, env);
         }
@@ -261,10 +290,9 @@ impl Control {
 
     /// When [`on_timeout`](Self::on_timeout) is to be called; [`Instant::NEVER`] when nothing waits.
     pub fn next_timeout(&self) -> Instant {
-        if !self.erasures.is_empty() {
-            return Instant::START;
-        }
-        let timers = [self.rib.next_expiry(), self.publisher.next_expiry(), self.statics.next_retry()];
+        let statics = self.statics.next_retry();
+        let timers =
+            [self.rib.next_expiry(), self.publisher.next_expiry(), statics, self.advertiser.next_timeout()];
         timers.into_iter().flatten().min().unwrap_or(Instant::NEVER)
     }
 
@@ -274,15 +302,8 @@ impl Control {
         self.rib.expire(now, EXPIRE_MAX);
         log_refusal("an expired route", self.commit(env));
         self.publisher.expire(now);
-        if let Some((name, mut erasure)) = self.erasures.pop_front() {
-            match erasure.go_on(env) {
-                Some(response) => {
-                    self.answer(name.as_ref(), &response, env);
-                }
-                None => self.erasures.push_back((name, erasure)),
-            }
-        }
         self.retry_statics(now, env);
+        self.tell_others(now, env);
     }
 
     /// Routes, next hops and strategies.
@@ -299,13 +320,18 @@ impl Control {
         authority: &mut dyn Authorize,
         env: &mut dyn Environment,
     ) -> Reply {
-        match authority.command(asked.now, interest, asked.ingress, verb.module(), verb.word()) {
+        let prefix = prefix_of(verb, parameters);
+        match authority.command(asked.now, interest, asked.ingress, verb.module(), verb.word(), prefix) {
             Verdict::Silent => return Reply::Silent,
-            Verdict::Deny(why) => {
-                return self.answer(interest.name(), &ControlResponse::refuse(403, why), env);
-            }
+            Verdict::Later => return Reply::Later,
+            Verdict::Deny(why) => return self.deny(asked, interest, why, env),
             Verdict::Accept => {}
         }
+        if self.is_busy() {
+            let refusal = ControlResponse::refuse(503, "too many changes are under way: try again");
+            return self.answer(interest.name(), asked.token, &refusal, env);
+        }
+        let before = self.rib.asked();
         let outcome = match verb.check(parameters) {
             Err(why) => ControlResponse::refuse(400, why).into(),
             Ok(()) => self.carry_out(asked, verb, parameters, env),
@@ -313,18 +339,89 @@ impl Control {
         match outcome {
             Outcome::Done(response) => {
                 tracing::debug!(%verb, face = %asked.ingress.face, code = response.code, text = %response.text, "command");
-                self.answer(interest.name(), &response, env)
+                let about = prefix.filter(|name| response.is_ok() && self.rib.is_walking(*name));
+                if about.is_some() || response.is_ok() && self.rib.asked() > before {
+                    return self.answer_when_in_effect(interest.name(), asked.token, *response, env);
+                }
+                self.answer(interest.name(), asked.token, &response, env)
             }
             Outcome::Connecting(ticket) => {
                 let link = face_commands::speaks_of_link(parameters);
-                self.connecting.insert(ticket, (interest.name().to_name(), link));
+                self.connecting.insert(ticket, (Some((interest.name().to_name(), asked.token)), link));
                 Reply::Later
             }
             Outcome::Erasing(erasure) => {
-                self.erasures.push_back((interest.name().to_name(), erasure));
+                self.erase_in_parts(Asker::Interest(interest.name().to_name(), asked.token), erasure);
                 Reply::Later
             }
         }
+    }
+
+    /// Carries out a command that the host itself received and authorised. `Err` is the ticket under which
+    /// [`take_answered`](Self::take_answered) will have the answer: when a face is being connected, or what was asked takes long.
+    ///
+    /// # Errors
+    /// See above: it is no failure.
+    pub fn command(
+        &mut self,
+        now: Instant,
+        verb: Verb,
+        parameters: &ControlParameters,
+        env: &mut dyn Environment,
+    ) -> Result<ControlResponse, Ticket> {
+        if let Err(why) = verb.check(parameters) {
+            return Ok(ControlResponse::refuse(400, why));
+        }
+        if self.is_busy() {
+            return Ok(ControlResponse::refuse(503, "too many changes are under way: try again"));
+        }
+        let ingress = Ingress { face: FaceId::INTERNAL, local: true };
+        let asked = Asked { now, ingress, root: Root::Localhost, token: Token::NONE };
+        match self.carry_out(asked, verb, parameters, env) {
+            Outcome::Done(response) => {
+                tracing::debug!(%verb, code = response.code, text = %response.text, "command by REST");
+                self.own_when_in_effect(*response)
+            }
+            Outcome::Connecting(ticket) => {
+                self.connecting.insert(ticket, (None, face_commands::speaks_of_link(parameters)));
+                Err(ticket)
+            }
+            Outcome::Erasing(erasure) => {
+                let ticket = self.next_ticket();
+                self.erase_in_parts(Asker::Host(ticket), erasure);
+                Err(ticket)
+            }
+        }
+    }
+
+    /// Answers to commands of the host that had to wait.
+    pub fn take_answered(&mut self) -> Vec<(Ticket, ControlResponse)> {
+        std::mem::take(&mut self.answered)
+    }
+
+    /// Software and version.
+    pub fn version(&self) -> &str {
+        &self.config.version
+    }
+
+    /// The time, milliseconds since 1970.
+    pub fn wall_ms(&self, now: Instant) -> u64 {
+        self.unix_ms(now)
+    }
+
+    /// 403, and a line in the log: a few of them a second.
+    fn deny(
+        &mut self,
+        asked: Asked,
+        interest: &Interest<'_>,
+        why: &'static str,
+        env: &mut dyn Environment,
+    ) -> Reply {
+        if let Some(unsaid) = self.refusals.speak(asked.now) {
+            let name = interest.name().prefix(4);
+            tracing::info!(face = %asked.ingress.face, local = asked.ingress.local, command = %name, unsaid, "command refused: {why}");
+        }
+        self.answer(interest.name(), asked.token, &ControlResponse::refuse(403, why), env)
     }
 
     fn carry_out(
@@ -353,7 +450,7 @@ impl Control {
     }
 
     fn erase(&mut self, parameters: &ControlParameters, env: &mut dyn Environment) -> Outcome {
-        if self.erasures.len() == ERASURES_MAX {
+        if self.has_erasures_enough() {
             return ControlResponse::refuse(503, "too many erasures are going on; ask again").into();
         }
         let mut erasure = Erasure::new(parameters);
@@ -366,7 +463,13 @@ impl Control {
     /// "Reply: Data with the Interest's name, Content = ControlResponse, FreshnessPeriod 1 s."
     ///
     /// Not to be cached: two commands of one name may be years apart when nothing in them differs.
-    fn answer(&self, name: NameRef<'_>, response: &ControlResponse, env: &mut dyn Environment) -> Reply {
+    fn answer(
+        &self,
+        name: NameRef<'_>,
+        token: Token,
+        response: &ControlResponse,
+        env: &mut dyn Environment,
+    ) -> Reply {
         let encode = |response: &ControlResponse| {
             let content = response.encode();
             let Ok(wire) = DataBuilder::new(name, &content).freshness_ms(FRESHNESS_MS).encode(&DigestSha256);
@@ -380,7 +483,7 @@ impl Control {
         if wire.len() > PACKET_LEN_MAX {
             return Reply::Silent;
         }
-        env.send(&wire, true);
+        env.send(&wire, token);
         Reply::Answered(response.code)
     }
 
@@ -470,7 +573,28 @@ fn named(uri: &str) -> Name {
 
 /// True for names that only the router itself answers: nobody may take management's place.
 fn is_reserved(name: NameRef<'_>) -> bool {
-    [LOCALHOST_NFD, LOCALHOP_NFD].iter().any(|own| named(own).as_ref().is_prefix_of(name))
+    const OWN: [[&[u8]; 2]; 2] = [[b"localhost", b"nfd"], [b"localhop", b"nfd"]];
+    let mut components = name.components();
+    let first = [components.next(), components.next()];
+    OWN.iter()
+        .any(|own| own.iter().zip(&first).all(|(own, component)| *component == Some(Component::generic(own))))
+}
+
+/// What a command is about, for commands that are about a prefix; one that does not say it is about all names.
+fn prefix_of(verb: Verb, parameters: &ControlParameters) -> Option<NameRef<'_>> {
+    match verb {
+        Verb::FacesCreate | Verb::FacesUpdate | Verb::FacesDestroy | Verb::CsConfig => None,
+        Verb::FibAddNextHop
+        | Verb::FibRemoveNextHop
+        | Verb::RibRegister
+        | Verb::RibUnregister
+        | Verb::RibAnnounce
+        | Verb::CsErase
+        | Verb::StrategyChoiceSet
+        | Verb::StrategyChoiceUnset => {
+            Some(parameters.name.as_ref().map_or(NameRef::ROOT, |name| name.as_ref()))
+        }
+    }
 }
 
 const fn reaches(reach: Reach, local: bool) -> bool {

@@ -2,12 +2,15 @@
 //!
 //! "`<name>/<version>/<segment>`, 8000 octets a segment, FreshnessPeriod 1 s, kept 1 s, CachePolicy NoCache." FinalBlockId is in all segments: NDNd's
 //! client wants it in the first, others in the last. Only content is kept; packets are made when asked for.
+//!
+//! A dataset is made a part at a time, as tables can be long; who asks for it meanwhile waits for the same one.
 
 use super::FRESHNESS_MS;
-use nw_api::management::Dataset;
+use nw_api::management::{Dataset, FaceQueryFilter};
 use nw_name::{Name, NameRef};
-use nw_tables::Instant;
-use nw_wire::{DataBuilder, DigestSha256, PACKET_LEN_MAX};
+use nw_tables::{FaceId, Instant};
+use nw_wire::{DataBuilder, DigestSha256, PACKET_LEN_MAX, Token};
+use std::collections::VecDeque;
 
 const SEGMENT_LEN_MAX: usize = 8000;
 /// A version is kept for so long after it was last asked for.
@@ -15,6 +18,12 @@ const KEPT_MS: u64 = 1000;
 /// Octets of content kept; the version asked for longest ago gives way. The newest is kept whatever its size.
 const KEPT_LEN_MAX: usize = 64 << 20;
 const KEPT_COUNT_MAX: usize = 256;
+/// Datasets that are being made at one time.
+const MAKING_MAX: usize = 64;
+/// Who waits for one of them.
+const ASKING_MAX: usize = 64;
+/// Segments of old versions freed in one part.
+const FREED_PER_PART: usize = 64;
 
 /// A dataset that is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -27,53 +36,144 @@ pub(super) struct Asks<'a> {
     pub(super) can_be_prefix: bool,
 }
 
+/// How far the making of a dataset has come.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// The beginning.
+    Start,
+    /// Behind this name, of those the table is ordered by.
+    Behind(Name),
+    /// At this one of the faces there were at the beginning.
+    Faces(Vec<FaceId>, usize),
+}
+
+/// A dataset that is being made.
+#[derive(Debug)]
+pub(super) struct Making {
+    pub(super) dataset: Dataset,
+    pub(super) filter: FaceQueryFilter,
+    pub(super) place: Place,
+    /// What the content is made of, where that can be told; equal means equal content.
+    pub(super) generation: Option<u64>,
+    pub(super) content: Segments,
+    prefix: Name,
+    asking: Vec<Token>,
+}
+
+/// Content, cut into segments as it grows.
+#[derive(Debug)]
+pub(super) struct Segments {
+    segments: Vec<Vec<u8>>,
+    segment_len: usize,
+    len: usize,
+}
+
+impl Segments {
+    /// Appends octets.
+    pub(super) fn push(&mut self, mut octets: &[u8]) {
+        self.len += octets.len();
+        while !octets.is_empty() {
+            if self.segments.last().is_none_or(|last| last.len() == self.segment_len) {
+                self.segments.push(Vec::new());
+            }
+            let last = self.segments.last_mut().expect("one was just added");
+            let (now, later) = octets.split_at(octets.len().min(self.segment_len - last.len()));
+            last.extend_from_slice(now);
+            octets = later;
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Publication {
     prefix: Name,
     version: u64,
-    /// What the content was made of, where that can be told; equal means equal content.
     generation: Option<u64>,
-    content: Vec<u8>,
-    segment_len: usize,
+    content: Segments,
     used: Instant,
 }
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Publisher {
     /// By last use, the oldest first.
     kept: Vec<Publication>,
     version: u64,
+    making: VecDeque<Making>,
+    /// What nobody fetches any more: freeing much at once takes its time, too.
+    freed: Vec<Vec<u8>>,
 }
 
 impl Publisher {
-    pub(super) const fn new() -> Self {
-        Publisher { kept: Vec::new(), version: 0 }
+    /// The first packet of a version that was made of what there is now.
+    pub(super) fn current(&mut self, now: Instant, prefix: NameRef<'_>, generation: u64) -> Option<Vec<u8>> {
+        let same = |kept: &Publication| kept.generation == Some(generation) && kept.prefix.as_ref() == prefix;
+        let at = self.kept.iter().position(same)?;
+        self.use_segment(now, at, 0)
     }
 
-    /// The first packet of a version that is as new as can be, made from `content` unless one of the same generation is kept. `None` when the
-    /// name leaves no room for content.
-    pub(super) fn newest(
+    /// Begins a version, or lets the asker wait for one that was begun. False when it can't be: the name leaves no room for content, or too many
+    /// are being made.
+    pub(super) fn begin(
+        &mut self,
+        asks: &Asks<'_>,
+        filter: FaceQueryFilter,
+        generation: Option<u64>,
+        token: Token,
+    ) -> bool {
+        if let Some(making) = self.making.iter_mut().find(|making| making.prefix.as_ref() == asks.prefix) {
+            if making.asking.contains(&token) {
+                return true;
+            }
+            let room = making.asking.len() < ASKING_MAX;
+            if room {
+                making.asking.push(token);
+            }
+            return room;
+        }
+        let Some(segment_len) = segment_len(asks.prefix) else { return false };
+        if self.making.len() >= MAKING_MAX {
+            return false;
+        }
+        self.making.push_back(Making {
+            dataset: asks.dataset,
+            filter,
+            place: Place::Start,
+            generation,
+            content: Segments { segments: Vec::new(), segment_len, len: 0 },
+            prefix: asks.prefix.to_name(),
+            asking: vec![token],
+        });
+        true
+    }
+
+    /// The one to be worked on next, or the one of this name; to be given back by [`go_on`](Self::go_on) or [`publish`](Self::publish).
+    pub(super) fn take(&mut self, prefix: Option<NameRef<'_>>) -> Option<Making> {
+        let at = match prefix {
+            Some(prefix) => self.making.iter().position(|making| making.prefix.as_ref() == prefix)?,
+            None => 0,
+        };
+        self.making.remove(at)
+    }
+
+    /// There is more to come; others have their turn first.
+    pub(super) fn go_on(&mut self, making: Making) {
+        self.making.push_back(making);
+    }
+
+    /// It is whole: gives its first packet, and who asked.
+    pub(super) fn publish(
         &mut self,
         now: Instant,
         unix_ms: u64,
-        prefix: NameRef<'_>,
-        generation: Option<u64>,
-        content: impl FnOnce() -> Vec<u8>,
-    ) -> Option<Vec<u8>> {
-        let segment_len = segment_len(prefix)?;
-        let same = |kept: &Publication| kept.generation == generation && kept.prefix.as_ref() == prefix;
-        let known = if generation.is_some() { self.kept.iter().position(same) } else { None };
-        let at = known.unwrap_or_else(|| {
-            let content = content();
-            self.make_room(content.len());
-            // Versions grow, also when the clock does not.
-            self.version = unix_ms.max(self.version + 1);
-            let (prefix, version) = (prefix.to_name(), self.version);
-            self.kept.push(Publication { prefix, version, generation, content, segment_len, used: now });
-            self.kept.len() - 1
-        });
-        self.use_segment(now, at, 0)
+        making: Making,
+    ) -> (Option<Vec<u8>>, Vec<Token>) {
+        self.make_room(making.content.len);
+        // Versions grow, also when the clock does not.
+        self.version = unix_ms.max(self.version + 1);
+        let Making { prefix, generation, content, asking, .. } = making;
+        self.kept.push(Publication { prefix, version: self.version, generation, content, used: now });
+        (self.use_segment(now, self.kept.len() - 1, 0), asking)
     }
 
     /// A packet of a version that is kept.
@@ -94,7 +194,18 @@ impl Publisher {
     }
 
     pub(super) fn expire(&mut self, now: Instant) {
-        self.kept.retain(|kept| now < kept.used.plus_millis(KEPT_MS));
+        let over = self.kept.partition_point(|kept| kept.used.plus_millis(KEPT_MS) <= now);
+        self.give_way(over);
+    }
+
+    /// True when a dataset is being made, or old ones are to be freed.
+    pub(super) fn has_work(&self) -> bool {
+        !self.making.is_empty() || !self.freed.is_empty()
+    }
+
+    /// Frees a part of what is old.
+    pub(super) fn free_part(&mut self) {
+        self.freed.truncate(self.freed.len().saturating_sub(FREED_PER_PART));
     }
 
     fn use_segment(&mut self, now: Instant, at: usize, segment: u64) -> Option<Vec<u8>> {
@@ -104,26 +215,34 @@ impl Publisher {
     }
 
     fn make_room(&mut self, len: usize) {
-        let mut total = len + self.kept.iter().map(|kept| kept.content.len()).sum::<usize>();
-        let mut give_way = 0;
-        while give_way < self.kept.len()
-            && (total > KEPT_LEN_MAX || self.kept.len() - give_way >= KEPT_COUNT_MAX)
-        {
-            total -= self.kept[give_way].content.len();
-            give_way += 1;
+        let mut total = len + self.kept.iter().map(|kept| kept.content.len).sum::<usize>();
+        let mut over = 0;
+        while over < self.kept.len() && (total > KEPT_LEN_MAX || self.kept.len() - over >= KEPT_COUNT_MAX) {
+            total -= self.kept[over].content.len;
+            over += 1;
         }
-        self.kept.drain(..give_way);
+        self.give_way(over);
+    }
+
+    fn give_way(&mut self, over: usize) {
+        for mut old in self.kept.drain(..over) {
+            match old.content.segments.len() {
+                0..=FREED_PER_PART => {}
+                _ => self.freed.append(&mut old.content.segments),
+            }
+        }
     }
 }
 
 impl Publication {
     fn segment(&self, segment: u64) -> Option<Vec<u8>> {
-        let last = (self.content.len().saturating_sub(1) / self.segment_len) as u64;
+        let segments = &self.content.segments;
+        let last = segments.len().saturating_sub(1) as u64;
         if segment > last {
             return None;
         }
-        let start = segment as usize * self.segment_len;
-        let content = &self.content[start..self.content.len().min(start + self.segment_len)];
+        // A dataset without items is one empty segment.
+        let content = segments.get(segment as usize).map_or(&[][..], Vec::as_slice);
         let name = self.prefix.clone().with_version(self.version).with_segment(segment);
         let last = Name::new().with_segment(last);
         let data = DataBuilder::new(&name, content).freshness_ms(FRESHNESS_MS).final_block_of(last.as_ref());

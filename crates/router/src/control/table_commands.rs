@@ -5,7 +5,7 @@ use super::rib::{ByHand, Route};
 use super::{
     Asked, Authorize, COMPONENTS_MAX, Control, Environment, Refusal, Reply, Verdict, is_reserved, statics,
 };
-use nw_api::management::{ControlParameters, ControlResponse, Root, Strategy, flags, origin};
+use nw_api::management::{ControlParameters, ControlResponse, FaceScope, Root, Strategy, flags, origin};
 use nw_name::{Name, NameRef};
 use nw_tables::cs::Erasing;
 use nw_tables::{FaceId, Instant};
@@ -14,7 +14,7 @@ use nw_wire::Interest;
 /// Packets erased by one command at most.
 const ERASE_MAX: u64 = 256;
 /// Cost of a route that a prefix announcement made.
-const ANNOUNCED_COST: u64 = 2048;
+pub(super) const ANNOUNCED_COST: u64 = 2048;
 
 impl Control {
     pub(super) fn register(
@@ -23,19 +23,10 @@ impl Control {
         parameters: &ControlParameters,
         env: &mut dyn Environment,
     ) -> ControlResponse {
-        let route = Route {
-            cost: parameters.cost.unwrap_or(0),
-            flags: parameters.flags.unwrap_or(flags::CHILD_INHERIT),
-            expires: parameters
-                .expiration_period
-                .map_or(Instant::NEVER, |period_ms| asked.now.plus_millis(period_ms)),
-        };
-        let prepared = prefix(parameters).and_then(|name| Ok((name, face(asked, parameters.face_id, env)?)));
-        let (name, face) = match prepared {
+        let (name, face, origin, route) = match to_route(asked, parameters, env) {
             Ok(prepared) => prepared,
             Err(refusal) => return refusal.into(),
         };
-        let origin = parameters.origin.unwrap_or(origin::APP);
         match self.put_route(name, face, origin, route, env) {
             Err(refusal) => refusal.into(),
             Ok(()) => ControlResponse::ok(ControlParameters {
@@ -81,25 +72,34 @@ impl Control {
         authority: &mut dyn Authorize,
         env: &mut dyn Environment,
     ) -> Reply {
-        let verdict = authority.command(asked.now, interest, asked.ingress, "rib", "announce");
-        let verdict = match (verdict, Announcement::check(wire)) {
-            (Verdict::Accept, Ok(announcement)) => {
-                let verdict =
-                    authority.announcement(asked.now, &announcement.data, announcement.prefix, asked.ingress);
-                if verdict == Verdict::Accept {
-                    let response = self.announce(asked, &announcement, env);
-                    return self.answer(interest.name(), &response, env);
-                }
-                verdict
+        let announcement = match Announcement::check(wire) {
+            Ok(announcement) => announcement,
+            Err(why) => {
+                return self.answer(interest.name(), asked.token, &ControlResponse::refuse(400, why), env);
             }
-            (Verdict::Accept, Err(why)) => {
-                return self.answer(interest.name(), &ControlResponse::refuse(400, why), env);
-            }
-            (verdict, _) => verdict,
+        };
+        let (now, ingress, prefix) = (asked.now, asked.ingress, announcement.prefix);
+        // The command last: accepted, it counts as seen.
+        let verdict = match authority.announcement(now, &announcement.data, prefix, ingress, interest) {
+            Verdict::Accept => authority.command(now, interest, ingress, "rib", "announce", Some(prefix)),
+            verdict => verdict,
         };
         match verdict {
-            Verdict::Deny(why) => self.answer(interest.name(), &ControlResponse::refuse(403, why), env),
-            Verdict::Accept | Verdict::Silent => Reply::Silent,
+            Verdict::Accept => {
+                let before = self.rib.asked();
+                let response = self.announce(asked, &announcement, env);
+                if response.is_ok() {
+                    let life_ms = response.body.expiration_period.unwrap_or(0);
+                    env.keep_announcement(prefix, wire, now.plus_millis(life_ms));
+                }
+                if response.is_ok() && (self.rib.asked() > before || self.rib.is_walking(prefix)) {
+                    return self.answer_when_in_effect(interest.name(), asked.token, response, env);
+                }
+                self.answer(interest.name(), asked.token, &response, env)
+            }
+            Verdict::Deny(why) => self.deny(asked, interest, why, env),
+            Verdict::Silent => Reply::Silent,
+            Verdict::Later => Reply::Later,
         }
     }
 
@@ -257,6 +257,31 @@ impl Erasure {
     }
 }
 
+/// What `rib/register` is to register.
+pub(super) fn to_route<'a>(
+    asked: Asked,
+    parameters: &'a ControlParameters,
+    env: &dyn Environment,
+) -> Result<(NameRef<'a>, FaceId, u64, Route), Refusal> {
+    let route = Route {
+        cost: parameters.cost.unwrap_or(0),
+        flags: parameters.flags.unwrap_or(flags::CHILD_INHERIT),
+        expires: parameters
+            .expiration_period
+            .map_or(Instant::NEVER, |period_ms| asked.now.plus_millis(period_ms)),
+    };
+    let name = match parameters.name.as_ref().map(|name| name.as_ref()) {
+        // The way to a gateway: this router's own answers still come first.
+        Some(name) if is_gateway(name) && asked.ingress.local => name,
+        _ => prefix(parameters)?,
+    };
+    let face = face(asked, parameters.face_id, env)?;
+    if is_gateway(name) && env.face_status(face).is_none_or(|status| status.scope == FaceScope::Local) {
+        return Err(Refusal::new(403, "a gateway is not on this machine"));
+    }
+    Ok((name, face, parameters.origin.unwrap_or(origin::APP), route))
+}
+
 /// The prefix of a command that adds to the FIB.
 fn prefix(parameters: &ControlParameters) -> Result<NameRef<'_>, Refusal> {
     let name = parameters.name.as_ref().map_or(NameRef::ROOT, |name| name.as_ref());
@@ -267,6 +292,10 @@ fn prefix(parameters: &ControlParameters) -> Result<NameRef<'_>, Refusal> {
         return Err(Refusal::new(403, "this name is the router's own"));
     }
     Ok(name)
+}
+
+fn is_gateway(name: NameRef<'_>) -> bool {
+    name.len() == 2 && name == super::named(super::LOCALHOP_NFD).as_ref()
 }
 
 fn too_long() -> Refusal {

@@ -225,6 +225,19 @@ impl ContentStore {
         Some(CsRef { slot, generation: self.tree.entries[slot as usize].generation })
     }
 
+    /// Until when the packet was fresh that would answer if freshness did not matter; of longer names only those that the tree holds. Nothing is
+    /// counted or moved: for people who ask why [`find`](Self::find) found nothing.
+    pub fn stale(&mut self, now: Instant, ask: &Ask<'_>) -> Option<Instant> {
+        let slot = match self.exact(now, &Ask { must_be_fresh: false, ..*ask }) {
+            None if ask.can_be_prefix => match self.tree.search(ask.name, ask.prefixes, None) {
+                search::Search::Found(slot) => Some(slot),
+                search::Search::Absent | search::Search::GaveUp => None,
+            },
+            found => found,
+        };
+        slot.map(|slot| Instant::from_nanos(self.tree.entries[slot as usize].fresh_until))
+    }
+
     /// Octets of a packet; 0 when it has gone.
     #[inline]
     pub fn wire_len(&self, found: CsRef) -> usize {
@@ -274,7 +287,9 @@ impl ContentStore {
         if self.policy.kind() != PolicyKind::Lru && self.tree.index.may_have(key) {
             return false;
         }
-        let Some((slot, _)) = self.policy.victim(&mut self.tree.entries, now.as_nanos()) else { return false };
+        let Some((slot, _)) = self.policy.victim(&mut self.tree.entries, now.as_nanos()) else {
+            return false;
+        };
         let entry = &mut self.tree.entries[slot as usize];
         if (usize::from(entry.wire_len) - 1) / BLOCK_LEN + 1 != blocks {
             return false;
@@ -540,7 +555,8 @@ impl ContentStore {
         let takes = self.admit && self.packets_limit > 0;
         let wire_len_max = PACKET_LEN_MAX.min(self.blocks_limit * BLOCK_LEN);
         self.wire_len_max = if takes { wire_len_max } else { 0 };
-        let may_replace = self.upkeep.is_off() && self.policy.kind() != PolicyKind::PriorityFifo && !self.is_over();
+        let may_replace =
+            self.upkeep.is_off() && self.policy.kind() != PolicyKind::PriorityFifo && !self.is_over();
         self.replace_len_max = if may_replace { self.wire_len_max } else { 0 };
     }
 
@@ -591,7 +607,8 @@ impl ContentStore {
     /// Evicts until there is room for a packet of so many blocks; false when that is not to be.
     fn make_room_for(&mut self, now: Instant, packet: &Incoming<'_>, blocks: usize) -> bool {
         for _ in 0..EVICTIONS_MAX {
-            let fits = self.len < self.packets_limit && self.tree.arena.in_use() + blocks <= self.blocks_limit;
+            let fits =
+                self.len < self.packets_limit && self.tree.arena.in_use() + blocks <= self.blocks_limit;
             if fits {
                 return true;
             }

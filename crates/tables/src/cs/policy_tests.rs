@@ -133,7 +133,11 @@ impl Model {
                 let (packet, was_unsolicited) = self.take(name);
                 self.came += 1;
                 let packet = Packet { stale_at, timed: true, came: self.came, uses: 0, ..packet };
-                if unsolicited && was_unsolicited { self.second.push(packet) } else { self.first.push(packet) };
+                if unsolicited && was_unsolicited {
+                    self.second.push(packet)
+                } else {
+                    self.first.push(packet)
+                };
             } else {
                 self.used(name);
             }
@@ -141,7 +145,13 @@ impl Model {
         }
         while self.len() >= self.limit {
             let (victim, rank) = self.victim(now);
-            let own = if unsolicited { 0 } else if stale_at <= now { 1 } else { 2 };
+            let own = if unsolicited {
+                0
+            } else if stale_at <= now {
+                1
+            } else {
+                2
+            };
             if self.kind == PolicyKind::PriorityFifo && own < rank {
                 return Insertion::NotKept;
             }
@@ -161,7 +171,11 @@ impl Model {
                 None => true,
             },
         };
-        if to_second { self.second.push(packet) } else { self.first.push(packet) };
+        if to_second {
+            self.second.push(packet)
+        } else {
+            self.first.push(packet)
+        };
         Insertion::New
     }
 }
@@ -246,7 +260,9 @@ proptest! {
 fn priority_fifo_lets_unsolicited_and_then_stale_packets_go_first() {
     let mut cs = store(4, 8 << 10);
     cs.set_policy(PolicyKind::PriorityFifo);
-    for (name, freshness_ms, unsolicited) in [(1, 1000, false), (2, 100, false), (3, 1000, true), (4, 50, false)] {
+    for (name, freshness_ms, unsolicited) in
+        [(1, 1000, false), (2, 100, false), (3, 1000, true), (4, 50, false)]
+    {
         assert_eq!(insert(&mut cs, 0, name, freshness_ms, unsolicited), Insertion::New);
     }
     // At 200 ms the second and the fourth are stale; the latter has been so for longer. Use does not matter.

@@ -179,9 +179,12 @@ fn what_is_not_kept() {
     );
     let prefixes = Prefixes::of(&KEY, n.as_ref());
     for (place, wire) in [((0, 0), &b""[..]), ((1, 5), b"\x06\x02\x07"), ((256, 0), &[6; 300])] {
-        let packet =
-            Incoming { name: place, prefixes: &prefixes, wire, freshness_ms: 0, unsolicited: false };
-        assert_eq!(cs.insert(Instant::START, &packet), Insertion::NotKept, "{place:?} is no place of a name in it");
+        let packet = Incoming { name: place, prefixes: &prefixes, wire, freshness_ms: 0, unsolicited: false };
+        assert_eq!(
+            cs.insert(Instant::START, &packet),
+            Insertion::NotKept,
+            "{place:?} is no place of a name in it"
+        );
     }
     let odd = full_name(&n, b"");
     assert_eq!(insert(&mut cs, 0, &odd, &data(&odd, b""), 0), Insertion::NotKept, "a digest in its own name");

@@ -240,7 +240,9 @@ impl ContentStore {
             self.prefetch_bucket(erasing.bucket + AHEAD);
             for slot in self.in_bucket(erasing.bucket) {
                 // One that was here twice may have gone.
-                if self.tree.entries[slot as usize].wire_len == 0 || !self.tree.starts_with(slot, prefix.as_bytes()) {
+                if self.tree.entries[slot as usize].wire_len == 0
+                    || !self.tree.starts_with(slot, prefix.as_bytes())
+                {
                     continue;
                 }
                 if erasing.left() == 0 {

@@ -40,7 +40,9 @@ pub(super) struct Entry {
     /// First further out-record, its place plus one.
     pub more_out: u32,
     freshness_ms: u32,
-    spare: [u32; 2],
+    /// The strategy's, see [`Pit::strategy_bits`](super::Pit::strategy_bits).
+    pub strategy_bits: u32,
+    spare: u32,
 
     pub incoming: InlineIn,
     pub outgoing: InlineOut,
@@ -86,6 +88,7 @@ impl Entry {
             | flag(digest, DIGEST)
             | flag(shared, SHARED);
         self.retx_interval_ms = 0;
+        self.strategy_bits = 0;
     }
 
     /// Ends a life; timer and records have been dealt with.
@@ -117,6 +120,16 @@ impl Entry {
     #[inline(always)]
     pub fn is_shared(&self) -> bool {
         self.flags & SHARED != 0
+    }
+
+    /// It is alone under its hash, asks for no digest, and has one record of each kind.
+    #[inline(always)]
+    pub fn is_plain(&self) -> bool {
+        self.flags & (USED | DIGEST | SHARED) == USED
+            && self.more_in == NONE
+            && self.more_out == NONE
+            && self.incoming.face != 0
+            && self.outgoing.face != 0
     }
 
     pub fn set_shared(&mut self) {

@@ -5,7 +5,8 @@
 //! up.
 
 use super::entry::Entry;
-use super::{EntryRef, INTEREST_LEN_MAX, Pit};
+use super::{EntryRef, INTEREST_LEN_MAX, InRecord, Pit};
+use crate::FaceId;
 use nw_name::{NameRef, PREFIXES_MAX, Prefixes};
 
 /// Entries with an implicit digest that may be pending under one name: bounds how many share a hash.
@@ -107,7 +108,45 @@ impl<F: FnOnce() -> [u8; 32]> Lazy<F> {
     }
 }
 
+/// A pending Interest that one face asked and one was asked, and that alone is satisfied by a Data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Single {
+    /// The entry.
+    pub entry: EntryRef,
+    /// Who asked.
+    pub asker: InRecord,
+    /// Who was asked.
+    pub asked: FaceId,
+    /// Nonce of the Interest that was sent.
+    pub nonce: u32,
+    /// A cached Data had to be within its FreshnessPeriod.
+    pub must_be_fresh: bool,
+}
+
 impl Pit {
+    /// The usual case of [`matches`](Self::matches), found sooner: just one entry is satisfied, by its name without a digest, with one record of
+    /// each kind. `None` says nothing.
+    #[inline(always)]
+    pub fn single(&self, name: NameRef<'_>, prefixes: &Prefixes, token: Option<EntryRef>) -> Option<Single> {
+        let hash = prefixes.key();
+        if prefixes.has_digest() || self.lengths.any_below(prefixes.count()) {
+            return None;
+        }
+        let slot = match token {
+            Some(token) => token.index,
+            None => self.index.find(hash, |slot| self.entries[slot as usize].hash == hash)?,
+        };
+        let entry = &self.entries[slot as usize];
+        let single = entry.hash == hash && entry.is_plain() && self.name_bytes(entry) == name.as_bytes();
+        single.then(|| Single {
+            entry: self.reference(slot),
+            asker: entry.incoming.record(),
+            asked: FaceId::from_bits(entry.outgoing.face),
+            nonce: entry.outgoing.nonce,
+            must_be_fresh: entry.must_be_fresh(),
+        })
+    }
+
     /// Appends to `out` all entries that a Data satisfies, each once: the same name with any flags; CanBePrefix at each shorter
     /// prefix; name and implicit digest. When `token` names one of them, it comes first, and is often found to be the only one without a search.
     ///

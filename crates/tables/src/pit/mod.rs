@@ -28,7 +28,7 @@ mod model_tests;
 mod tests;
 
 pub use faces::FaceScan;
-pub use matching::{DEEP_LENGTHS_MAX, DIGESTS_PER_NAME_MAX, MATCHES_MAX};
+pub use matching::{DEEP_LENGTHS_MAX, DIGESTS_PER_NAME_MAX, MATCHES_MAX, Single};
 pub use records::{InRecord, InRecords, OutRecord, OutRecords, RECORDS_PER_ENTRY_MAX};
 pub use reference::{EntryRef, TOKEN_LEN};
 pub use slots::{INTEREST_CLASSES, INTEREST_LEN_MAX, INTEREST_SLOT_LENS};
@@ -99,6 +99,12 @@ impl core::fmt::Display for PitFull {
 
 impl core::error::Error for PitFull {}
 
+/// What else is pending under the hash of something that is not.
+struct Beside {
+    any: bool,
+    digests: usize,
+}
+
 /// A pending Interest table. One per shard.
 pub struct Pit {
     key: HashKey,
@@ -160,24 +166,82 @@ impl Pit {
         name: (u16, u16),
         nonce_start: u16,
     ) -> Result<(EntryRef, bool), PitFull> {
-        let name_end = usize::from(name.0) + usize::from(name.1);
-        assert!(name_end <= wire.len(), "a name ends before its Interest does");
-        debug_assert_eq!(&wire[usize::from(name.0)..name_end], ask.name.as_bytes());
+        match self.search(ask) {
+            Ok(slot) => Ok((self.reference(slot), false)),
+            Err(beside) => {
+                let slot = self.insert(ask, wire, name, nonce_start, beside)?;
+                Ok((self.reference(slot), true))
+            }
+        }
+    }
+
+    /// As [`find_or_insert`](Self::find_or_insert); a new one has this first in-record already, and ends when that does.
+    ///
+    /// # Errors
+    /// As there, and [`PitFull::Face`] when the entry would be new and its asker has as many in-records as it may.
+    ///
+    /// # Panics
+    /// As there.
+    #[inline]
+    pub fn enter(
+        &mut self,
+        ask: &Ask<'_>,
+        wire: &[u8],
+        name: (u16, u16),
+        nonce_start: u16,
+        asker: &InRecord,
+    ) -> Result<(EntryRef, bool), PitFull> {
+        let beside = match self.search(ask) {
+            Ok(slot) => return Ok((self.reference(slot), false)),
+            Err(beside) => beside,
+        };
+        if self.faces.is_full(asker.face) {
+            return Err(PitFull::Face);
+        }
+        let slot = self.insert(ask, wire, name, nonce_start, beside)?;
+        let entry = self.reference(slot);
+        if let Err(full) = self.add_first_in(slot, asker) {
+            self.remove(entry);
+            return Err(full);
+        }
+        self.wheel.arm(&mut self.entries, slot, asker.expiry);
+        Ok((entry, true))
+    }
+
+    /// The slot of what asks the same, or what else is there under this hash.
+    #[inline(always)]
+    fn search(&self, ask: &Ask<'_>) -> Result<u32, Beside> {
         let hash = ask.prefixes.key();
-        let (mut shared, mut digests) = (false, 0);
+        let mut beside = Beside { any: false, digests: 0 };
         for slot in self.index.candidates(hash) {
             let entry = &self.entries[slot as usize];
             if entry.hash != hash {
                 continue;
             }
             if self.asks_same(entry, hash, ask) {
-                return Ok((self.reference(slot), false));
+                return Ok(slot);
             }
-            shared = true;
-            digests += usize::from(entry.has_digest());
+            beside.any = true;
+            beside.digests += usize::from(entry.has_digest());
         }
+        Err(beside)
+    }
+
+    #[inline(always)]
+    fn insert(
+        &mut self,
+        ask: &Ask<'_>,
+        wire: &[u8],
+        name: (u16, u16),
+        nonce_start: u16,
+        beside: Beside,
+    ) -> Result<u32, PitFull> {
+        let name_end = usize::from(name.0) + usize::from(name.1);
+        assert!(name_end <= wire.len(), "a name ends before its Interest does");
+        debug_assert_eq!(&wire[usize::from(name.0)..name_end], ask.name.as_bytes());
+        let hash = ask.prefixes.key();
         let key_components = matching::key_components(ask.name, ask.prefixes);
-        if ask.prefixes.has_digest() && digests >= DIGESTS_PER_NAME_MAX
+        if ask.prefixes.has_digest() && beside.digests >= DIGESTS_PER_NAME_MAX
             || ask.can_be_prefix && !self.lengths.has_room(key_components)
         {
             return Err(PitFull::Table);
@@ -192,7 +256,7 @@ impl Pit {
             self.free.give(slot);
             return Err(PitFull::Table);
         }
-        if shared {
+        if beside.any {
             self.mark_shared(hash);
         }
         if ask.can_be_prefix {
@@ -205,8 +269,8 @@ impl Pit {
         (entry.name_start, entry.name_len) = name;
         entry.nonce_start = nonce_start;
         entry.key_components = key_components as u16;
-        entry.start(ask.can_be_prefix, ask.must_be_fresh, ask.prefixes.has_digest(), shared);
-        Ok((self.reference(slot), true))
+        entry.start(ask.can_be_prefix, ask.must_be_fresh, ask.prefixes.has_digest(), beside.any);
+        Ok(slot)
     }
 
     /// The entry that a PIT token names, if it is one of ours and the entry is still there.
@@ -274,6 +338,20 @@ impl Pit {
     pub fn set_retx_interval_ms(&mut self, entry: EntryRef, interval_ms: u16) {
         if let Some(e) = self.entry_mut(entry) {
             e.retx_interval_ms = interval_ms;
+        }
+    }
+
+    /// What the strategy keeps with the entry, whatever it means; 0 at first.
+    #[inline]
+    pub fn strategy_bits(&self, entry: EntryRef) -> u32 {
+        self.entry(entry).map_or(0, |e| e.strategy_bits)
+    }
+
+    /// Keeps the strategy's bits.
+    #[inline]
+    pub fn set_strategy_bits(&mut self, entry: EntryRef, bits: u32) {
+        if let Some(e) = self.entry_mut(entry) {
+            e.strategy_bits = bits;
         }
     }
 
@@ -360,6 +438,13 @@ impl Pit {
             .map(|slot| self.reference(slot))
     }
 
+    /// The entries in `slots_max` slots from slot `from` on, and where the next part begins; `None` when that was the last.
+    pub fn entries_part(&self, from: u32, slots_max: u32) -> (Vec<EntryRef>, Option<u32>) {
+        let end = self.free.touched().min(from.saturating_add(slots_max));
+        let used = (from..end).filter(|slot| self.entries[*slot as usize].is_used());
+        (used.map(|slot| self.reference(slot)).collect(), (end < self.free.touched()).then_some(end))
+    }
+
     /// Entries in it.
     #[inline]
     pub fn len(&self) -> usize {
@@ -399,8 +484,9 @@ impl Pit {
             + self.faces.memory_bytes()
     }
 
-    /// Asks for memory that an Interest, or a Data without token, will need: 0 the index, 1 entries that may be it, 2 their names.
-    #[inline]
+    /// Asks for memory that an Interest, or a Data without token, will need: 0 the index, 1 entries that may be it, 2 their names and
+    /// neighbours in the timer.
+    #[inline(always)]
     pub fn prefetch(&self, stage: usize, prefixes: &Prefixes) {
         let hash = prefixes.key();
         match stage {
@@ -408,7 +494,10 @@ impl Pit {
             1 => self.index.candidates(hash).for_each(|slot| self.entries.prefetch(slot as usize)),
             2 => {
                 let entries = self.index.candidates(hash).map(|slot| &self.entries[slot as usize]);
-                entries.filter(|entry| entry.hash == hash).for_each(|entry| self.prefetch_name(entry));
+                for entry in entries.filter(|entry| entry.hash == hash) {
+                    self.prefetch_name(entry);
+                    self.wheel.prefetch(&self.entries, entry);
+                }
             }
             _ => {}
         }
@@ -416,7 +505,7 @@ impl Pit {
 
     /// Asks for memory that a Data or Nack with this token will need: 0 the entry, 1 its name, its bucket in the index, its neighbours in the
     /// timer. May be called besides [`prefetch`](Self::prefetch).
-    #[inline]
+    #[inline(always)]
     pub fn prefetch_token(&self, stage: usize, token: &[u8]) {
         let Some(reference) = EntryRef::from_token(token) else { return };
         match stage {

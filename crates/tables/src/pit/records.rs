@@ -68,6 +68,18 @@ impl Pit {
         self.upsert_further_in(entry, &record)
     }
 
+    /// The first in-record of an entry that has none; the face has room for one.
+    #[inline(always)]
+    pub(super) fn add_first_in(&mut self, slot: u32, record: &InRecord) -> Result<(), PitFull> {
+        assert_ne!(record.face, FaceId::NONE, "a record is some face's");
+        if InlineIn::holds(&record.token) {
+            self.entries[slot as usize].incoming.set(record);
+            self.faces.add_in(record.face);
+            return Ok(());
+        }
+        self.upsert_further_in(self.reference(slot), record).map(drop)
+    }
+
     #[inline(never)]
     fn upsert_further_in(&mut self, entry: EntryRef, record: &InRecord) -> Result<bool, PitFull> {
         let Pit { entries, records, faces, .. } = self;

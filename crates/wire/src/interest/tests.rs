@@ -204,7 +204,8 @@ fn half_a_signature_is_refused() {
 #[test]
 fn what_answers_an_interest() {
     let digest = [7; 32];
-    let full = name("/a/b").with(nw_name::Component::new(nw_name::ComponentType::IMPLICIT_DIGEST, &digest).unwrap());
+    let full =
+        name("/a/b").with(nw_name::Component::new(nw_name::ComponentType::IMPLICIT_DIGEST, &digest).unwrap());
     let answers = |asked: &Name, prefix: bool, data: &str, digest: [u8; 32]| {
         let wire = InterestBuilder::new(asked.clone()).can_be_prefix(prefix).encode();
         Interest::check(&wire).unwrap().is_answered_by(name(data).as_ref(), || digest)

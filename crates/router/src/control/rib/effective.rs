@@ -1,61 +1,26 @@
-//! What an entry's next hops and strategy come to, and which entries a change reaches.
+//! What an entry's next hops and strategy come to.
 
-use super::{ByHand, Change, Effective, EntryId, Octets, Rib, cost_of, is_inherited};
+use super::walk::Reasons;
+use super::{ByHand, Change, Effective, EntryId, Rib, cost_of, is_inherited};
 use nw_name::NameRef;
 use nw_tables::FaceId;
 use nw_tables::fib::{NextHop, StrategyId};
 use std::collections::BTreeSet;
-use std::ops::Bound;
 
 impl Rib {
-    /// Brings an entry and the names below that depend on it up to date. `inherits`: what it passes on has changed; `strategy`: its strategy has.
+    /// Brings an entry up to date, and has the names below that depend on it brought up to date: see [`walk`](super::walk). `inherits`: what
+    /// it passes on has changed; `strategy`: its strategy has.
     pub(super) fn refresh(&mut self, id: EntryId, inherits: bool, strategy: bool) {
-        let name = self.entry(id).name.clone();
         let changed = self.recompute(id);
-        if inherits || strategy {
-            self.refresh_below(&name, inherits, strategy);
-        } else if changed {
-            // Only names that have nothing but a strategy look at next hops that are not passed on. They are few.
-            let below = self.strategies.range::<[u8], _>((Bound::Excluded(&*name), Bound::Unbounded));
-            let below = below.map(|(below, _)| below).take_while(|below| below.starts_with(&name));
-            let ids: Vec<EntryId> = below.map(|below| self.index[below]).collect();
-            for id in ids {
-                self.recompute(id);
-            }
-        }
-    }
-
-    fn refresh_below(&mut self, name: &Octets, inherits: bool, strategy: bool) {
-        let mut ids = Vec::new();
-        let mut from = Bound::Excluded(name.clone());
-        // In canonical order, so what a name depends on is up to date before it.
-        'subtrees: loop {
-            for (below, id) in self.names.range((from.clone(), Bound::Unbounded)) {
-                if !below.starts_with(name) {
-                    break 'subtrees;
-                }
-                let entry = self.entry(*id);
-                // Where next hops were taken away by hand, what is above may show through.
-                let captures = entry.captures > 0 && entry.by_hand == 0;
-                let beyond = (!inherits || captures) && (!strategy || entry.strategy.is_some());
-                if beyond {
-                    // Nothing of it gets past here. No component starts with octet 255, so this is behind the last name below.
-                    let mut end = below.to_vec();
-                    end.push(0xff);
-                    from = Bound::Included(end.into());
-                    continue 'subtrees;
-                }
-                ids.push(*id);
-            }
-            break;
-        }
-        for id in ids {
-            self.recompute(id);
+        // Only names that have nothing but a strategy look at next hops that are not passed on.
+        if inherits || strategy || changed {
+            let name = self.entry(id).name.clone();
+            self.walk_below(name, Reasons { inherits, strategy });
         }
     }
 
     /// Computes an entry anew; true when its next hops changed. Notes the change for the FIB.
-    fn recompute(&mut self, id: EntryId) -> bool {
+    pub(super) fn recompute(&mut self, id: EntryId) -> bool {
         let after = self.effective(id);
         let entry = self.entry_mut(id);
         if entry.effective == after {

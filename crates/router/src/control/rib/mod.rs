@@ -8,12 +8,14 @@
 //! * the strategy of the longest prefix for which one was chosen.
 //!
 //! State and its bound: `routes_max` routes and next hops; entries are bounded by the FIB, which refuses more. Cost of a change: O(log n) for the
-//! name itself, times the names below that are affected. Whatever is walked is an ordered map.
+//! name itself and for the first few names below that are affected; the others are brought up to date by [`Rib::work`], a part at a time, and
+//! [`Rib::settled`] tells when. Whatever is walked is an ordered map.
 
 mod effective;
 mod listing;
 #[cfg(test)]
 mod model;
+mod walk;
 
 use super::environment::FibChange;
 use nw_name::{Name, NameRef};
@@ -21,6 +23,7 @@ use nw_tables::fib::{NextHop, StrategyId};
 use nw_tables::{FaceId, Instant};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use walk::Walks;
 
 /// A route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +51,7 @@ pub struct TooManyRoutes(pub usize);
 
 type Octets = Arc<[u8]>;
 /// Index of an entry, while it is one.
-type EntryId = u32;
+pub(in crate::control) type EntryId = u32;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Effective {
@@ -98,7 +101,17 @@ pub struct Rib {
     strategies: BTreeMap<Octets, (StrategyId, Name)>,
     changes: Vec<Change>,
     generation: u64,
+    walks: Walks,
+    /// Faces that are gone and still have routes here.
+    leaving: BTreeSet<FaceId>,
+    /// Names and routes that one change may touch at once.
+    at_once_max: usize,
+    /// Names whose routes changed, when somebody wants to know.
+    touched: Option<Vec<Octets>>,
 }
+
+/// Names below a changed one that are looked at within the change itself.
+const AT_ONCE_MAX: usize = 16;
 
 impl Rib {
     /// Empty, but for `/`, whose strategy is `strategy`, listed as `listed`. A prefix of the FIB gets at most `next_hops_max` next hops (the
@@ -120,6 +133,10 @@ impl Rib {
             strategies: BTreeMap::new(),
             changes: Vec::new(),
             generation: 0,
+            walks: Walks::default(),
+            leaving: BTreeSet::new(),
+            at_once_max: AT_ONCE_MAX,
+            touched: None,
         };
         rib.set_strategy(NameRef::ROOT, strategy, listed);
         rib
@@ -229,11 +246,40 @@ impl Rib {
         Some(before)
     }
 
-    /// Forgets all of a face.
+    /// Whether [`take_touched`](Self::take_touched) shall tell.
+    pub fn watch(&mut self, yes: bool) {
+        match yes {
+            true => drop(self.touched.get_or_insert_default()),
+            false => self.touched = None,
+        }
+    }
+
+    /// True when there is something to be told.
+    pub fn has_touched(&self) -> bool {
+        self.touched.as_ref().is_some_and(|touched| !touched.is_empty())
+    }
+
+    /// Names whose routes changed since the last call.
+    pub fn take_touched(&mut self) -> impl Iterator<Item = Name> + use<> {
+        let touched = self.touched.as_mut().map(core::mem::take).unwrap_or_default();
+        touched.into_iter().map(|name| NameRef::from_checked(&name).to_name())
+    }
+
+    /// Forgets all of a face, which must not come back: some of it at once, the rest by [`work`](Self::work).
     pub fn remove_face(&mut self, face: FaceId) {
+        self.leaving.insert(face);
+        self.forget_part(face, self.at_once_max);
+    }
+
+    /// Forgets a face at up to `names_max` names; how many there were.
+    fn forget_part(&mut self, face: FaceId, names_max: usize) -> usize {
         let of_face = self.of_face.range((face, 0)..=(face, EntryId::MAX));
-        let ids: Vec<EntryId> = of_face.map(|(_, id)| *id).collect();
-        for id in ids {
+        let ids: Vec<EntryId> = of_face.take(names_max).map(|(_, id)| *id).collect();
+        if ids.len() < names_max {
+            self.leaving.remove(&face);
+        }
+        for id in &ids {
+            let id = *id;
             let routes = self.routes.range((id, face, 0)..=(id, face, u64::MAX));
             let origins: Vec<u64> = routes.map(|((_, _, origin), _)| *origin).collect();
             self.change_face(id, face, false, |rib| {
@@ -243,6 +289,7 @@ impl Rib {
                 }
             });
         }
+        ids.len()
     }
 
     /// When the next route ends by itself.
@@ -271,8 +318,38 @@ impl Rib {
         &mut self,
         apply: impl FnOnce(&[FibChange<'_>]) -> Result<(), (usize, E)>,
     ) -> Result<(), E> {
+        let (result, changes) = self.tell(apply);
+        let Err((made, error)) = result else { return Ok(()) };
+        // Backwards, so that of several changes to one name the oldest state not left behind remains.
+        self.take_back(changes.into_iter().skip(made).rev());
+        Err(error)
+    }
+
+    /// As [`flush`](Self::flush), but a change that `apply` can't make keeps none of the others back. Gives the first error, and how many there
+    /// were.
+    pub fn flush_each<E>(
+        &mut self,
+        mut apply: impl FnMut(&[FibChange<'_>]) -> Result<(), (usize, E)>,
+    ) -> Result<(), (usize, E)> {
+        let mut refused = None;
+        loop {
+            let (result, changes) = self.tell(&mut apply);
+            let Err((made, error)) = result else { break };
+            let mut rest = changes.into_iter().skip(made);
+            self.take_back(rest.next().into_iter());
+            self.changes = rest.collect();
+            let (count, _) = refused.get_or_insert((0, error));
+            *count += 1;
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    fn tell<E>(
+        &mut self,
+        apply: impl FnOnce(&[FibChange<'_>]) -> Result<(), (usize, E)>,
+    ) -> (Result<(), (usize, E)>, Vec<Change>) {
         if self.changes.is_empty() {
-            return Ok(());
+            return (Ok(()), Vec::new());
         }
         let mut changes = core::mem::take(&mut self.changes);
         let told: Vec<FibChange<'_>> = changes
@@ -289,22 +366,24 @@ impl Rib {
             .collect();
         let result = apply(&told);
         drop(told);
-        let Err((made, error)) = result else {
+        if result.is_ok() {
             changes.clear();
             // Keep the room, unless a flood of changes made it large.
             if changes.capacity() <= 1024 {
                 self.changes = changes;
             }
-            return Ok(());
-        };
-        // Backwards, so that of several changes to one name the oldest state not left behind remains.
-        for change in changes.drain(made.min(changes.len())..).rev() {
+            return (Ok(()), Vec::new());
+        }
+        (result, changes)
+    }
+
+    fn take_back(&mut self, changes: impl Iterator<Item = Change>) {
+        for change in changes {
             if let Some(id) = self.index.get(&change.name) {
                 self.entries[*id as usize].as_mut().expect("named entries are there").effective =
                     change.before;
             }
         }
-        Err(error)
     }
 
     fn entry(&self, id: EntryId) -> &Entry {
@@ -356,6 +435,10 @@ impl Rib {
         let routed = self.entry(id).routes > 0;
         change(self);
         self.generation += 1;
+        if let Some(touched) = &mut self.touched {
+            let entry = self.entries[id as usize].as_ref().expect("an id is used while its entry is there");
+            touched.push(entry.name.clone());
+        }
         if routed && self.entry(id).routes == 0 {
             self.forget_marks(id);
         }

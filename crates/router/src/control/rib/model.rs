@@ -45,6 +45,18 @@ fn rib() -> Rib {
     Rib::new(NEXT_HOPS_MAX, 1_000_000, StrategyId(0), Name::new())
 }
 
+/// Does what changes have left to do, in parts; how many there were.
+fn settle(rib: &mut Rib, fib: &mut FakeFib, names_max: usize) -> usize {
+    let mut parts = 0;
+    while rib.has_work() {
+        rib.work(names_max);
+        assert!(flush(rib, fib, usize::MAX));
+        parts += 1;
+    }
+    assert_eq!(rib.settled(), rib.asked());
+    parts
+}
+
 fn route(cost: u64, flags: u64) -> Route {
     Route { cost, flags, expires: Instant::NEVER }
 }
@@ -246,9 +258,54 @@ proptest! {
             prop_assert_eq!(&fib, &model.fib());
             prop_assert_eq!(rib.routes_len(), model.routes.len());
         }
-        let routed: Vec<Name> = rib.routes().map(|(name, _)| name.to_name()).collect();
+        let mut routed: Vec<Name> = Vec::new();
+        let mut behind = None;
+        loop {
+            behind = rib.routes_part(behind.as_ref().map(Name::as_ref), 2, |name, _| routed.push(name.to_name()));
+            if behind.is_none() {
+                break;
+            }
+        }
         let expected: BTreeSet<Name> = model.routes.keys().map(|(name, ..)| name.clone()).collect();
         prop_assert_eq!(routed, expected.into_iter().collect::<Vec<_>>());
+    }
+
+    /// Changes whose effects are brought about a part at a time, with other commands in between, come to the same.
+    #[test]
+    fn in_parts(
+        steps in proptest::collection::vec((steps(), 0usize..4), 0..60),
+        at_once_max in 0usize..3,
+        part in 1usize..4,
+    ) {
+        let mut model = Model { strategies: [(Name::new(), StrategyId(0))].into(), ..Model::default() };
+        let (mut rib, mut fib) = (rib(), FakeFib::new());
+        prop_assert!(flush(&mut rib, &mut fib, usize::MAX));
+        rib.at_once_max = at_once_max;
+        for (step, parts) in steps {
+            // Ids of faces do not come back, and a next hop is taken away by hand as the asker sees it.
+            let mentions = match &step {
+                Step::Register { face, .. } | Step::Unregister { face, .. } | Step::ByHand { face, .. } => Some(*face),
+                Step::RemoveNextHop { .. } => { settle(&mut rib, &mut fib, part); None }
+                _ => None,
+            };
+            while mentions.is_some_and(|face| rib.leaving.contains(&FaceId::from_number(face).unwrap())) {
+                rib.work(part);
+                prop_assert!(flush(&mut rib, &mut fib, usize::MAX));
+            }
+            take(step, &mut rib, &mut model);
+            prop_assert!(flush(&mut rib, &mut fib, usize::MAX));
+            let (asked, alone) = (rib.asked(), rib.leaving.is_empty());
+            for _ in 0..parts {
+                rib.work(part);
+                prop_assert!(flush(&mut rib, &mut fib, usize::MAX));
+            }
+            if alone && rib.settled() >= asked {
+                prop_assert_eq!(&fib, &model.fib());
+            }
+        }
+        settle(&mut rib, &mut fib, part);
+        prop_assert_eq!(&fib, &model.fib());
+        prop_assert_eq!(rib.routes_len(), model.routes.len());
     }
 
     /// A full FIB refuses; taking the change back leaves all as it was before.
@@ -325,6 +382,10 @@ fn storms() {
     assert_eq!(fib.len() as u64, count + 1);
     rib.register(named("/flood").as_ref(), face(100), 0, route(9, CHILD_INHERIT)).unwrap();
     assert!(flush(&mut rib, &mut fib, usize::MAX));
+    assert!(rib.settled() < rib.asked(), "ten thousand names are not changed in one go");
+    // Others need not wait for all of that.
+    rib.register(named("/other").as_ref(), face(1), 0, route(9, CHILD_INHERIT)).unwrap();
+    assert!(settle(&mut rib, &mut fib, 100) >= 99);
     assert!(fib[&name(5)].0.iter().any(|hop| hop.face == face(100)));
     rib.remove_face(face(100));
     for n in (0..count).rev() {
@@ -337,6 +398,9 @@ fn storms() {
     }
     assert_eq!(fib[&named("/one")].0.iter().map(|hop| hop.cost).collect::<Vec<_>>(), [0, 1, 2]);
     (0..count).for_each(|n| rib.remove_face(face(n)));
+    assert!(flush(&mut rib, &mut fib, usize::MAX));
+    settle(&mut rib, &mut fib, 100);
+    rib.unregister(named("/other").as_ref(), face(1), 0);
     assert!(flush(&mut rib, &mut fib, usize::MAX));
     assert_eq!((fib.len(), rib.routes_len(), rib.prefixes_len()), (1, 0, 1));
 }

@@ -240,12 +240,19 @@ fn erasures_that_go_on_are_few() {
     assert_eq!(bench.answer_to(&wires[16]).code, 503);
     // Two more slices of a hundred each, in turn.
     for turn in 0..32 {
-        assert!(bench.control.next_timeout() <= bench.now);
-        bench.control.on_timeout(bench.now, &mut bench.env);
+        assert!(bench.control.has_work());
+        bench.control.work(bench.now, &mut bench.env);
         assert_eq!(bench.env.sent.len(), usize::from(turn >= 16), "{turn}");
         bench.env.sent.clear();
     }
     assert_eq!(bench.env.cs.entries, 100_000 - 16 * 256);
+    assert!(!bench.control.has_work());
+    // The host's own command waits in the same way.
+    let asked = bench.control.command(bench.now, Verb::CsErase, &named_parameters("/a"), &mut bench.env);
+    let ticket = asked.unwrap_err();
+    assert_eq!(bench.settle(), 2);
+    let body = ControlParameters { count: Some(256), capacity: Some(256), ..named_parameters("/a") };
+    assert_eq!(bench.control.take_answered(), [(ticket, ControlResponse::ok(body))]);
 }
 
 #[test]
@@ -277,8 +284,9 @@ fn neighbours() {
         "not served unless configured"
     );
     assert_eq!(bench.hops("/localhop/nfd"), None);
-    let mut config = Config::default();
-    bench.control.apply_config(bench.now, &config, &mut bench.env);
+    let mut config = nw_api::config::Config::default();
+    bench.control.apply_config(Plan::of(config.clone()), &mut bench.env);
+    bench.settle();
     assert_eq!(bench.hops("/localhop/nfd"), Some(vec![(1, 0)]));
     assert_eq!(
         register(&mut bench, NEIGHBOUR, &named_parameters("/a")),
@@ -287,7 +295,8 @@ fn neighbours() {
     );
     assert_eq!(register(&mut bench, APP, &named_parameters("/a")), Some(200));
     config.management.localhop = Reach::Anywhere;
-    bench.control.apply_config(bench.now, &config, &mut bench.env);
+    bench.control.apply_config(Plan::of(config.clone()), &mut bench.env);
+    bench.settle();
     assert_eq!(register(&mut bench, NEIGHBOUR, &named_parameters("/n")), Some(200));
     assert_eq!(bench.hops("/n"), Some(vec![(NEIGHBOUR, 0)]));
     let other = ControlParameters { face_id: Some(APP), ..named_parameters("/n") };
@@ -300,7 +309,8 @@ fn neighbours() {
     let wire = client::dataset(Dataset::RibList, None, 1);
     assert_eq!(bench.interest(NEIGHBOUR, &wire), Reply::Silent, "/localhost by a neighbour's face");
     config.management.localhop = Reach::Nowhere;
-    bench.control.apply_config(bench.now, &config, &mut bench.env);
+    bench.control.apply_config(Plan::of(config.clone()), &mut bench.env);
+    bench.settle();
     assert_eq!(bench.hops("/localhop/nfd"), None);
     assert_eq!(register(&mut bench, APP, &named_parameters("/a")), None);
 }
@@ -362,6 +372,19 @@ fn prefix_announcements() {
     assert_eq!(announce(&mut bench, &reserved).code, 403);
     bench.gate.announcements = Verdict::Deny("an unknown key");
     assert_eq!(announce(&mut bench, &good).code, 403);
+}
+
+#[test]
+fn what_waits_for_a_certificate_changes_nothing_and_is_decided_when_it_comes_again() {
+    let mut bench = Bench::new();
+    let wire = bench.command_wire(Root::Localhost, Verb::RibRegister, &named_parameters("/a"));
+    bench.gate.commands = Verdict::Later;
+    assert_eq!(bench.interest(APP, &wire), Reply::Later);
+    assert_eq!((bench.hops("/a"), bench.env.sent.len()), (None, 0));
+    bench.gate.commands = Verdict::Accept;
+    assert_eq!(bench.interest(APP, &wire), Reply::Answered(200));
+    assert!(bench.answer_to(&wire).is_ok());
+    assert_eq!(bench.hops("/a"), Some(vec![(APP, 0)]));
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn segments_say_which_is_last_and_are_kept_while_fetched() {
     let mut bench = Bench::new();
     large(&mut bench, 1000);
     let wire = client::dataset(Dataset::RibList, None, 1);
-    assert_eq!(bench.interest(APP, &wire), Reply::Sent);
+    assert_eq!(bench.ask(APP, &wire), Reply::Sent);
     let (first, _) = bench.env.sent.pop().unwrap();
     let first = Data::check(&first).unwrap();
     assert_eq!(first.content().len(), 8000);
@@ -97,7 +97,7 @@ fn a_version_is_used_again_until_something_changes() {
     let mut bench = Bench::new();
     let version = |bench: &mut Bench| {
         let wire = client::dataset(Dataset::FibList, None, 1);
-        assert_eq!(bench.interest(APP, &wire), Reply::Sent);
+        assert_eq!(bench.ask(APP, &wire), Reply::Sent);
         let (data, _) = bench.env.sent.pop().unwrap();
         Data::check(&data).unwrap().name().component(-2).unwrap().integer().unwrap()
     };
@@ -112,7 +112,7 @@ fn as_python_ndns_tools_ask() {
     let mut bench = Bench::new();
     let name = Dataset::FacesList.name(Root::Localhost);
     let Ok(wire) = InterestBuilder::new(name).can_be_prefix(true).encode_signed(&DigestSha256, &[]);
-    assert_eq!(bench.interest(APP, &wire), Reply::Sent);
+    assert_eq!(bench.ask(APP, &wire), Reply::Sent);
     let (data, _) = bench.env.sent.pop().unwrap();
     let data = Data::check(&data).unwrap();
     let asked = Interest::check(&wire).unwrap();
@@ -151,6 +151,7 @@ fn ten_thousand_routes() {
     assert_eq!(bench.items::<RibEntry>(Dataset::RibList).len(), 10_000);
     let face = bench.env.face_status(FaceId::from_number(APP).unwrap()).unwrap();
     bench.control.face_event(bench.now, FaceEventKind::Destroyed, &face, &mut bench.env);
+    assert!(bench.settle() > 100, "not in one go");
     assert_eq!(bench.env.fib.len(), 4);
     assert!(bench.items::<RibEntry>(Dataset::RibList).is_empty());
 }

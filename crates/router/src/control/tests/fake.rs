@@ -19,12 +19,14 @@ pub(in crate::control) struct Fake {
     pub(in crate::control) fib: BTreeMap<Name, (Vec<NextHop>, StrategyId)>,
     pub(in crate::control) fib_max: usize,
     pub(in crate::control) fib_changes: usize,
-    pub(in crate::control) sent: Vec<(Vec<u8>, bool)>,
+    pub(in crate::control) sent: Vec<(Vec<u8>, Token)>,
+    pub(in crate::control) asked: Vec<(Vec<u8>, Option<FaceId>)>,
     pub(in crate::control) cs: CsInfo,
     /// What creating a face comes to, by URI; a face is made at once when it is not here.
     pub(in crate::control) outcomes: BTreeMap<String, Created>,
     pub(in crate::control) tickets: Vec<(Ticket, String)>,
     pub(in crate::control) destroyed: Vec<u64>,
+    pub(in crate::control) announced: BTreeMap<Name, (Vec<u8>, Instant)>,
     next: u64,
 }
 
@@ -54,10 +56,12 @@ impl Fake {
             fib_max: 50_000,
             fib_changes: 0,
             sent: Vec::new(),
+            asked: Vec::new(),
             cs,
             outcomes: BTreeMap::new(),
             tickets: Vec::new(),
             destroyed: Vec::new(),
+            announced: BTreeMap::new(),
             next: 400,
         }
     }
@@ -115,8 +119,8 @@ impl Environment for Fake {
         self.faces.contains_key(&face)
     }
 
-    fn faces(&self) -> Vec<FaceStatus> {
-        self.faces.values().cloned().collect()
+    fn face_ids(&self) -> Vec<FaceId> {
+        self.faces.keys().copied().collect()
     }
 
     fn channels(&self) -> Vec<ChannelStatus> {
@@ -147,6 +151,10 @@ impl Environment for Fake {
             STRATEGIES.iter().position(|known| name.is_prefix_of(named(known).as_ref()) && name.len() > 3);
         let at = known.ok_or_else(|| Refusal::new(404, "no such strategy"))?;
         Ok((StrategyId(at as u8), named(STRATEGIES[at])))
+    }
+
+    fn keep_announcement(&mut self, prefix: NameRef<'_>, announcement: &[u8], until: Instant) {
+        self.announced.insert(prefix.to_name(), (announcement.to_vec(), until));
     }
 
     fn cs_config(&mut self, capacity: Option<u64>, admit: Option<bool>, serve: Option<bool>) {
@@ -181,8 +189,12 @@ impl Environment for Fake {
         vec![DropCount { reason: "no_route".to_owned(), count: 9 }]
     }
 
-    fn send(&mut self, data: &[u8], no_cache: bool) {
-        self.sent.push((data.to_vec(), no_cache));
+    fn send(&mut self, data: &[u8], token: Token) {
+        self.sent.push((data.to_vec(), token));
+    }
+
+    fn ask(&mut self, interest: &[u8], next_hop: Option<FaceId>) {
+        self.asked.push((interest.to_vec(), next_hop));
     }
 }
 
@@ -199,12 +211,34 @@ impl Default for Gate {
 }
 
 impl Authorize for Gate {
-    fn command(&mut self, _: Instant, _: &Interest<'_>, _: Ingress, module: &str, verb: &str) -> Verdict {
+    fn command(
+        &mut self,
+        _: Instant,
+        _: &Interest<'_>,
+        _: Ingress,
+        module: &str,
+        verb: &str,
+        prefix: Option<NameRef<'_>>,
+    ) -> Verdict {
         assert!(!module.is_empty() && !verb.is_empty());
+        let without = module == "faces" || (module, verb) == ("cs", "config");
+        assert_eq!(prefix.is_none(), without, "{module}/{verb}");
         self.commands
     }
 
-    fn announcement(&mut self, _: Instant, _: &Data<'_>, prefix: NameRef<'_>, _: Ingress) -> Verdict {
+    fn learned(&mut self, _: Instant, _: &Data<'_>, prefix: NameRef<'_>, _: Ingress) -> Verdict {
+        assert!(!prefix.to_string().contains("32=PA"));
+        self.announcements
+    }
+
+    fn announcement(
+        &mut self,
+        _: Instant,
+        _: &Data<'_>,
+        prefix: NameRef<'_>,
+        _: Ingress,
+        _: &Interest<'_>,
+    ) -> Verdict {
         assert!(!prefix.to_string().contains("32=PA"));
         self.announcements
     }

@@ -1,10 +1,13 @@
 //! Management as a client sees it, over a router made of maps.
 
+mod advertise;
 mod commands;
 mod datasets;
 mod faces;
 mod fake;
 mod hostile;
+mod learning;
+mod parts;
 mod statics;
 
 use super::*;
@@ -20,6 +23,8 @@ pub(super) struct Bench {
     gate: Gate,
     now: Instant,
     nonce: u32,
+    /// Of the last Interest.
+    token: Token,
 }
 
 /// A local face that is there from the beginning.
@@ -40,7 +45,14 @@ impl Bench {
             routes_max: 20_000,
         };
         let control = Control::new(config, &mut env).expect("room for what every router has");
-        Bench { control, env, gate: Gate::default(), now: Instant::from_millis(1000), nonce: 0 }
+        Bench {
+            control,
+            env,
+            gate: Gate::default(),
+            now: Instant::from_millis(1000),
+            nonce: 0,
+            token: Token::NONE,
+        }
     }
 
     fn ingress(&self, face: u64) -> Ingress {
@@ -49,7 +61,31 @@ impl Bench {
 
     pub(super) fn interest(&mut self, face: u64, wire: &[u8]) -> Reply {
         let ingress = self.ingress(face);
-        self.control.on_interest(self.now, ingress, wire, &mut self.gate, &mut self.env)
+        self.nonce += 1;
+        self.token = Token::new(&self.nonce.to_be_bytes()).unwrap();
+        self.control.on_interest(self.now, ingress, self.token, wire, &mut self.gate, &mut self.env)
+    }
+
+    /// Does what takes long to its end; how many parts it took.
+    pub(super) fn settle(&mut self) -> usize {
+        let mut parts = 0;
+        while self.control.has_work() {
+            self.control.work(self.now, &mut self.env);
+            parts += 1;
+        }
+        parts
+    }
+
+    /// Asks, and waits if that takes long.
+    pub(super) fn ask(&mut self, face: u64, wire: &[u8]) -> Reply {
+        let sent = self.env.sent.len();
+        match self.interest(face, wire) {
+            Reply::Later => {
+                self.settle();
+                if self.env.sent.len() > sent { Reply::Sent } else { Reply::Later }
+            }
+            reply => reply,
+        }
     }
 
     pub(super) fn command_wire(&mut self, root: Root, verb: Verb, parameters: &ControlParameters) -> Vec<u8> {
@@ -69,28 +105,23 @@ impl Bench {
         parameters: &ControlParameters,
     ) -> Option<ControlResponse> {
         let wire = self.command_wire(root, verb, parameters);
-        match self.interest(face, &wire) {
+        match self.ask(face, &wire) {
             Reply::Answered(code) => {
                 let response = self.answer_to(&wire);
                 assert_eq!(response.code, code);
                 Some(response)
             }
-            Reply::Later if verb == Verb::CsErase => {
-                while self.env.sent.is_empty() {
-                    assert!(self.control.next_timeout() <= self.now, "it goes on by itself");
-                    self.control.on_timeout(self.now, &mut self.env);
-                }
-                Some(self.answer_to(&wire))
-            }
+            Reply::Sent => Some(self.answer_to(&wire)),
             _ => None,
         }
     }
 
     pub(super) fn answer_to(&mut self, wire: &[u8]) -> ControlResponse {
-        let (data, no_cache) = self.env.sent.pop().expect("an answer");
+        let (data, token) = self.env.sent.pop().expect("an answer");
         let data = Data::check(&data).unwrap();
         assert_eq!(data.name(), Interest::check(wire).unwrap().name());
-        assert!(no_cache && data.freshness_ms() == 1000);
+        assert_eq!(data.freshness_ms(), 1000);
+        assert!(token == self.token, "the answer is for that Interest only");
         ControlResponse::decode(data.content()).unwrap()
     }
 
@@ -106,9 +137,9 @@ impl Bench {
     pub(super) fn fetch_by(&mut self, mut wire: Vec<u8>) -> Vec<u8> {
         let mut reassembly = Reassembly::new(1 << 26);
         loop {
-            assert_eq!(self.interest(APP, &wire), Reply::Sent);
-            let (data, no_cache) = self.env.sent.pop().unwrap();
-            assert!(no_cache);
+            assert_eq!(self.ask(APP, &wire), Reply::Sent);
+            let (data, token) = self.env.sent.pop().unwrap();
+            assert!(token == self.token);
             match reassembly.take(&Data::check(&data).unwrap()).unwrap() {
                 Progress::Whole(content) => return content,
                 Progress::Ask(name) => wire = InterestBuilder::new(name).encode(),

@@ -2,12 +2,13 @@
 
 use super::*;
 
-fn config(text: &str) -> Config {
-    Config::parse("test", text).unwrap()
+fn config(text: &str) -> nw_api::config::Config {
+    nw_api::config::Config::parse("test", text).unwrap()
 }
 
 fn apply(bench: &mut Bench, text: &str) {
-    bench.control.apply_config(bench.now, &config(text), &mut bench.env);
+    bench.control.apply_config(Plan::of(config(text)), &mut bench.env);
+    bench.settle();
 }
 
 const PEER: &str = "udp4://192.0.2.50:6363";
@@ -68,15 +69,18 @@ fn a_peer_that_is_not_there_yet_is_tried_again() {
         assert_eq!(bench.control.next_timeout(), bench.now.plus_millis(wait_ms));
         bench.now = bench.control.next_timeout();
         bench.control.on_timeout(bench.now, &mut bench.env);
+        bench.settle();
     }
     assert_eq!(bench.env.tickets.len(), 9);
     bench.env.outcomes.insert(PEER.into(), Created::Later);
     bench.now = bench.control.next_timeout();
     bench.control.on_timeout(bench.now, &mut bench.env);
+    bench.settle();
     assert_eq!((bench.control.next_timeout(), bench.hops("/a")), (Instant::NEVER, None));
     let (ticket, _) = *bench.env.tickets.last().unwrap();
     let face = bench.env.add_face(PEER);
     bench.control.face_completed(bench.now, ticket, Ok(face), &mut bench.env);
+    bench.settle();
     assert_eq!(bench.hops("/a"), Some(vec![(face.number(), 0)]));
     // It ends: routes go with it, and it is tried again.
     let status = bench.env.faces.remove(&face).unwrap();
@@ -85,6 +89,7 @@ fn a_peer_that_is_not_there_yet_is_tried_again() {
     bench.env.outcomes.clear();
     bench.now = bench.now.plus_millis(1000);
     bench.control.on_timeout(bench.now, &mut bench.env);
+    bench.settle();
     assert!(bench.hops("/a").is_some());
 }
 
@@ -113,6 +118,7 @@ fn a_face_no_longer_wanted_when_connected() {
     apply(&mut bench, "");
     let face = bench.env.add_face(PEER);
     bench.control.face_completed(bench.now, ticket, Ok(face), &mut bench.env);
+    bench.settle();
     assert_eq!(bench.env.destroyed, [face.number()]);
     assert_eq!(bench.hops("/a"), None);
     bench.control.face_completed(bench.now, ticket, Err(Refusal::new(504, "")), &mut bench.env);

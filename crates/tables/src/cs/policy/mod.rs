@@ -244,7 +244,8 @@ impl Policy {
     fn oldest_unused(&mut self, entries: &mut [Entry]) -> u32 {
         for _ in 0..LOOKS_MAX {
             let all = self.queues[FIRST].len + self.queues[SECOND].len;
-            let from_small = self.queues[SECOND].len > 0 && u64::from(self.queues[SECOND].len) * 10 >= u64::from(all)
+            let from_small = self.queues[SECOND].len > 0
+                && u64::from(self.queues[SECOND].len) * 10 >= u64::from(all)
                 || self.queues[FIRST].len == 0;
             let slot = self.queues[if from_small { SECOND } else { FIRST }].oldest;
             let Some(entry) = entries.get_mut(slot as usize) else { return NONE };

@@ -1,0 +1,263 @@
+//! pcapng: packets in a file that Wireshark opens, one interface a face; and reading what we wrote.
+//!
+//! Format: draft-ietf-opsawg-pcapng. Packets are Ethernet frames with EtherType 0x8624, which NDN dissectors take, and addresses made up here:
+//! a face is `02:4e:00` and the last 24 bits of its id, the router itself `02:4e:ff:ff:ff:ff`. Times are in nanoseconds. Everything is little-endian.
+
+use core::fmt;
+
+/// EtherType of NDN.
+pub const ETHERTYPE: u16 = 0x8624;
+/// Octets of an Ethernet header.
+pub const ETHERNET_LEN: usize = 14;
+const ROUTER: [u8; 6] = [0x02, 0x4e, 0xff, 0xff, 0xff, 0xff];
+
+const SECTION: u32 = 0x0a0d_0d0a;
+const INTERFACE: u32 = 1;
+const PACKET: u32 = 6;
+const BYTE_ORDER: u32 = 0x1a2b_3c4d;
+const LINKTYPE_ETHERNET: u16 = 1;
+
+const OPTION_END: u16 = 0;
+const INTERFACE_NAME: u16 = 2;
+const INTERFACE_DESCRIPTION: u16 = 3;
+const INTERFACE_RESOLUTION: u16 = 9;
+const SECTION_APPLICATION: u16 = 4;
+const PACKET_FLAGS: u16 = 2;
+const PACKET_DROPS: u16 = 4;
+
+/// Blocks no longer than this are read; ours are shorter.
+pub const BLOCK_LEN_MAX: usize = 1 << 20;
+
+/// A packet of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// Which interface: counted from 0 in the order they were written.
+    pub interface: u32,
+    /// Nanoseconds since 1970.
+    pub at_ns: u64,
+    /// It came; else it left.
+    pub incoming: bool,
+    /// Packets lost before this one.
+    pub lost: u64,
+    /// The link packet.
+    pub link_packet: &'a [u8],
+}
+
+fn block(typ: u32, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&typ.to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    fill(out);
+    debug_assert_eq!((out.len() - start) % 4, 0, "fields and options are padded");
+    let len = (out.len() - start + 4) as u32;
+    out[start + 4..start + 8].copy_from_slice(&len.to_le_bytes());
+    out.extend_from_slice(&len.to_le_bytes());
+}
+
+fn option(code: u16, value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&code.to_le_bytes());
+    out.extend_from_slice(&(value.len() as u16).to_le_bytes());
+    out.extend_from_slice(value);
+    out.extend_from_slice(&[0; 3][..value.len().wrapping_neg() & 3]);
+}
+
+/// Appends what a file begins with.
+pub fn section(application: &str, out: &mut Vec<u8>) {
+    block(SECTION, out, |out| {
+        out.extend_from_slice(&BYTE_ORDER.to_le_bytes());
+        out.extend_from_slice(&1u16.to_le_bytes());
+        out.extend_from_slice(&0u16.to_le_bytes());
+        out.extend_from_slice(&u64::MAX.to_le_bytes());
+        option(SECTION_APPLICATION, application.as_bytes(), out);
+        option(OPTION_END, &[], out);
+    });
+}
+
+/// Appends an interface: its name, such as `face 256`, and where it leads.
+pub fn interface(name: &str, description: &str, out: &mut Vec<u8>) {
+    block(INTERFACE, out, |out| {
+        out.extend_from_slice(&LINKTYPE_ETHERNET.to_le_bytes());
+        out.extend_from_slice(&[0; 2]);
+        // No limit on the length of packets.
+        out.extend_from_slice(&0u32.to_le_bytes());
+        option(INTERFACE_NAME, name.as_bytes(), out);
+        option(INTERFACE_DESCRIPTION, &description.as_bytes()[..description.len().min(1024)], out);
+        option(INTERFACE_RESOLUTION, &[9], out);
+        option(OPTION_END, &[], out);
+    });
+}
+
+/// Appends a packet of a face.
+pub fn packet(packet: &Packet<'_>, face_id: u64, out: &mut Vec<u8>) {
+    block(PACKET, out, |out| {
+        let len = (ETHERNET_LEN + packet.link_packet.len()) as u32;
+        out.extend_from_slice(&packet.interface.to_le_bytes());
+        out.extend_from_slice(&((packet.at_ns >> 32) as u32).to_le_bytes());
+        out.extend_from_slice(&(packet.at_ns as u32).to_le_bytes());
+        out.extend_from_slice(&len.to_le_bytes());
+        out.extend_from_slice(&len.to_le_bytes());
+        let id = face_id.to_be_bytes();
+        let face = [0x02, 0x4e, 0x00, id[5], id[6], id[7]];
+        let (to, from) = if packet.incoming { (ROUTER, face) } else { (face, ROUTER) };
+        out.extend_from_slice(&to);
+        out.extend_from_slice(&from);
+        out.extend_from_slice(&ETHERTYPE.to_be_bytes());
+        out.extend_from_slice(packet.link_packet);
+        out.extend_from_slice(&[0; 3][..(len as usize).wrapping_neg() & 3]);
+        // Direction in the two lowest bits: 1 in, 2 out.
+        option(PACKET_FLAGS, &(if packet.incoming { 1u32 } else { 2 }).to_le_bytes(), out);
+        if packet.lost > 0 {
+            option(PACKET_DROPS, &packet.lost.to_le_bytes(), out);
+        }
+        option(OPTION_END, &[], out);
+    });
+}
+
+/// A block, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Block<'a> {
+    /// A file begins.
+    Section,
+    /// The next interface: name and description.
+    Interface(String, String),
+    /// A packet.
+    Packet(Packet<'a>),
+    /// Something that is not ours.
+    Other,
+}
+
+/// What is no capture of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotOurs(pub &'static str);
+
+impl fmt::Display for NotOurs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not a capture of a router: {}", self.0)
+    }
+}
+
+impl core::error::Error for NotOurs {}
+
+/// Octets of the block that begins here, once its first eight octets are there.
+///
+/// # Errors
+/// When no block has such a length.
+pub fn block_len(bytes: &[u8]) -> Result<Option<usize>, NotOurs> {
+    let Some(len) = bytes.get(4..8) else { return Ok(None) };
+    match u32::from_le_bytes([len[0], len[1], len[2], len[3]]) as usize {
+        len @ 12..=BLOCK_LEN_MAX if len.is_multiple_of(4) => Ok(Some(len)),
+        _ => Err(NotOurs("a block's length")),
+    }
+}
+
+/// Reads one whole block.
+///
+/// # Errors
+/// When it is broken.
+pub fn read(bytes: &[u8]) -> Result<Block<'_>, NotOurs> {
+    let word = |at: usize| {
+        let octets = bytes.get(at..at + 4).ok_or(NotOurs("a block's end"))?;
+        Ok(u32::from_le_bytes([octets[0], octets[1], octets[2], octets[3]]))
+    };
+    if block_len(bytes)? != Some(bytes.len()) || word(bytes.len() - 4)? as usize != bytes.len() {
+        return Err(NotOurs("a block's length"));
+    }
+    let body_end = bytes.len() - 4;
+    match word(0)? {
+        SECTION if word(8)? == BYTE_ORDER => Ok(Block::Section),
+        SECTION => Err(NotOurs("its byte order")),
+        INTERFACE => {
+            let text = |code| {
+                let found = options(bytes.get(16..body_end).unwrap_or(&[])).find(|(seen, _)| *seen == code);
+                found.map(|(_, text)| String::from_utf8_lossy(text).into_owned()).unwrap_or_default()
+            };
+            Ok(Block::Interface(text(INTERFACE_NAME), text(INTERFACE_DESCRIPTION)))
+        }
+        PACKET => {
+            let len = word(20)? as usize;
+            let end = 28usize.checked_add(len).filter(|end| *end <= body_end);
+            let end = end.filter(|_| len >= ETHERNET_LEN).ok_or(NotOurs("a packet's length"))?;
+            let mut packet = Packet {
+                interface: word(8)?,
+                at_ns: u64::from(word(12)?) << 32 | u64::from(word(16)?),
+                incoming: true,
+                lost: 0,
+                link_packet: &bytes[28 + ETHERNET_LEN..end],
+            };
+            for (code, value) in options(bytes.get(end.next_multiple_of(4)..body_end).unwrap_or(&[])) {
+                match (code, value) {
+                    (PACKET_FLAGS, [flags, ..]) => packet.incoming = flags & 3 == 1,
+                    (PACKET_DROPS, value) => {
+                        packet.lost = value.try_into().map(u64::from_le_bytes).unwrap_or(0);
+                    }
+                    _ => {}
+                }
+            }
+            Ok(Block::Packet(packet))
+        }
+        _ => Ok(Block::Other),
+    }
+}
+
+fn options(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = bytes;
+    core::iter::from_fn(move || {
+        let (head, behind) = rest.split_at_checked(4)?;
+        let (code, len) =
+            (u16::from_le_bytes([head[0], head[1]]), usize::from(u16::from_le_bytes([head[2], head[3]])));
+        let value = behind.get(..len).filter(|_| code != OPTION_END)?;
+        rest = behind.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+        Some((code, value))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_file_is_read_as_it_was_written() {
+        let mut file = Vec::new();
+        section("namewire", &mut file);
+        interface("face 256", "udp4://192.0.2.1:6363", &mut file);
+        let written =
+            Packet { interface: 0, at_ns: 7 << 40, incoming: false, lost: 3, link_packet: &[5, 3, 1, 2, 3] };
+        packet(&written, 256, &mut file);
+        packet(&Packet { lost: 0, incoming: true, ..written }, 256, &mut file);
+        let mut blocks = Vec::new();
+        let mut rest = &file[..];
+        while let Some(len) = block_len(rest).unwrap() {
+            blocks.push(read(&rest[..len]).unwrap());
+            rest = &rest[len..];
+        }
+        assert!(rest.is_empty());
+        let interface = Block::Interface("face 256".into(), "udp4://192.0.2.1:6363".into());
+        let expected = [
+            Block::Section,
+            interface,
+            Block::Packet(written),
+            Block::Packet(Packet { lost: 0, incoming: true, ..written }),
+        ];
+        assert_eq!(blocks, expected);
+    }
+
+    proptest! {
+        #[test]
+        fn any_length_and_any_octets(link_packet in proptest::collection::vec(any::<u8>(), 0..200), junk in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let mut bytes = Vec::new();
+            let written = Packet { interface: 9, at_ns: u64::MAX, incoming: true, lost: 0, link_packet: &link_packet };
+            packet(&written, 1, &mut bytes);
+            prop_assert_eq!(read(&bytes), Ok(Block::Packet(written)));
+            // Broken ones are refused, or are something, but never a panic.
+            for at in 0..bytes.len() {
+                let mut broken = bytes.clone();
+                broken[at] ^= 0x81;
+                let _ = read(&broken);
+                let _ = read(&bytes[..at]);
+            }
+            let _ = read(&junk);
+            let _ = block_len(&junk);
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! From two looks at counters to rates a second.
+
+use super::SortBy;
+use crate::output::row;
+use core::time::Duration;
+use nw_api::rest::Look;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What happened between two looks, a second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Rates {
+    /// The router's version.
+    pub version: String,
+    /// Since the router started.
+    pub up_s: u64,
+    /// Packets and octets received and sent, all faces.
+    pub in_packets: f64,
+    /// Likewise.
+    pub out_packets: f64,
+    /// Likewise.
+    pub in_bytes: f64,
+    /// Likewise.
+    pub out_bytes: f64,
+    /// Pending Interests that were answered (cache hits included) and that were not.
+    pub satisfied: f64,
+    /// Likewise.
+    pub unsatisfied: f64,
+    /// Share of Interests that the content store answered in this time; absent when nobody asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hit_ratio: Option<f64>,
+    /// Share of one core that the forwarding loop was awake; absent where the router does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub core_share: Option<f64>,
+    /// Tables, as they are.
+    pub pit_entries: u64,
+    /// Likewise.
+    pub fib_entries: u64,
+    /// Likewise.
+    pub cs_entries: u64,
+    /// Likewise.
+    pub cs_capacity: u64,
+    /// Each face.
+    pub faces: Vec<FaceRates>,
+    /// Busiest prefixes; empty where the router does not tell.
+    pub prefixes: Vec<PrefixRates>,
+    /// Reasons for which packets were dropped in this time.
+    pub drops: Vec<DropRate>,
+}
+
+/// One face.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FaceRates {
+    /// Its id.
+    pub face_id: u64,
+    /// Its far end.
+    pub uri: String,
+    /// Interests, Data, Nacks received.
+    pub in_packets: [f64; 3],
+    /// Likewise, sent.
+    pub out_packets: [f64; 3],
+    /// Octets received.
+    pub in_bytes: f64,
+    /// Octets sent.
+    pub out_bytes: f64,
+}
+
+/// One prefix.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PrefixRates {
+    /// The prefix.
+    pub prefix: String,
+    /// Interests received.
+    pub interests: f64,
+    /// Data received.
+    pub data: f64,
+    /// Octets received.
+    pub bytes: f64,
+}
+
+/// One reason.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct DropRate {
+    /// Its counter's name.
+    pub reason: String,
+    /// Packets.
+    pub packets: f64,
+    /// Since the router started.
+    pub total: u64,
+}
+
+/// Prefixes that are shown.
+const PREFIXES_MAX: usize = 100;
+
+/// What happened between two looks.
+pub fn rates(before: &Look, now: &Look, took: Duration) -> Rates {
+    let seconds = took.as_secs_f64().max(1e-3);
+    // A router that was started again counts from zero: nothing is known of the time between.
+    let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
+    let (old, new) = (&before.status, &now.status);
+    let (old_forwarder, forwarder) = (&old.forwarder, &new.forwarder);
+    let packets = |status: &nw_api::management::ForwarderStatus| {
+        (
+            status.in_interests + status.in_data + status.in_nacks,
+            status.out_interests + status.out_data + status.out_nacks,
+        )
+    };
+    let (old_packets, new_packets) = (packets(old_forwarder), packets(forwarder));
+    let hits = new.content_store.hits.saturating_sub(old.content_store.hits);
+    let asked = hits + new.content_store.misses.saturating_sub(old.content_store.misses);
+    let busy_ns = new.loop_time.busy_ns.saturating_sub(old.loop_time.busy_ns);
+    Rates {
+        version: forwarder.version.clone(),
+        up_s: forwarder.current_timestamp.saturating_sub(forwarder.start_timestamp) / 1000,
+        in_packets: rate(old_packets.0, new_packets.0),
+        out_packets: rate(old_packets.1, new_packets.1),
+        in_bytes: rate(old.in_bytes, new.in_bytes),
+        out_bytes: rate(old.out_bytes, new.out_bytes),
+        satisfied: rate(old_forwarder.satisfied_interests, forwarder.satisfied_interests),
+        unsatisfied: rate(old_forwarder.unsatisfied_interests, forwarder.unsatisfied_interests),
+        hit_ratio: (asked > 0).then(|| hits as f64 / asked as f64),
+        core_share: (new.loop_time.turns > 0).then(|| busy_ns as f64 / 1e9 / seconds),
+        pit_entries: forwarder.pit_entries,
+        fib_entries: forwarder.fib_entries,
+        cs_entries: new.content_store.entries,
+        cs_capacity: new.content_store.capacity,
+        faces: face_rates(before, now, &rate),
+        prefixes: prefix_rates(before, now, &rate),
+        drops: drop_rates(before, now, &rate),
+    }
+}
+
+fn face_rates(before: &Look, now: &Look, rate: &impl Fn(u64, u64) -> f64) -> Vec<FaceRates> {
+    let known: BTreeMap<u64, _> = before.faces.iter().map(|face| (face.face_id, face)).collect();
+    let rates = now.faces.iter().map(|face| {
+        let old = known.get(&face.face_id).filter(|old| old.uri == face.uri);
+        let of = |counter: fn(&nw_api::management::FaceStatus) -> u64| {
+            rate(old.map_or(0, |old| counter(old)), counter(face))
+        };
+        FaceRates {
+            face_id: face.face_id,
+            uri: face.uri.clone(),
+            in_packets: [of(|face| face.in_interests), of(|face| face.in_data), of(|face| face.in_nacks)],
+            out_packets: [of(|face| face.out_interests), of(|face| face.out_data), of(|face| face.out_nacks)],
+            in_bytes: of(|face| face.in_bytes),
+            out_bytes: of(|face| face.out_bytes),
+        }
+    });
+    rates.collect()
+}
+
+fn prefix_rates(before: &Look, now: &Look, rate: &impl Fn(u64, u64) -> f64) -> Vec<PrefixRates> {
+    let (Some(old), Some(new)) = (&before.top, &now.top) else { return Vec::new() };
+    // Counting that began anew begins at zero.
+    let same = new.counting_ms >= old.counting_ms;
+    let known: BTreeMap<&str, _> =
+        old.prefixes.iter().filter(|_| same).map(|prefix| (prefix.prefix.as_str(), prefix)).collect();
+    let mut rates: Vec<PrefixRates> = new
+        .prefixes
+        .iter()
+        .map(|prefix| {
+            // One that lost its place meanwhile and got it back has counted from zero again.
+            let old = known.get(prefix.prefix.as_str()).filter(|old| old.bytes <= prefix.bytes);
+            PrefixRates {
+                prefix: prefix.prefix.clone(),
+                interests: rate(old.map_or(0, |old| old.interests), prefix.interests),
+                data: rate(old.map_or(0, |old| old.data), prefix.data),
+                bytes: rate(old.map_or(0, |old| old.bytes), prefix.bytes),
+            }
+        })
+        .filter(|prefix| prefix.bytes > 0.0)
+        .collect();
+    rates.sort_by(|a, b| b.bytes.total_cmp(&a.bytes).then_with(|| a.prefix.cmp(&b.prefix)));
+    rates.truncate(PREFIXES_MAX);
+    rates
+}
+
+fn drop_rates(before: &Look, now: &Look, rate: &impl Fn(u64, u64) -> f64) -> Vec<DropRate> {
+    let known: BTreeMap<&str, u64> =
+        before.drops.iter().map(|drop| (drop.reason.as_str(), drop.count)).collect();
+    let rates = now.drops.iter().map(|drop| DropRate {
+        reason: drop.reason.clone(),
+        packets: rate(known.get(drop.reason.as_str()).copied().unwrap_or(0), drop.count),
+        total: drop.count,
+    });
+    let mut rates: Vec<DropRate> = rates.filter(|drop| drop.total > 0).collect();
+    rates.sort_by(|a, b| b.packets.total_cmp(&a.packets).then_with(|| b.total.cmp(&a.total)));
+    rates
+}
+
+impl Rates {
+    /// Puts faces in an order: most first, ids ascending; or the reverse.
+    pub fn sort_faces(&mut self, by: SortBy, reverse: bool) {
+        let key = |face: &FaceRates| match by {
+            SortBy::Traffic => face.in_bytes + face.out_bytes,
+            SortBy::In => face.in_packets.iter().sum(),
+            SortBy::Out => face.out_packets.iter().sum(),
+            SortBy::Id => -(face.face_id as f64),
+        };
+        self.faces.sort_by(|a, b| key(b).total_cmp(&key(a)).then_with(|| a.face_id.cmp(&b.face_id)));
+        if reverse {
+            self.faces.reverse();
+        }
+    }
+
+    /// The first lines.
+    pub fn head(&self) -> [String; 3] {
+        let up = self.up_s;
+        let share = |share: Option<f64>| share.map_or("-".into(), |share| format!("{:.1} %", share * 100.0));
+        [
+            format!(
+                "{}  up {} d {:02}:{:02}:{:02}  faces {}  loop {} of a core",
+                self.version,
+                up / 86_400,
+                up / 3600 % 24,
+                up / 60 % 60,
+                up % 60,
+                self.faces.len(),
+                share(self.core_share)
+            ),
+            format!(
+                "in {} packets/s {}B/s  out {} packets/s {}B/s  answered {}/s  not {}/s",
+                short(self.in_packets),
+                short(self.in_bytes),
+                short(self.out_packets),
+                short(self.out_bytes),
+                short(self.satisfied),
+                short(self.unsatisfied)
+            ),
+            format!(
+                "pending {}  prefixes {}  cached {} of {}  hits {}",
+                self.pit_entries,
+                self.fib_entries,
+                self.cs_entries,
+                self.cs_capacity,
+                share(self.hit_ratio)
+            ),
+        ]
+    }
+
+    /// Faces as a table, with its head.
+    pub fn face_rows(&self) -> Vec<Vec<String>> {
+        let mut rows = vec![row([
+            &"face", &"peer", &"in I/s", &"D/s", &"N/s", &"B/s", &"out I/s", &"D/s", &"N/s", &"B/s",
+        ])];
+        rows.extend(self.faces.iter().map(|face| {
+            let ([a, b, c], [d, e, f]) = (face.in_packets.map(short), face.out_packets.map(short));
+            row([
+                &face.face_id,
+                &face.uri,
+                &a,
+                &b,
+                &c,
+                &short(face.in_bytes),
+                &d,
+                &e,
+                &f,
+                &short(face.out_bytes),
+            ])
+        }));
+        rows
+    }
+
+    /// Prefixes as a table, with its head.
+    pub fn prefix_rows(&self) -> Vec<Vec<String>> {
+        let mut rows = vec![row([&"in I/s", &"in D/s", &"in B/s", &"prefix"])];
+        rows.extend(self.prefixes.iter().map(|prefix| {
+            row([&short(prefix.interests), &short(prefix.data), &short(prefix.bytes), &prefix.prefix])
+        }));
+        rows
+    }
+
+    /// Drops as a table, with its head.
+    pub fn drop_rows(&self) -> Vec<Vec<String>> {
+        let mut rows = vec![row([&"dropped/s", &"in all", &"reason"])];
+        rows.extend(self.drops.iter().map(|drop| row([&short(drop.packets), &drop.total, &drop.reason])));
+        rows
+    }
+}
+
+/// A rate in few characters: 0, 0.4, 12, 3.4k, 120k, 1.2M.
+pub fn short(rate: f64) -> String {
+    const UNITS: [&str; 5] = ["", "k", "M", "G", "T"];
+    let (mut number, mut unit) = (rate, 0);
+    while number >= 999.5 && unit + 1 < UNITS.len() {
+        number /= 1000.0;
+        unit += 1;
+    }
+    match number {
+        0.0 => "0".into(),
+        number if number < 9.95 => format!("{number:.1}{}", UNITS[unit]),
+        number => format!("{number:.0}{}", UNITS[unit]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nw_api::management::{DropCount, FaceScope, FaceStatus};
+    use nw_api::rest::{PrefixTraffic, TopPrefixes};
+
+    #[test]
+    fn numbers_stay_short() {
+        for (rate, text) in [
+            (0.0, "0"),
+            (0.41, "0.4"),
+            (9.97, "10"),
+            (999.4, "999"),
+            (999.9, "1.0k"),
+            (123_456.0, "123k"),
+            (1.25e6, "1.2M"),
+        ] {
+            assert_eq!(short(rate), text, "{rate}");
+        }
+    }
+
+    fn look(face_in: u64, prefix_bytes: u64, counting_ms: u64, drops: u64) -> Look {
+        let mut look = Look::default();
+        for (id, factor) in [(256, 1), (257, 3)] {
+            let mut face = FaceStatus::new(id, format!("udp4://192.0.2.1:{id}"), "x", FaceScope::NonLocal);
+            (face.in_interests, face.in_bytes) = (face_in * factor, face_in * factor * 10);
+            look.faces.push(face);
+        }
+        look.drops.push(DropCount { reason: "no_route".into(), count: drops });
+        let prefix =
+            PrefixTraffic { prefix: "/a".into(), interests: 0, data: 0, bytes: prefix_bytes, error: 0 };
+        look.top = Some(TopPrefixes { counting_ms, components: 2, packets: 0, prefixes: vec![prefix] });
+        look
+    }
+
+    #[test]
+    fn differences_over_time() {
+        let two = Duration::from_secs(2);
+        let mut seen = rates(&look(10, 100, 1000, 4), &look(30, 500, 3000, 8), two);
+        assert_eq!(seen.faces[0].in_packets, [10.0, 0.0, 0.0]);
+        assert_eq!((seen.prefixes[0].bytes, seen.drops[0].packets, seen.drops[0].total), (200.0, 2.0, 8));
+        seen.sort_faces(SortBy::Traffic, false);
+        assert_eq!(seen.faces[0].face_id, 257);
+        seen.sort_faces(SortBy::Traffic, true);
+        assert_eq!(seen.faces[0].face_id, 256);
+        seen.sort_faces(SortBy::Id, false);
+        assert_eq!(seen.faces[0].face_id, 256);
+
+        let anew = rates(&look(30, 500, 3000, 8), &look(10, 100, 500, 1), two);
+        assert_eq!(anew.faces[0].in_packets, [0.0; 3], "a router that was started again");
+        assert_eq!(anew.prefixes[0].bytes, 50.0, "counting that began anew");
+    }
+}

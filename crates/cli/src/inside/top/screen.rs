@@ -1,0 +1,269 @@
+//! The screen of `nw top`. The terminal is as it was when this returns, panics or is told to end.
+
+use super::rates::{Rates, rates};
+use super::source::Source;
+use super::{SortBy, Top};
+use crate::signals::Ended;
+use anyhow::Result;
+use core::time::Duration;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Paragraph, Row, Table};
+use ratatui::{DefaultTerminal, Frame};
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Between two looks at keys and signals.
+const SLICE: Duration = Duration::from_millis(100);
+/// Prefixes and drops share a row from this width on.
+const WIDE: u16 = 100;
+
+/// Draws until the user has seen enough.
+pub fn run(args: &Top, source: &mut Source, interval: Duration, ended: &Ended) -> Result<ExitCode> {
+    let mut terminal = ratatui::try_init()?;
+    let result =
+        Screen::new(args, source, interval).and_then(|mut screen| screen.run(&mut terminal, source, ended));
+    ratatui::restore();
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+struct Screen {
+    interval: Duration,
+    before: (Instant, nw_api::rest::Look),
+    shown: Rates,
+    note: String,
+    sort: SortBy,
+    reverse: bool,
+    paused: bool,
+    /// First face that is shown.
+    scroll: usize,
+}
+
+impl Screen {
+    fn new(args: &Top, source: &mut Source, interval: Duration) -> Result<Self> {
+        let first = source.look()?;
+        let shown = rates(&first, &first, interval);
+        Ok(Screen {
+            interval,
+            before: (Instant::now(), first),
+            shown,
+            note: source.note().to_owned(),
+            sort: args.sort,
+            reverse: false,
+            paused: false,
+            scroll: 0,
+        })
+    }
+
+    fn run(&mut self, terminal: &mut DefaultTerminal, source: &mut Source, ended: &Ended) -> Result<()> {
+        loop {
+            self.shown.sort_faces(self.sort, self.reverse);
+            self.scroll = self.scroll.min(self.shown.faces.len().saturating_sub(1));
+            terminal.draw(|frame| self.draw(frame))?;
+            let wake = self.before.0 + self.interval;
+            loop {
+                if ended.is_ended() {
+                    return Ok(());
+                }
+                let wait = wake.saturating_duration_since(Instant::now());
+                if event::poll(wait.min(SLICE))? {
+                    match self.take(&event::read()?) {
+                        Taken::End => return Ok(()),
+                        Taken::Draw => break,
+                        Taken::Nothing => {}
+                    }
+                }
+                if Instant::now() >= wake {
+                    self.look(source);
+                    break;
+                }
+            }
+        }
+    }
+
+    fn look(&mut self, source: &mut Source) {
+        match source.look() {
+            Ok(look) => {
+                let now = (Instant::now(), look);
+                if !self.paused {
+                    self.shown = rates(&self.before.1, &now.1, now.0 - self.before.0);
+                }
+                self.before = now;
+                self.note = source.note().to_owned();
+            }
+            // It may come back: a router that is started again is seen again.
+            Err(error) => {
+                self.note = format!("{error:#}");
+                self.before.0 = Instant::now();
+            }
+        }
+    }
+
+    fn take(&mut self, event: &Event) -> Taken {
+        let key = match event {
+            Event::Key(key) if key.kind == KeyEventKind::Press => key,
+            Event::Resize(..) => return Taken::Draw,
+            _ => return Taken::Nothing,
+        };
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c') if control => return Taken::End,
+            KeyCode::Char('q') | KeyCode::Esc => return Taken::End,
+            KeyCode::Char('s') => self.sort = self.sort.next(),
+            KeyCode::Char('r') => self.reverse = !self.reverse,
+            KeyCode::Char(' ') => self.paused = !self.paused,
+            KeyCode::Down | KeyCode::Char('j') => self.scroll += 1,
+            KeyCode::Up | KeyCode::Char('k') => self.scroll = self.scroll.saturating_sub(1),
+            KeyCode::PageDown => self.scroll += 10,
+            KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(10),
+            KeyCode::Home => self.scroll = 0,
+            _ => return Taken::Nothing,
+        }
+        Taken::Draw
+    }
+
+    fn draw(&self, frame: &mut Frame<'_>) {
+        let area = frame.area();
+        let bottom = if self.has_bottom() { (area.height.saturating_sub(4)) / 2 } else { 0 };
+        // A small terminal shows what fits, from the top.
+        let parts = Layout::vertical([
+            Constraint::Length(3),
+            Constraint::Fill(1),
+            Constraint::Length(bottom),
+            Constraint::Length(u16::from(area.height > 4)),
+        ]);
+        let [head, faces, below, keys] = parts.areas(area);
+        let lines: Vec<Line<'_>> = self.shown.head().into_iter().map(Line::from).collect();
+        frame.render_widget(Paragraph::new(lines), head);
+        let rows = self.shown.face_rows();
+        draw_table(frame, faces, &rows, self.scroll, &FACE_WIDTHS);
+        self.draw_below(frame, below);
+        let paused = if self.paused { "paused  " } else { "" };
+        let sort = format!("{:?}{}", self.sort, if self.reverse { " reversed" } else { "" }).to_lowercase();
+        let words = match self.note.as_str() {
+            "" => format!("{paused}q end  s sort ({sort})  r reverse  space pause  ↑↓ scroll"),
+            note => format!("{paused}{note}"),
+        };
+        frame.render_widget(Paragraph::new(words).style(Style::new().add_modifier(Modifier::REVERSED)), keys);
+    }
+
+    fn has_bottom(&self) -> bool {
+        !self.shown.prefixes.is_empty() || !self.shown.drops.is_empty()
+    }
+
+    fn draw_below(&self, frame: &mut Frame<'_>, area: Rect) {
+        let (prefixes, drops) = (self.shown.prefix_rows(), self.shown.drop_rows());
+        let [left, right] = match (self.shown.prefixes.is_empty(), self.shown.drops.is_empty()) {
+            (true, _) => return draw_table(frame, area, &drops, 0, &DROP_WIDTHS),
+            (_, true) => return draw_table(frame, area, &prefixes, 0, &PREFIX_WIDTHS),
+            _ if area.width < WIDE => {
+                Layout::vertical([Constraint::Fill(2), Constraint::Fill(1)]).areas(area)
+            }
+            _ => Layout::horizontal([Constraint::Fill(3), Constraint::Fill(2)]).areas(area),
+        };
+        draw_table(frame, left, &prefixes, 0, &PREFIX_WIDTHS);
+        draw_table(frame, right, &drops, 0, &DROP_WIDTHS);
+    }
+}
+
+enum Taken {
+    End,
+    Draw,
+    Nothing,
+}
+
+const FACE_WIDTHS: [Constraint; 10] = [
+    Constraint::Length(6),
+    Constraint::Fill(1),
+    Constraint::Length(7),
+    Constraint::Length(5),
+    Constraint::Length(5),
+    Constraint::Length(5),
+    Constraint::Length(8),
+    Constraint::Length(5),
+    Constraint::Length(5),
+    Constraint::Length(5),
+];
+const PREFIX_WIDTHS: [Constraint; 4] =
+    [Constraint::Length(7), Constraint::Length(7), Constraint::Length(7), Constraint::Fill(1)];
+const DROP_WIDTHS: [Constraint; 3] = [Constraint::Length(10), Constraint::Length(10), Constraint::Fill(1)];
+
+fn draw_table(frame: &mut Frame<'_>, area: Rect, rows: &[Vec<String>], skip: usize, widths: &[Constraint]) {
+    let Some((head, rows)) = rows.split_first() else { return };
+    // More rows than lines need not be laid out.
+    let rows = rows.iter().skip(skip).take(usize::from(area.height)).map(|cells| Row::new(cells.clone()));
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let table =
+        Table::new(rows, widths.to_vec()).header(Row::new(head.clone()).style(bold)).column_spacing(1);
+    frame.render_widget(table, area);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inside::top::rates::{DropRate, FaceRates, PrefixRates};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn screen() -> Screen {
+        let faces = (0..50).map(|n| FaceRates {
+            face_id: 256 + n,
+            uri: format!("udp4://192.0.2.1:{n}"),
+            in_bytes: n as f64,
+            ..FaceRates::default()
+        });
+        let shown = Rates {
+            version: "namewire".into(),
+            faces: faces.collect(),
+            prefixes: vec![PrefixRates { prefix: "/video/a".into(), bytes: 5.0, ..PrefixRates::default() }],
+            drops: vec![DropRate { reason: "no_route".into(), packets: 1.0, total: 2 }],
+            ..Rates::default()
+        };
+        Screen {
+            interval: Duration::from_secs(1),
+            before: (Instant::now(), nw_api::rest::Look::default()),
+            shown,
+            note: String::new(),
+            sort: SortBy::Traffic,
+            reverse: false,
+            paused: false,
+            scroll: 0,
+        }
+    }
+
+    fn drawn(screen: &Screen, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn draws_on_any_terminal() {
+        let mut screen = screen();
+        let wide = drawn(&screen, 140, 40);
+        for word in ["namewire", "udp4://192.0.2.1:0", "/video/a", "no_route", "q end"] {
+            assert!(wide.contains(word), "{word} is missing in\n{wide}");
+        }
+        assert!(drawn(&screen, 60, 24).contains("/video/a"));
+        // Nothing to be seen, and no panic either.
+        for (width, height) in [(1, 1), (2, 3), (10, 5), (300, 2), (5, 100)] {
+            drawn(&screen, width, height);
+        }
+        screen.scroll = 45;
+        assert!(drawn(&screen, 140, 40).contains("192.0.2.1:45"));
+    }
+
+    #[test]
+    fn keys() {
+        let mut screen = screen();
+        let mut press = |code, modifiers| screen.take(&Event::Key(event::KeyEvent::new(code, modifiers)));
+        assert!(matches!(press(KeyCode::Char('s'), KeyModifiers::NONE), Taken::Draw));
+        assert!(matches!(press(KeyCode::Char('x'), KeyModifiers::NONE), Taken::Nothing));
+        assert!(matches!(press(KeyCode::Up, KeyModifiers::NONE), Taken::Draw));
+        assert!(matches!(press(KeyCode::Char('q'), KeyModifiers::NONE), Taken::End));
+        assert!(matches!(press(KeyCode::Char('c'), KeyModifiers::CONTROL), Taken::End));
+        assert_eq!(screen.sort, SortBy::In);
+    }
+}

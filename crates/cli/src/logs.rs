@@ -1,0 +1,116 @@
+//! The router's log: how lines look, and levels that change while it runs.
+
+use anyhow::{Result, anyhow};
+use nw_api::config::{Config, LogFormat, LogLevel};
+use nw_rest::LogSwitch;
+use std::sync::{Arc, Mutex, PoisonError};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
+
+/// Crates of ours: `router=debug` means `nw_router=debug`.
+const PARTS: [&str; 12] = [
+    "api", "app", "bench", "cli", "element", "elements", "faces", "name", "rest", "router", "tables", "trust",
+];
+
+/// Changes what is logged. Clones change the same log.
+#[derive(Clone)]
+pub struct Levels {
+    switch: reload::Handle<EnvFilter, Registry>,
+    filter: Arc<Mutex<String>>,
+}
+
+impl Levels {
+    /// Starts logging to standard error.
+    pub fn start(filter: &str, format: LogFormat) -> Result<Self> {
+        let parsed = parse(filter).map_err(|why| anyhow!(why))?;
+        let (layer, switch) = reload::Layer::new(parsed);
+        let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+        let lines = match format {
+            LogFormat::Text => {
+                let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+                lines.with_ansi(terminal).with_target(false).boxed()
+            }
+            LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).boxed(),
+        };
+        tracing_subscriber::registry().with(layer).with(lines).init();
+        Ok(Levels { switch, filter: Arc::new(Mutex::new(filter.to_owned())) })
+    }
+
+    /// What a configuration wants to be logged.
+    pub fn of(config: &Config) -> &'static str {
+        match config.log.level {
+            LogLevel::Error => "error",
+            LogLevel::Warn => "warn",
+            LogLevel::Info => "info",
+            LogLevel::Debug => "debug",
+            LogLevel::Trace => "trace",
+        }
+    }
+}
+
+impl LogSwitch for Levels {
+    fn filter(&self) -> String {
+        self.filter.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, filter: &str) -> Result<(), String> {
+        let parsed = parse(filter)?;
+        self.switch.reload(parsed).map_err(|error| error.to_string())?;
+        *self.filter.lock().unwrap_or_else(PoisonError::into_inner) = filter.to_owned();
+        tracing::info!(filter, "log levels changed");
+        Ok(())
+    }
+}
+
+/// A filter as people write it: parts of ours by their short names; without a level for all it is info.
+fn parse(filter: &str) -> Result<EnvFilter, String> {
+    let mut directives = Vec::new();
+    let mut for_all = false;
+    for directive in filter.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
+        let (target, level) = match directive.split_once('=') {
+            Some((target, level)) => (Some(target.trim()), level.trim()),
+            None => (None, directive),
+        };
+        let known = ["off", "error", "warn", "info", "debug", "trace"].contains(&level);
+        match target {
+            Some(target) if known => {
+                let part = target.split(['[', ':']).next().unwrap_or("");
+                let ours = if PARTS.contains(&part) { "nw_" } else { "" };
+                directives.push(format!("{ours}{target}={level}"));
+            }
+            None if known => {
+                for_all = true;
+                directives.push(level.to_owned());
+            }
+            _ => {
+                return Err(format!(
+                    "{directive:?} is no log level: error, warn, info, debug, trace, off, or a part's such as router=debug"
+                ));
+            }
+        }
+    }
+    if !for_all {
+        directives.insert(0, "info".to_owned());
+    }
+    EnvFilter::try_new(directives.join(",")).map_err(|error| format!("{filter:?} is no log filter: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn filters_as_people_write_them() {
+        let shown = |filter: &str| super::parse(filter).map(|filter| filter.to_string());
+        assert_eq!(shown("debug").unwrap(), "debug");
+        let one = shown("router=debug").unwrap();
+        assert!(one.contains("nw_router=debug") && one.contains("info"), "{one}");
+        let two = shown("warn, nw_faces=trace ,rest=off").unwrap();
+        assert!(
+            two.contains("nw_faces=trace") && two.contains("nw_rest=off") && two.contains("warn"),
+            "{two}"
+        );
+        for wrong in ["loud", "router=loud", "=", "router="] {
+            assert!(shown(wrong).unwrap_err().contains("no log level"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Permanent faces that this end connected: when the connection is lost they stay, with id, routes and counters, and are connected again.
+//!
+//! As the reference does: the pause before an attempt doubles with each that fails, up to a bound. Here it is also spread by a quarter, so that
+//! peers of a router that restarts don't all come at once.
+
+use super::Faces;
+use super::face::{Token, Transport};
+use crate::link::Tally;
+use crate::listener;
+use crate::status::{CloseReason, FaceEvent, Persistency};
+use crate::stream::Stream;
+use crate::timers::Timer;
+use core::time::Duration;
+use nw_element::{Cause, FaceId, Instant, Pool};
+use rustix::event::epoll;
+use rustix::io::Errno;
+use std::os::fd::AsFd;
+
+impl Faces {
+    /// A stream has come to its end, and with it its face, unless that is permanent and was connected before.
+    pub(super) fn lose_stream(&mut self, now: Instant, id: FaceId, reason: CloseReason, pool: &mut Pool) {
+        let Some(face) = self.slots.get_mut(id) else { return };
+        let stays = face.persistency == Persistency::Permanent
+            && face.reconnect.as_ref().is_some_and(|reconnect| reconnect.was_up);
+        if !stays {
+            return self.end_face(id, reason, pool);
+        }
+        let Transport::Stream(stream) = core::mem::replace(&mut face.transport, Transport::Down) else {
+            return;
+        };
+        let was_connected = stream.connected;
+        let _ = epoll::delete(&self.epoll, &stream.socket);
+        drop(stream);
+        face.awaits_writable = false;
+        face.dirty = false;
+        let outbox = core::mem::take(&mut face.outbox);
+        let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
+        for item in outbox.items() {
+            tally.face.take_back(item.kind, outbox.item_len(item, pool));
+            tally.drops(Cause::FaceDown, 1);
+        }
+        face.link.restart(now, &mut self.budget, &mut tally);
+        self.put_back(outbox, pool);
+        if was_connected {
+            self.events.push(FaceEvent::Down(id));
+        }
+        self.try_later(now, id);
+    }
+
+    /// Tries to connect again, if it is time; gives up an attempt that took too long.
+    pub(super) fn check_connection(&mut self, now: Instant, id: FaceId, pool: &mut Pool) {
+        let Some(face) = self.slots.get_mut(id) else { return };
+        if let Some(reconnect) = &mut face.reconnect {
+            reconnect.timer = None;
+        }
+        match &face.transport {
+            Transport::Stream(stream) if !stream.connected => {
+                self.lose_stream(now, id, CloseReason::Socket(Errno::TIMEDOUT), pool);
+            }
+            // It was permanent when it went down, and is no more.
+            Transport::Down if face.persistency != Persistency::Permanent => {
+                self.end_face(id, CloseReason::Socket(Errno::NOTCONN), pool);
+            }
+            Transport::Down => self.connect_again(now, id),
+            _ => {}
+        }
+    }
+
+    fn connect_again(&mut self, now: Instant, id: FaceId) {
+        let Some(face) = self.slots.get_mut(id) else { return };
+        let bind = face.reconnect.as_ref().and_then(|reconnect| reconnect.bind);
+        let Ok((socket, local, connected)) = listener::connect(&face.uri, bind, &self.config) else {
+            return self.try_later(now, id);
+        };
+        if self.watch(socket.as_fd(), Token::Face(id), !connected).is_err() {
+            return self.try_later(now, id);
+        }
+        let Some(face) = self.slots.get_mut(id) else { return };
+        face.local_uri = local;
+        face.transport = Transport::Stream(Stream::new(socket, connected));
+        face.awaits_writable = !connected;
+        if connected {
+            if let Some(reconnect) = &mut face.reconnect {
+                reconnect.failures = 0;
+            }
+            self.events.push(FaceEvent::Up(id));
+        } else {
+            self.set_reconnect(now + self.config.reconnect_timeout, id);
+        }
+    }
+
+    fn try_later(&mut self, now: Instant, id: FaceId) {
+        let Some(reconnect) = self.slots.get_mut(id).and_then(|face| face.reconnect.as_mut()) else { return };
+        let pause = pause(&self.config.reconnect_first, self.config.reconnect_max, reconnect.failures);
+        reconnect.failures = reconnect.failures.saturating_add(1);
+        self.set_reconnect(now + spread(pause, now, id), id);
+    }
+
+    fn set_reconnect(&mut self, due: Instant, id: FaceId) {
+        let Some(reconnect) = self.slots.get_mut(id).and_then(|face| face.reconnect.as_mut()) else { return };
+        if let Some(before) = reconnect.timer.replace(due) {
+            self.timers.cancel(before, Timer::Reconnect(id));
+        }
+        self.timers.set(due, Timer::Reconnect(id));
+    }
+}
+
+/// Doubled with each failure, within bounds.
+fn pause(first: &Duration, max: Duration, failures: u32) -> Duration {
+    first.saturating_mul(1 << failures.min(20)).min(max)
+}
+
+/// Three to five quarters of a pause, by a number that differs from face to face and from time to time.
+fn spread(pause: Duration, now: Instant, id: FaceId) -> Duration {
+    let mixed = (now.as_nanos() ^ u64::from(id.bits()).rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    pause * 3 / 4 + pause / 2 * (mixed >> 48) as u32 / 0x1_0000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_within_bounds_and_are_spread() {
+        let (first, max) = (Duration::from_secs(1), Duration::from_secs(60));
+        let pauses: Vec<u64> = (0..9).map(|failures| pause(&first, max, failures).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        assert_eq!(pause(&first, max, u32::MAX), max);
+        let spreads: Vec<Duration> = (0..1000)
+            .map(|at| spread(max, Instant::from_nanos(at * 1_000_003), FaceId::from_slot(256, 0)))
+            .collect();
+        assert!(spreads.iter().all(|spread| (45..75).contains(&spread.as_secs())));
+        assert!(spreads.iter().any(|spread| spread.as_secs() < 48));
+        assert!(spreads.iter().any(|spread| spread.as_secs() > 71));
+    }
+}

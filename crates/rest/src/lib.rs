@@ -1,0 +1,37 @@
+//! REST with OpenAPI, and metrics, beside a running router.
+//!
+//! Layer 5 (hosts): knows HTTP and [`nw_router::Handle`], refuses to know tables and faces.
+
+#![forbid(unsafe_code)]
+#![doc = include_str!("../README.md")]
+
+mod asker;
+mod dataset;
+mod faces;
+mod guard;
+mod listen;
+mod logs;
+mod metrics;
+mod openapi;
+mod routes;
+mod status;
+mod store;
+mod stream;
+mod tap;
+mod trace;
+
+pub use listen::{ServeError, Server, serve};
+pub use logs::LogSwitch;
+pub use metrics::{Snapshot, encode as encode_metrics};
+pub use openapi::{document, router};
+
+use asker::Asker;
+use std::sync::Arc;
+
+/// What every request may use.
+#[derive(Clone)]
+pub struct State {
+    pub(crate) asker: Asker,
+    pub(crate) logs: Arc<dyn LogSwitch>,
+    pub(crate) face_metrics: bool,
+}

@@ -1,0 +1,260 @@
+//! `/metrics`: Prometheus' text format, version 0.0.4. What there is and what it is called stands in [`METRICS`], nowhere else.
+
+use crate::State;
+use crate::asker::Refused;
+use crate::dataset::LIST_MAX;
+use axum::extract::State as Shared;
+use axum::http::header;
+use axum::response::IntoResponse;
+use core::fmt::{Display, Write};
+use nw_api::counters::{METRICS, Metric, MetricKind};
+use nw_api::management::{DropCount, FaceStatus};
+use nw_api::rest::RouterStatus;
+
+/// What metrics are made of.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The router as a whole.
+    pub status: RouterStatus,
+    /// All drop counters, zeros too: a series that appears with its first drop has no rate then.
+    pub drops: Vec<DropCount>,
+    /// Faces, where metrics of each are wanted.
+    pub faces: Vec<FaceStatus>,
+}
+
+/// Everything that is counted
+#[utoipa::path(
+    get, path = "/metrics", tag = "metrics",
+    responses((status = 200, content_type = "text/plain", body = String, description = "Prometheus' text format"))
+)]
+pub async fn show(Shared(state): Shared<State>) -> Result<impl IntoResponse, Refused> {
+    let snapshot = Snapshot {
+        status: state.asker.status().await?,
+        drops: state.asker.drops(true).await?,
+        faces: match state.face_metrics {
+            true => state.asker.faces(None, LIST_MAX).await?,
+            false => Vec::new(),
+        },
+    };
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], encode(&snapshot)))
+}
+
+/// Writes every metric of the list.
+pub fn encode(snapshot: &Snapshot) -> String {
+    let mut text =
+        Text { out: String::with_capacity(4096 + 512 * snapshot.faces.len()), metric: &METRICS[0] };
+    for metric in METRICS {
+        text.metric = metric;
+        let kind = match metric.kind {
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+        };
+        let _ = writeln!(text.out, "# HELP {} {}\n# TYPE {} {kind}", metric.name, metric.help, metric.name);
+        samples(snapshot, &mut text);
+    }
+    text.out
+}
+
+fn samples(snapshot: &Snapshot, text: &mut Text) {
+    let (status, forwarder) = (&snapshot.status, &snapshot.status.forwarder);
+    let (cs, time) = (&status.content_store, &status.loop_time);
+    match text.metric.name {
+        "nw_face_packets_total" => {
+            for face in &snapshot.faces {
+                let counts = [
+                    ("in", [face.in_interests, face.in_data, face.in_nacks]),
+                    ("out", [face.out_interests, face.out_data, face.out_nacks]),
+                ];
+                for (direction, counts) in counts {
+                    for (kind, count) in KINDS.iter().zip(counts) {
+                        text.sample(&[&face.face_id, &face.uri, &direction, kind], count);
+                    }
+                }
+            }
+        }
+        "nw_face_bytes_total" => {
+            for face in &snapshot.faces {
+                text.sample(&[&face.face_id, &face.uri, &"in"], face.in_bytes);
+                text.sample(&[&face.face_id, &face.uri, &"out"], face.out_bytes);
+            }
+        }
+        "nw_packets_total" => {
+            let counts = [
+                ("in", [forwarder.in_interests, forwarder.in_data, forwarder.in_nacks]),
+                ("out", [forwarder.out_interests, forwarder.out_data, forwarder.out_nacks]),
+            ];
+            for (direction, counts) in counts {
+                for (kind, count) in KINDS.iter().zip(counts) {
+                    text.sample(&[&direction, kind], count);
+                }
+            }
+        }
+        "nw_bytes_total" => {
+            text.sample(&[&"in"], status.in_bytes);
+            text.sample(&[&"out"], status.out_bytes);
+        }
+        "nw_drops_total" => {
+            for drop in &snapshot.drops {
+                text.sample(&[&drop.reason], drop.count);
+            }
+        }
+        // The dataset counts what the content store answered as satisfied, too; it never was pending.
+        "nw_interests_satisfied_total" => {
+            text.sample(&[], forwarder.satisfied_interests.saturating_sub(cs.hits));
+        }
+        "nw_interests_unsatisfied_total" => text.sample(&[], forwarder.unsatisfied_interests),
+        "nw_content_store_hits_total" => text.sample(&[], cs.hits),
+        "nw_content_store_misses_total" => text.sample(&[], cs.misses),
+        "nw_content_store_packets" => text.sample(&[], cs.entries),
+        "nw_content_store_capacity_packets" => text.sample(&[], cs.capacity),
+        "nw_content_store_bytes" => text.sample(&[], status.content_store_bytes),
+        "nw_pit_entries" => text.sample(&[], forwarder.pit_entries),
+        "nw_fib_entries" => text.sample(&[], forwarder.fib_entries),
+        "nw_faces" => text.sample(&[], status.faces),
+        "nw_packets_in_use" => text.sample(&[], status.packets_in_use),
+        "nw_loop_turns_total" => text.sample(&[], time.turns),
+        "nw_loop_slow_turns_total" => text.sample(&[], time.slow_turns),
+        "nw_loop_busy_seconds_total" => text.sample(&[], Seconds(time.busy_ns)),
+        "nw_loop_longest_turn_seconds" => text.sample(&[], Seconds(time.longest_ns)),
+        "nw_start_time_seconds" => {
+            text.sample(&[], Seconds(forwarder.start_timestamp.saturating_mul(1_000_000)))
+        }
+        other => debug_assert!(false, "nobody says what {other} is"),
+    }
+}
+
+const KINDS: [&str; 3] = ["interest", "data", "nack"];
+
+/// Nanoseconds, to be read as seconds without loss.
+struct Seconds(u64);
+
+impl Display for Seconds {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+
+struct Text {
+    out: String,
+    metric: &'static Metric,
+}
+
+impl Text {
+    /// One line; values of labels in the metric's order.
+    fn sample(&mut self, labels: &[&dyn Display], value: impl Display) {
+        debug_assert_eq!(labels.len(), self.metric.labels.len(), "{}", self.metric.name);
+        self.out.push_str(self.metric.name);
+        for (at, (label, value)) in self.metric.labels.iter().zip(labels).enumerate() {
+            let _ = write!(self.out, "{}{label}=\"", if at == 0 { '{' } else { ',' });
+            for c in value.to_string().chars() {
+                match c {
+                    '\\' => self.out.push_str("\\\\"),
+                    '"' => self.out.push_str("\\\""),
+                    '\n' => self.out.push_str("\\n"),
+                    c => self.out.push(c),
+                }
+            }
+            self.out.push('"');
+        }
+        if !labels.is_empty() {
+            self.out.push('}');
+        }
+        let _ = writeln!(self.out, " {value}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nw_api::counters::drop_reasons;
+    use nw_api::management::FaceScope;
+    use std::collections::BTreeSet;
+
+    fn snapshot() -> Snapshot {
+        let mut face = FaceStatus::new(256, "unix:///tmp/\"odd\\\n", "fd://3", FaceScope::Local);
+        face.out_data = 7;
+        let mut status = RouterStatus::default();
+        status.forwarder.satisfied_interests = 10;
+        status.content_store.hits = 4;
+        status.loop_time.busy_ns = 1_000_000_005;
+        let drops = drop_reasons().into_iter().map(|reason| DropCount { reason: reason.name, count: 1 });
+        Snapshot { status, drops: drops.collect(), faces: vec![face] }
+    }
+
+    #[test]
+    fn every_metric_of_the_list_has_a_value_and_its_labels() {
+        let text = encode(&snapshot());
+        for metric in METRICS {
+            let lines: Vec<&str> =
+                text.lines().filter(|line| line.split(['{', ' ']).next() == Some(metric.name)).collect();
+            assert!(!lines.is_empty(), "{}", metric.name);
+            for label in metric.labels {
+                assert!(lines.iter().all(|line| line.contains(&format!("{label}=\""))), "{}", metric.name);
+            }
+            assert!(text.contains(&format!("# TYPE {} ", metric.name)));
+        }
+        assert!(text.contains("nw_interests_satisfied_total 6\n"), "without what the store answered");
+        assert!(text.contains("nw_loop_busy_seconds_total 1.000000005\n"));
+        assert!(text.contains(
+            "nw_face_packets_total{face=\"256\",uri=\"unix:///tmp/\\\"odd\\\\\\n\",direction=\"out\",kind=\"data\"} 7\n"
+        ));
+    }
+
+    #[test]
+    fn no_series_comes_twice_and_faces_can_be_left_out() {
+        let text = encode(&snapshot());
+        let series: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(|line| line.rsplit_once(' '))
+            .map(|(series, _)| series)
+            .collect();
+        assert_eq!(series.iter().collect::<BTreeSet<_>>().len(), series.len());
+        let without = encode(&Snapshot { faces: Vec::new(), ..snapshot() });
+        assert!(!without.contains("face=\""));
+        assert!(without.contains("nw_packets_total{direction=\"in\",kind=\"interest\"} 0\n"));
+    }
+
+    /// Every query of the dashboard asks for metrics that exist, with labels that they have.
+    #[test]
+    fn the_dashboard_asks_for_what_there_is() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/grafana/namewire.json");
+        let dashboard: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(path).expect("the dashboard")).expect("JSON");
+        let mut queries = Vec::new();
+        collect(&dashboard, &mut queries);
+        assert!(queries.len() >= 15, "{} queries", queries.len());
+        let mut asked = BTreeSet::new();
+        for query in &queries {
+            let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let names: Vec<&str> = words.filter(|word| word.starts_with("nw_")).collect();
+            assert!(!names.is_empty(), "{query} asks for nothing of ours");
+            for name in names {
+                let metric = METRICS.iter().find(|metric| metric.name == name);
+                let metric = metric.unwrap_or_else(|| panic!("{query}: there is no {name}"));
+                for selector in query.match_indices(name).filter_map(|(at, _)| {
+                    query[at + name.len()..].strip_prefix('{')?.split_once('}').map(|(inside, _)| inside)
+                }) {
+                    for label in selector.split(',').filter_map(|part| part.split(['=', '!']).next()) {
+                        let known = ["instance", "job"].contains(&label) || metric.labels.contains(&label);
+                        assert!(known, "{query}: {name} has no label {label}");
+                    }
+                }
+                asked.insert(name);
+            }
+        }
+        let all: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
+        assert_eq!(asked, all, "the dashboard shows every metric");
+    }
+
+    fn collect(value: &serde_json::Value, queries: &mut Vec<String>) {
+        match value {
+            serde_json::Value::Object(map) => map.iter().for_each(|(key, value)| match value {
+                serde_json::Value::String(query) if key == "expr" => queries.push(query.clone()),
+                value => collect(value, queries),
+            }),
+            serde_json::Value::Array(items) => items.iter().for_each(|item| collect(item, queries)),
+            _ => {}
+        }
+    }
+}

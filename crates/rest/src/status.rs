@@ -1,0 +1,84 @@
+//! `/v1/version`, `/v1/status`, `/v1/drops`, `/v1/look`.
+
+use crate::State;
+use crate::asker::Refused;
+use crate::dataset::LIST_MAX;
+use crate::openapi::Query;
+use axum::Json;
+use axum::extract::State as Shared;
+use nw_api::management::DropCount;
+use nw_api::rest::{Look, Problem, RouterStatus, TopPrefixes, Version};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+/// Changes when something that was there changes or goes.
+const API_VERSION: u32 = 1;
+/// Components of a prefix that is counted.
+const COMPONENTS_MAX: usize = 16;
+
+/// What counts as one prefix.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Depth {
+    /// So many components; 2 when not given.
+    components: Option<usize>,
+}
+
+impl Depth {
+    fn components(&self) -> usize {
+        self.components.unwrap_or(2).clamp(1, COMPONENTS_MAX)
+    }
+}
+
+/// Program and version
+#[utoipa::path(get, path = "/v1/version", tag = "router", responses((status = 200, body = Version)))]
+pub async fn version() -> Json<Version> {
+    Json(Version { version: concat!("namewire ", env!("CARGO_PKG_VERSION")).to_owned(), api: API_VERSION })
+}
+
+/// The router as a whole
+#[utoipa::path(
+    get, path = "/v1/status", tag = "router",
+    responses((status = 200, body = RouterStatus), (status = 503, body = Problem))
+)]
+pub async fn status(Shared(state): Shared<State>) -> Result<Json<RouterStatus>, Refused> {
+    Ok(Json(state.asker.status().await?))
+}
+
+/// Dropped packets by reason
+#[utoipa::path(
+    get, path = "/v1/drops", tag = "router",
+    responses((status = 200, body = Vec<DropCount>), (status = 503, body = Problem))
+)]
+pub async fn drops(Shared(state): Shared<State>) -> Result<Json<Vec<DropCount>>, Refused> {
+    Ok(Json(state.asker.drops(false).await?))
+}
+
+/// Everything that `nw top` shows, at once
+#[utoipa::path(
+    get, path = "/v1/look", tag = "router", params(Depth),
+    responses((status = 200, body = Look), (status = 503, body = Problem))
+)]
+pub async fn look(Shared(state): Shared<State>, Query(depth): Query<Depth>) -> Result<Json<Look>, Refused> {
+    Ok(Json(Look {
+        status: state.asker.status().await?,
+        faces: state.asker.faces(None, LIST_MAX).await?,
+        drops: state.asker.drops(false).await?,
+        top: Some(state.asker.top(depth.components()).await?),
+    }))
+}
+
+/// The prefixes with most traffic
+///
+/// They are counted while somebody asks: the first answer is empty, and ten seconds without a question end it. Numbers are about right, with the
+/// bound that each says.
+#[utoipa::path(
+    get, path = "/v1/top", tag = "router", params(Depth),
+    responses((status = 200, body = TopPrefixes), (status = 503, body = Problem))
+)]
+pub async fn top(
+    Shared(state): Shared<State>,
+    Query(depth): Query<Depth>,
+) -> Result<Json<TopPrefixes>, Refused> {
+    Ok(Json(state.asker.top(depth.components()).await?))
+}

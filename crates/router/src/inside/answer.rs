@@ -1,0 +1,193 @@
+//! How the loop answers.
+
+use super::{Answer, PAGE, Question, Reply, Traced, WAITING_MAX};
+use crate::Host;
+use crate::control::Environment;
+use crate::environment::drop_name;
+use core::time::Duration;
+use nw_api::management::{ControlResponse, DropCount, ForwarderStatus};
+use nw_api::rest::{PrefixTraffic, RouterStatus, TopPrefixes};
+use nw_element::journal::{Decision, Event, Journal};
+use nw_element::{FaceId, Instant};
+use nw_name::Name;
+
+impl Host {
+    /// Answers one question; a command whose face is being connected is answered later.
+    pub(crate) fn answer_question(&mut self, now: Instant, question: Question, reply: Reply) {
+        let began = self.now();
+        let answer = match question {
+            Question::Alive => Answer::Alive,
+            Question::Command(verb, parameters) => {
+                if self.waiting.len() >= WAITING_MAX {
+                    let refusal = ControlResponse::refuse(503, "too many commands wait: try again later");
+                    return reply(Answer::Command(Box::new(refusal)), Duration::ZERO);
+                }
+                let done =
+                    self.with_control(now, |control, hands| control.command(now, verb, &parameters, hands));
+                self.forward(now);
+                match done {
+                    Ok(response) => Answer::Command(Box::new(response)),
+                    Err(ticket) => return self.waiting.push((ticket, reply)),
+                }
+            }
+            Question::Status => Answer::Status(Box::new(self.router_status(now))),
+            Question::Faces(after) => self.faces_page(now, after),
+            Question::Face(id) => {
+                let id = FaceId::from_number(id);
+                let status = self.with_control(now, |_, hands| id.and_then(|id| hands.face_status(id)));
+                Answer::Face(status.map(Box::new))
+            }
+            Question::Channels => Answer::Channels(self.with_control(now, |_, hands| hands.channels())),
+            Question::Routes(after) => {
+                Answer::Routes(self.control.routes_page(now, after.as_ref().map(|name| name.as_ref()), PAGE))
+            }
+            Question::Fib(after) => {
+                Answer::Fib(self.control.fib_page(after.as_ref().map(|name| name.as_ref()), PAGE))
+            }
+            Question::Strategies(after) => Answer::Strategies(
+                self.control.strategies_page(after.as_ref().map(|name| name.as_ref()), PAGE),
+            ),
+            Question::Drops { zeros } => Answer::Drops(self.drop_counts(zeros)),
+            Question::Prefixes(components) => Answer::Prefixes(Box::new(self.top_prefixes(now, components))),
+            Question::StartTap(filter) => {
+                let started = self.watch.get_or_insert_default().start_tap(now, *filter);
+                let start_ns = self.control.wall_ms(Instant::START) * 1_000_000;
+                Answer::TapStarted(started.map(|id| (id, start_ns)))
+            }
+            Question::TakeTap(id) => {
+                let capture = self.watch.as_mut().and_then(|watch| watch.take_tap(now, id));
+                Answer::Tap(capture.map(Box::new))
+            }
+            Question::StopTap(id) => {
+                if let Some(watch) = &mut self.watch {
+                    watch.stop_tap(id);
+                }
+                Answer::Stopped
+            }
+            Question::StartTrace(prefix, patience) => {
+                Answer::TraceStarted(self.start_trace(now, prefix, patience))
+            }
+            Question::TakeTrace(id) => Answer::Trace(self.take_trace(now, id).map(Box::new)),
+            Question::StopTrace(id) => {
+                if id == self.trace_id {
+                    self.plane.set_journal(None);
+                }
+                Answer::Stopped
+            }
+        };
+        let spent = self.now().since(began);
+        reply(answer, spent);
+    }
+
+    /// Ends what nobody asks for any more.
+    pub(crate) fn expire_watch(&mut self, now: Instant) {
+        if self.watch.as_mut().is_some_and(|watch| watch.expire(now)) {
+            self.watch = None;
+        }
+    }
+
+    fn top_prefixes(&mut self, now: Instant, components: usize) -> TopPrefixes {
+        let (since, sketch) = self.watch.get_or_insert_default().count(now, components);
+        let mut places: Vec<_> = sketch.places().iter().collect();
+        places.sort_by(|a, b| {
+            b.packets().cmp(&a.packets()).then_with(|| a.prefix().as_bytes().cmp(b.prefix().as_bytes()))
+        });
+        let prefixes = places.iter().map(|place| PrefixTraffic {
+            prefix: place.prefix().to_string(),
+            interests: place.traffic.interests,
+            data: place.traffic.data,
+            bytes: place.traffic.bytes,
+            error: place.error,
+        });
+        TopPrefixes {
+            counting_ms: now.since(since).as_millis() as u64,
+            components: components as u32,
+            packets: sketch.packets(),
+            prefixes: prefixes.collect(),
+        }
+    }
+
+    fn start_trace(&mut self, now: Instant, prefix: Name, patience: Duration) -> Option<u64> {
+        if self.plane.journal_mut().is_some_and(|journal| !journal.is_over(now)) {
+            return None;
+        }
+        self.trace_id += 1;
+        self.plane.set_journal(Some(Journal::new(prefix, now + patience)));
+        Some(self.trace_id)
+    }
+
+    fn take_trace(&mut self, now: Instant, id: u64) -> Option<Traced> {
+        if id != self.trace_id {
+            return None;
+        }
+        let journal = self.plane.journal_mut()?;
+        let over = journal.is_over(now);
+        let (events, lost) = journal.take();
+        if over {
+            self.plane.set_journal(None);
+        }
+        let router = self.plane.router();
+        let with_strategy = |(event, name): (Event, Name)| {
+            let strategy = match event.decision {
+                Decision::Strategy(id) => router.strategy_name(id).map(|name| name.to_name()),
+                _ => None,
+            };
+            (event, name, strategy)
+        };
+        Some(Traced { events: events.into_iter().map(with_strategy).collect(), lost, over })
+    }
+
+    /// Answers commands whose faces have been connected, or won't be.
+    pub(crate) fn answer_waiting(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        for (ticket, response) in self.control.take_answered() {
+            if let Some(at) = self.waiting.iter().position(|(waiting, _)| *waiting == ticket) {
+                let (_, reply) = self.waiting.swap_remove(at);
+                reply(Answer::Command(Box::new(response)), Duration::ZERO);
+            }
+        }
+    }
+
+    fn faces_page(&mut self, now: Instant, after: Option<u64>) -> Answer {
+        let after = after.and_then(FaceId::from_number).map(FaceId::slot);
+        let behind = self.faces.ids().filter(|id| after.is_none_or(|after| id.slot() > after));
+        let mut ids: Vec<FaceId> = behind.take(PAGE + 1).collect();
+        let more = ids.len() > PAGE;
+        ids.truncate(PAGE);
+        let next = ids.last().filter(|_| more).map(|id| id.number());
+        let faces = self
+            .with_control(now, |_, hands| ids.into_iter().filter_map(|id| hands.face_status(id)).collect());
+        Answer::Faces(faces, next)
+    }
+
+    fn router_status(&mut self, now: Instant) -> RouterStatus {
+        let (forwarder, content_store) =
+            self.with_control(now, |_, hands| (hands.forwarder_status(), hands.cs_info()));
+        let totals = self.faces.totals();
+        let current_timestamp = self.control.wall_ms(now);
+        RouterStatus {
+            forwarder: ForwarderStatus {
+                version: self.control.version().to_owned(),
+                start_timestamp: self.control.wall_ms(Instant::START),
+                current_timestamp,
+                ..forwarder
+            },
+            content_store,
+            content_store_bytes: self.plane.content_store().store().bytes() as u64,
+            faces: self.faces.len() as u64,
+            in_bytes: totals.in_bytes,
+            out_bytes: totals.out_bytes,
+            packets_in_use: self.pool.packets_in_use() as u64,
+            loop_time: self.loop_time,
+        }
+    }
+
+    fn drop_counts(&self, zeros: bool) -> Vec<DropCount> {
+        let mut all = self.plane.drops().clone();
+        all.merge(self.faces.drops());
+        let counted = all.iter().filter(|(_, packets)| zeros || *packets > 0);
+        counted.map(|(reason, count)| DropCount { reason: drop_name(reason), count }).collect()
+    }
+}

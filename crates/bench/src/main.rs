@@ -75,6 +75,7 @@ const ROWS: &[&str] = &[
     "tables/fib",
     "tables/pit",
     "tables/cs",
+    "tables/cs_policies",
     "tables/dnl",
 ];
 

@@ -12,6 +12,7 @@ pub fn run(row: &str) -> Vec<Row> {
         "tables/fib" => tables::fib::run(SIZES),
         "tables/pit" => tables::pit::run(SIZES),
         "tables/cs" => tables::cs::run(SIZES),
+        "tables/cs_policies" => tables::cs_policies::run(),
         "tables/dnl" => tables::dnl::run(SIZES),
         _ => Vec::new(),
     };

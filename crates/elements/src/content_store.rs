@@ -10,8 +10,8 @@
 //! Out:    hit, miss, data
 //! Needs:  interest: name, prefixes, flags, ingress, link.token; data: name, prefixes, freshness, cached, egress
 //! Sets:   hit: a Data with egress (the asker), link.token (the asker's), link.incoming_face (254), cached; data: cached
-//! State:  Data packets up to a number and a sum of octets, both fixed at start; what is too much pushes out the least recently used
-//! Timers: none: a Data that is no longer fresh stays until it is pushed out
+//! State:  Data packets up to a number and a sum of octets, which may be lowered and raised again; a policy says which ones others push out
+//! Timers: due at once while lowered bounds or a tree in the making ask for slices of work; else none: what is not fresh any more stays
 //! Cost:   one cache line for a miss; one copy of the packet for a hit; six lines and the copy for a new Data that pushes one out
 //! Drops:  cache_hit (the Interest, when answered), no_buffer, no_downstream (a Data that only wanted to be kept: egress 0)
 //! Spec:   NDN Packet Format 0.3, MustBeFresh and FreshnessPeriod; NDNLPv2, CachePolicy and PitToken
@@ -20,7 +20,7 @@
 use nw_element::{Cause, Context, Element, FaceId, Instant, Kind, LinkFields, Packet, Pool};
 use nw_name::HashKey;
 use nw_tables::Ask;
-use nw_tables::cs::{ContentStore as Store, CsConfig, CsRef};
+use nw_tables::cs::{ContentStore as Store, CsConfig, CsRef, Incoming};
 
 nw_element::ports! {
     /// Where packets enter.
@@ -122,8 +122,14 @@ impl ContentStore {
         let meta = context.pool.meta(&packet);
         let egress = meta.egress;
         if !meta.cached {
-            let wire = context.pool.bytes(&packet);
-            self.store.insert(now, meta.name, &meta.prefixes, wire, meta.freshness_ms);
+            let incoming = Incoming {
+                name: meta.name,
+                prefixes: &meta.prefixes,
+                wire: context.pool.bytes(&packet),
+                freshness_ms: meta.freshness_ms,
+                unsolicited: egress == FaceId::NONE,
+            };
+            self.store.insert(now, &incoming);
             context.pool.meta_mut(&packet).cached = true;
         }
         if egress == FaceId::NONE {
@@ -156,5 +162,13 @@ impl Element for ContentStore {
             In::Interest => self.interest(now, packet, context),
             In::Data => self.data(now, packet, context),
         }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.store.has_work().then_some(Instant::START)
+    }
+
+    fn tick(&mut self, now: Instant, _: &mut Context<'_, Out>) {
+        self.store.work(now);
     }
 }

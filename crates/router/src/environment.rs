@@ -10,6 +10,7 @@ use nw_element::{DropReason, FaceId, FaceTable, Instant, LinkType, Packet, Pool,
 use nw_elements::strategy::{StrategyError, StrategyId};
 use nw_faces::{FaceError, FaceEvent, FaceFlags, FaceOptions, FaceStatus, FaceUri, Faces, Persistency};
 use nw_name::{Name, NameRef};
+use nw_tables::cs::Erasing;
 use nw_wire::{LpHeader, Token};
 
 /// Everything but control itself, lent for the time of one call.
@@ -180,10 +181,8 @@ impl Environment for Hands<'_> {
         }
     }
 
-    fn cs_erase(&mut self, prefix: NameRef<'_>, limit: usize) -> (usize, bool) {
-        let store = self.plane.content_store_mut().store_mut();
-        let erased = store.erase(prefix, limit);
-        (erased, erased == limit && store.has_under(prefix))
+    fn cs_erase(&mut self, prefix: NameRef<'_>, erasing: &mut Erasing) -> bool {
+        self.plane.content_store_mut().store_mut().erase_part(prefix, erasing)
     }
 
     fn cs_info(&self) -> CsInfo {

@@ -78,7 +78,7 @@ impl Handle {
         self.tell(Message::Stop);
     }
 
-    /// Takes over what can change while running: routes, faces, strategies, who may command.
+    /// Takes over what can change while running: routes, faces, strategies, the content store, who may command.
     pub fn reload(&self, config: Config) {
         let signer = advertiser_signer(&config);
         // Files are read here, not in the router's thread.
@@ -558,9 +558,11 @@ impl Host {
                     }
                 }
                 Message::Reload(plan, rules) => {
-                    if self.config.needs_restart(&plan.rest) {
+                    let (store_before, store) = (&self.config.content_store, &plan.rest.content_store);
+                    let fits = settings::change_store(&mut self.plane, store_before, store);
+                    if !fits || self.config.needs_restart(&plan.rest) {
                         tracing::warn!(
-                            "some options that changed take effect at the next start: all but faces, routes, strategies, who may command, what others are told and log level"
+                            "some options that changed take effect at the next start: all but faces, routes, strategies, who may command, what others are told, log level and the content store up to its size at the start"
                         );
                     }
                     let policy = settings::interfaces(&plan.rest);

@@ -237,11 +237,15 @@ impl Plane {
                 self.explainer = Some(explainer);
             }
         }
+        if self.content_store.deadline().is_some() {
+            let mut context = Context { pool, out: &mut self.stored, drops: &mut self.drops };
+            self.content_store.tick(now, &mut context);
+        }
     }
 
     /// When [`tick`](Self::tick) wants to be called.
     pub fn deadline(&self) -> Option<Instant> {
-        self.router.deadline()
+        [self.router.deadline(), self.content_store.deadline()].into_iter().flatten().min()
     }
 
     /// Changes the router element: faces, routes, strategies. What that makes leave is appended to `out`.

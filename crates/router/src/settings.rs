@@ -2,7 +2,7 @@
 
 use crate::plane::Plane;
 use core::time::Duration;
-use nw_api::config::{Config, InterfacePattern};
+use nw_api::config::{Config, ContentStore, CsPolicy, InterfacePattern};
 use nw_elements::RouterConfig;
 use nw_faces::FacesConfig;
 use nw_faces::config::{ReassemblyLimits, ReliabilityLimits, Reliable};
@@ -10,7 +10,7 @@ use nw_faces::interfaces::filter::{Filter, Pattern};
 use nw_faces::interfaces::policy::{EtherPolicy, GroupPolicy, InterfacePolicy};
 use nw_faces::mac::Mac;
 use nw_name::HashKey;
-use nw_tables::cs::CsConfig;
+use nw_tables::cs::{CsConfig, PolicyKind};
 use nw_tables::fib::FibConfig;
 use nw_tables::pit::PitConfig;
 
@@ -101,15 +101,81 @@ pub fn plane(config: &Config, key: HashKey, seed: u64) -> Plane {
         measurements: tables.measurements as usize,
         ..RouterConfig::default()
     };
-    let store = CsConfig {
-        packets_max: config.content_store.packets as usize,
-        bytes_max: config.content_store.mib as usize * 1024 * 1024,
-    };
+    let store = bounds(&config.content_store);
     let mut plane = Plane::new(key, seed, router, store);
     let store = plane.content_store_mut().store_mut();
+    store.set_policy(policy(config.content_store.policy));
     store.set_admit(config.content_store.admit);
     store.set_serve(config.content_store.serve);
     plane.set_regions(config.forwarder.regions.clone());
     plane.set_face_limit(tables.pit_entries_per_face);
     plane
+}
+
+/// Takes over what differs between two configurations of the content store; false when it was made for less than is asked for now.
+pub fn change_store(plane: &mut Plane, before: &ContentStore, after: &ContentStore) -> bool {
+    let store = plane.content_store_mut().store_mut();
+    if before.policy != after.policy {
+        store.set_policy(policy(after.policy));
+    }
+    if before.admit != after.admit {
+        store.set_admit(after.admit);
+    }
+    if before.serve != after.serve {
+        store.set_serve(after.serve);
+    }
+    if (before.packets, before.mib) == (after.packets, after.mib) {
+        return true;
+    }
+    let (wanted, made_for) = (bounds(after), store.made_for());
+    store.set_limits(wanted.packets_max, wanted.bytes_max);
+    wanted.packets_max <= made_for.packets_max && wanted.bytes_max <= made_for.bytes_max
+}
+
+const fn bounds(store: &ContentStore) -> CsConfig {
+    CsConfig { packets_max: store.packets as usize, bytes_max: store.mib as usize * 1024 * 1024 }
+}
+
+const fn policy(policy: CsPolicy) -> PolicyKind {
+    match policy {
+        CsPolicy::Lru => PolicyKind::Lru,
+        CsPolicy::PriorityFifo => PolicyKind::PriorityFifo,
+        CsPolicy::S3Fifo => PolicyKind::S3Fifo,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_content_store_changes_while_it_runs() {
+        let config = |text: &str| Config::parse("test", text).expect("a configuration");
+        let first = config("[content_store]\npackets = 100\nmib = 2\n");
+        let mut plane = plane(&first, HashKey::new([1, 2, 3, 4]), 7);
+        let store = |plane: &Plane| {
+            let store = plane.content_store().store();
+            (
+                store.policy(),
+                store.limits().packets_max,
+                store.limits().bytes_max >> 20,
+                store.admits(),
+                store.serves(),
+            )
+        };
+        assert_eq!(store(&plane), (PolicyKind::Lru, 100, 2, true, true));
+        let other = config("[content_store]\npackets = 50\nmib = 1\npolicy = \"s3-fifo\"\nserve = false\n");
+        assert!(change_store(&mut plane, &first.content_store, &other.content_store));
+        assert_eq!(store(&plane), (PolicyKind::S3Fifo, 50, 1, true, false));
+        assert!(!first.needs_restart(&other));
+        // Larger than it was made is not to be had without a new start.
+        let large =
+            config("[content_store]\npackets = 101\nmib = 1\npolicy = \"priority-fifo\"\nadmit = false\n");
+        assert!(!change_store(&mut plane, &other.content_store, &large.content_store));
+        assert_eq!(store(&plane), (PolicyKind::PriorityFifo, 100, 1, false, true));
+        // What commands changed stays if the file says nothing new.
+        plane.content_store_mut().store_mut().set_admit(true);
+        assert!(change_store(&mut plane, &large.content_store, &large.content_store));
+        assert_eq!(store(&plane), (PolicyKind::PriorityFifo, 100, 1, true, true));
+    }
 }

@@ -16,8 +16,8 @@ mod value;
 
 pub use interface::{InterfacePattern, MacAddress, MacGroup};
 pub use options::{
-    ContentStore, Control, Ethernet, FaceItem, Faces, Forwarder, Log, LogFormat, LogLevel, Management,
-    Multicast, Persistency, Reach, Rib, RouteItem, StrategyItem, Tables, Tcp, Udp, Unix,
+    ContentStore, Control, CsPolicy, Ethernet, FaceItem, Faces, Forwarder, Log, LogFormat, LogLevel,
+    Management, Multicast, Persistency, Reach, Rib, RouteItem, StrategyItem, Tables, Tcp, Udp, Unix,
 };
 pub use problem::{Problem, Problems};
 pub use trust::{ANY, AllowItem, Allowed, AnchorItem, Faces as RuleFaces, VouchItem};
@@ -85,10 +85,8 @@ impl Config {
     pub fn reference() -> String {
         let mut text = String::from(
             "# Configuration of a Namewire router. Every option is here with its default; a file needs only what differs.\n\
-             # A running router re-reads its file on SIGHUP: routes, faces, those of network interfaces, strategies, who may command, what others are
-\
-             # told and log level change at once, the rest at the next start.
-",
+             # A running router re-reads its file on SIGHUP: routes, faces, those of network interfaces, strategies, content store, who may command,\n\
+             # what others are told and log level change at once, the rest at the next start.\n",
         );
         section::write::<Faces>(&mut text);
         section::write::<Unix>(&mut text);
@@ -131,8 +129,9 @@ impl Config {
         }
     }
 
-    /// True when a change to `other` needs a new start: something other than routes, faces, strategies, who may command, what others are told
-    /// and log level differs. Faces of interfaces follow the file, too; but for how long they may be silent.
+    /// True when a change to `other` needs a new start: something other than routes, faces, strategies, content store, who may command, what
+    /// others are told and log level differs. Faces of interfaces follow the file, too; but for how long they may be silent. A content store that
+    /// is to be larger than it was made is for the host to find out.
     pub fn needs_restart(&self, other: &Config) -> bool {
         let live = |config: &Config| Config {
             management: Management::default(),
@@ -142,6 +141,7 @@ impl Config {
             log: Log { level: LogLevel::Info, ..config.log.clone() },
             multicast: Multicast::default(),
             ethernet: Ethernet { idle_timeout_s: config.ethernet.idle_timeout_s, ..Ethernet::default() },
+            content_store: ContentStore::default(),
             rib: Rib::default(),
             face: Vec::new(),
             route: Vec::new(),

@@ -157,13 +157,27 @@ section! {
     }
 }
 
+words! {
+    /// What goes when the content store is full.
+    CsPolicy {
+        /// What was used longest ago.
+        Lru = "lru",
+        /// What nobody waits for, then what is not fresh any more, then what came first; as NFD's priority_fifo.
+        PriorityFifo = "priority-fifo",
+        /// What was asked for once only; then what came first and was not asked for since. Keeps popular Data through bursts of others.
+        S3Fifo = "s3-fifo",
+    }
+}
+
 section! {
-    /// The content store.
+    /// The content store. A running router takes over changes; beyond the size it started with at the next start.
     ContentStore = "content_store" {
         /// Packets it holds at most; 0 turns it off.
         packets: u32 = 65_536, in 0..=67_108_864;
         /// MiB it holds at most.
         mib: u32 = 256, in 0..=1_048_576;
+        /// What goes when it is full.
+        policy: CsPolicy = CsPolicy::Lru;
         /// Store Data that passes.
         admit: bool = true;
         /// Answer from it.

@@ -5,7 +5,7 @@
 
 use super::{Row, Samples, mix};
 use nw_name::{HashKey, Name, Prefixes, component::ComponentType, tlv::push_tlv};
-use nw_tables::cs::{BLOCK_LEN, ContentStore, CsConfig, Insertion, RECENT_MAX};
+use nw_tables::cs::{BLOCK_LEN, ContentStore, CsConfig, Incoming, Insertion, RECENT_MAX};
 use nw_tables::{Ask, Instant};
 use std::hint::black_box;
 use std::ops::Range;
@@ -68,38 +68,41 @@ impl Names {
     }
 }
 
-struct Item {
+pub(super) struct Item {
     name: Name,
     prefixes: Prefixes,
+    /// Where the name's value is in the packet.
+    place: (u16, u16),
     wire: Vec<u8>,
 }
 
 impl Item {
-    /// Where its name's value is in its packet of at most 256 octets: behind two types and two lengths of at most three octets.
-    fn place(&self) -> (u16, u16) {
-        let name = self.name.as_ref().as_bytes();
-        let start =
-            (4..9).find(|start| self.wire[*start..].starts_with(name)).expect("a packet of this name");
-        (start as u16, name.len() as u16)
+    pub(super) fn incoming(&self) -> Incoming<'_> {
+        let (prefixes, wire) = (&self.prefixes, &self.wire[..]);
+        Incoming { name: self.place, prefixes, wire, freshness_ms: 4000, unsolicited: false }
     }
 }
 
-fn key() -> HashKey {
+pub(super) fn key() -> HashKey {
     HashKey::new([mix(1), mix(2), mix(3), mix(4)])
 }
 
 fn asked(name: Name) -> Item {
-    Item { prefixes: Prefixes::of(&key(), name.as_ref()), name, wire: Vec::new() }
+    Item { prefixes: Prefixes::of(&key(), name.as_ref()), name, place: (0, 0), wire: Vec::new() }
 }
 
 /// A Data as far as the store looks at it.
-fn data(name: Name) -> Item {
+pub(super) fn data(name: Name) -> Item {
     let mut body = Vec::new();
     name.as_ref().encode(&mut body);
     push_tlv(21, &[7; 64], &mut body);
     let mut item = asked(name);
     push_tlv(6, &body, &mut item.wire);
     assert!(item.wire.len() <= BLOCK_LEN, "a packet of one block");
+    // Behind two types and two lengths of at most three octets.
+    let name = item.name.as_ref().as_bytes();
+    let start = (4..9).find(|start| item.wire[*start..].starts_with(name)).expect("a packet of this name");
+    item.place = (start as u16, name.len() as u16);
     item
 }
 
@@ -169,8 +172,7 @@ fn inserts(cs: &mut ContentStore, names: Names, numbers: Range<usize>, samples: 
                 }
             }
             for item in &batch {
-                let kept = cs.insert(NOW, item.place(), &item.prefixes, &item.wire, 4000);
-                assert_eq!(kept, Insertion::New);
+                assert_eq!(cs.insert(NOW, &item.incoming()), Insertion::New);
             }
         });
     });

@@ -1,6 +1,7 @@
 //! Tables alone: nanoseconds per operation by number of entries, with and without prefetching.
 
 pub mod cs;
+pub mod cs_policies;
 pub mod dnl;
 pub mod fib;
 pub mod pit;

@@ -7,6 +7,7 @@
 
 use nw_api::management::{ChannelStatus, CsInfo, DropCount, FacePersistency, FaceStatus, ForwarderStatus};
 use nw_name::{Name, NameRef};
+use nw_tables::cs::Erasing;
 use nw_tables::fib::{NextHop, StrategyId};
 use nw_tables::{FaceId, Instant};
 use nw_wire::{Data, Interest, Token};
@@ -53,8 +54,8 @@ pub trait Environment {
     /// Changes the content store; what is `None` stays. Capacity in packets is cut to what the tables were built for.
     fn cs_config(&mut self, capacity: Option<u64>, admit: Option<bool>, serve: Option<bool>);
 
-    /// Erases at most `limit` packets under a prefix; how many it were, and whether more are left.
-    fn cs_erase(&mut self, prefix: NameRef<'_>, limit: usize) -> (usize, bool);
+    /// Goes on erasing packets under a prefix, for a bounded time; true when that is done.
+    fn cs_erase(&mut self, prefix: NameRef<'_>, erasing: &mut Erasing) -> bool;
 
     /// Keeps a prefix announcement that was found good until `until`: self-learning sends it along with Data below `prefix`.
     fn keep_announcement(&mut self, prefix: NameRef<'_>, announcement: &[u8], until: Instant) {

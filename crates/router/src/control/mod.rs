@@ -8,9 +8,10 @@
 //!
 //! * What is answered 200 is in effect when the answer leaves.
 //! * An Interest is answered within the call when that takes little; what takes longer (a route that a million names inherit, a long dataset, a
-//!   batch of routes, a new configuration) is done in parts by [`Control::work`] and answered when done. Faces that take time to connect are
-//!   answered by [`Control::face_completed`], notifications when something happens.
-//! * State and bounds: the [`Rib`]'s, 64 MiB of published datasets, 4096 notifications, 1024 faces being connected, 16384 answers that wait.
+//!   batch of routes, a new configuration, erasing from a large content store) is done in parts by [`Control::work`] and answered when done. Faces
+//!   that take time to connect are answered by [`Control::face_completed`], notifications when something happens.
+//! * State and bounds: the [`Rib`]'s, 64 MiB of published datasets, 4096 notifications, 1024 faces being connected, 16384 answers that wait, 16
+//!   erasures under way.
 //! * Timers: call [`Control::on_timeout`] when [`Control::next_timeout`] has come.
 
 mod advertise;
@@ -48,7 +49,8 @@ use rib::{ByHand, Rib, Route};
 pub use statics::Plan;
 use statics::Statics;
 use std::collections::BTreeMap;
-use work::Work;
+use table_commands::Erasure;
+use work::{Asker, Work};
 
 /// FreshnessPeriod of all that management says, milliseconds.
 const FRESHNESS_MS: u64 = 1000;
@@ -120,6 +122,8 @@ enum Outcome {
     Done(Box<ControlResponse>),
     /// A face is being connected.
     Connecting(Ticket),
+    /// Content goes, a slice at a time.
+    Erasing(Erasure),
 }
 
 impl From<ControlResponse> for Outcome {
@@ -346,6 +350,10 @@ impl Control {
                 self.connecting.insert(ticket, (Some((interest.name().to_name(), asked.token)), link));
                 Reply::Later
             }
+            Outcome::Erasing(erasure) => {
+                self.erase_in_parts(Asker::Interest(interest.name().to_name(), asked.token), erasure);
+                Reply::Later
+            }
         }
     }
 
@@ -376,6 +384,11 @@ impl Control {
             }
             Outcome::Connecting(ticket) => {
                 self.connecting.insert(ticket, (None, face_commands::speaks_of_link(parameters)));
+                Err(ticket)
+            }
+            Outcome::Erasing(erasure) => {
+                let ticket = self.next_ticket();
+                self.erase_in_parts(Asker::Host(ticket), erasure);
                 Err(ticket)
             }
         }
@@ -430,9 +443,20 @@ impl Control {
                 ControlResponse::refuse(400, "a prefix announcement goes in ApplicationParameters").into()
             }
             Verb::CsConfig => table_commands::cs_config(parameters, env).into(),
-            Verb::CsErase => table_commands::cs_erase(parameters, env).into(),
+            Verb::CsErase => self.erase(parameters, env),
             Verb::StrategyChoiceSet => self.set_strategy(parameters, env).into(),
             Verb::StrategyChoiceUnset => self.unset_strategy(parameters, env).into(),
+        }
+    }
+
+    fn erase(&mut self, parameters: &ControlParameters, env: &mut dyn Environment) -> Outcome {
+        if self.has_erasures_enough() {
+            return ControlResponse::refuse(503, "too many erasures are going on; ask again").into();
+        }
+        let mut erasure = Erasure::new(parameters);
+        match erasure.go_on(env) {
+            Some(response) => response.into(),
+            None => Outcome::Erasing(erasure),
         }
     }
 

@@ -6,7 +6,8 @@ use super::{
     Asked, Authorize, COMPONENTS_MAX, Control, Environment, Refusal, Reply, Verdict, is_reserved, statics,
 };
 use nw_api::management::{ControlParameters, ControlResponse, FaceScope, Root, Strategy, flags, origin};
-use nw_name::NameRef;
+use nw_name::{Name, NameRef};
+use nw_tables::cs::Erasing;
 use nw_tables::{FaceId, Instant};
 use nw_wire::Interest;
 
@@ -222,16 +223,38 @@ pub(super) fn cs_config(parameters: &ControlParameters, env: &mut dyn Environmen
     })
 }
 
-pub(super) fn cs_erase(parameters: &ControlParameters, env: &mut dyn Environment) -> ControlResponse {
-    let name = parameters.name.as_ref().map_or(NameRef::ROOT, |name| name.as_ref());
-    let wanted = parameters.count.unwrap_or(u64::MAX);
-    let (erased, more) = env.cs_erase(name, wanted.min(ERASE_MAX) as usize);
-    ControlResponse::ok(ControlParameters {
-        count: Some(erased as u64),
-        // "Capacity in the reply: there is more, and one command erases so many."
-        capacity: (more && wanted > ERASE_MAX).then_some(ERASE_MAX),
-        ..ControlParameters::of(name)
-    })
+/// A `cs/erase` that is being carried out, in slices.
+#[derive(Debug)]
+pub(super) struct Erasure {
+    prefix: Name,
+    /// Fewer were asked for than one command erases.
+    limited: bool,
+    erasing: Erasing,
+}
+
+impl Erasure {
+    pub fn new(parameters: &ControlParameters) -> Self {
+        let wanted = parameters.count.unwrap_or(u64::MAX);
+        Erasure {
+            prefix: parameters.name.clone().unwrap_or_default(),
+            limited: wanted <= ERASE_MAX,
+            erasing: Erasing::new(wanted.min(ERASE_MAX) as usize),
+        }
+    }
+
+    /// One slice; the answer when it was the last.
+    pub fn go_on(&mut self, env: &mut dyn Environment) -> Option<ControlResponse> {
+        let prefix = self.prefix.as_ref();
+        if !env.cs_erase(prefix, &mut self.erasing) {
+            return None;
+        }
+        Some(ControlResponse::ok(ControlParameters {
+            count: Some(self.erasing.erased as u64),
+            // "Capacity in the reply: there is more, and one command erases so many."
+            capacity: (self.erasing.more && !self.limited).then_some(ERASE_MAX),
+            ..ControlParameters::of(prefix)
+        }))
+    }
 }
 
 /// What `rib/register` is to register.

@@ -1,7 +1,7 @@
 //! What takes long, done in parts so that packets need not wait: names below a changed one, batches of routes, long datasets, a new
 //! configuration. Each call of [`Control::work`] does a little of each; the host decides how many calls fit between packets.
 
-use super::table_commands::to_route;
+use super::table_commands::{Erasure, to_route};
 use super::{Asked, Authorize, Control, Environment, Refusal, Reply, Ticket, Verdict};
 use nw_api::management::{ControlParameters, ControlResponse};
 use nw_name::tlv::Reader;
@@ -20,6 +20,8 @@ const ANSWERS_PER_PART: usize = 32;
 const WAITING_MAX: usize = 16_384;
 /// Batches that may wait.
 const BATCHES_MAX: usize = 1024;
+/// Erasures that are under way at a time.
+const ERASURES_MAX: usize = 16;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -27,6 +29,8 @@ pub(super) struct Work {
     /// In the order of `when`.
     waiting: VecDeque<Waiting>,
     batches: VecDeque<Batch>,
+    /// They take turns.
+    erasures: VecDeque<(Asker, Erasure)>,
     /// Answers to the host's own commands, in the order of when.
     own: VecDeque<(u64, Ticket, ControlResponse)>,
 }
@@ -38,6 +42,15 @@ struct Waiting {
     name: Name,
     token: Token,
     response: ControlResponse,
+}
+
+/// Who is told what came of it.
+#[derive(Debug)]
+pub(super) enum Asker {
+    /// Whoever sent an Interest of this name; what its answer is to carry.
+    Interest(Name, Token),
+    /// The host's own command.
+    Host(Ticket),
 }
 
 /// Routes to be registered, one behind the other: ControlParameters as `rib/register` takes them.
@@ -56,6 +69,7 @@ impl Control {
         self.rib.has_work()
             || !self.work.waiting.is_empty()
             || !self.work.batches.is_empty()
+            || !self.work.erasures.is_empty()
             || !self.work.own.is_empty()
             || self.publisher.has_work()
             || self.statics.has_work()
@@ -68,6 +82,7 @@ impl Control {
     pub fn work(&mut self, now: Instant, env: &mut dyn Environment) {
         self.work_on_statics(now, env);
         self.work_on_batches(now, env);
+        self.work_on_erasures(env);
         if self.rib.has_work() {
             self.rib.work(NAMES_PER_PART);
             self.commit_each(env);
@@ -107,6 +122,27 @@ impl Control {
     /// True when so much is under way that no more is begun.
     pub(super) fn is_busy(&self) -> bool {
         self.work.waiting.len() >= WAITING_MAX
+    }
+
+    /// True when no more erasures are begun.
+    pub(super) fn has_erasures_enough(&self) -> bool {
+        self.work.erasures.len() >= ERASURES_MAX
+    }
+
+    /// Goes on with an erasure when others had their turn.
+    pub(super) fn erase_in_parts(&mut self, asker: Asker, erasure: Erasure) {
+        self.work.erasures.push_back((asker, erasure));
+    }
+
+    fn work_on_erasures(&mut self, env: &mut dyn Environment) {
+        let Some((asker, mut erasure)) = self.work.erasures.pop_front() else { return };
+        match (erasure.go_on(env), asker) {
+            (None, asker) => self.erase_in_parts(asker, erasure),
+            (Some(response), Asker::Interest(name, token)) => {
+                self.answer(name.as_ref(), token, &response, env);
+            }
+            (Some(response), Asker::Host(ticket)) => self.answered.push((ticket, response)),
+        }
     }
 
     /// Answers now if all that was asked is in effect, otherwise when it is.

@@ -15,6 +15,8 @@
 #[cfg(test)]
 mod model_tests;
 mod policy;
+#[cfg(test)]
+mod policy_tests;
 mod record;
 mod search;
 #[cfg(test)]
@@ -29,17 +31,25 @@ use crate::{Ask, Instant};
 use arrayvec::ArrayVec;
 use nw_name::{HashKey, NameRef, Prefixes};
 use nw_wire::{PACKET_LEN_MAX, sha256};
-use policy::Policy;
+pub use policy::PolicyKind;
+use policy::{Arrival, Policy};
 use record::{Entry, NONE, is_node};
 use tree::Tree;
 use upkeep::Upkeep;
-pub use upkeep::{KEPT_IDLE, RECENT_MAX};
+pub use upkeep::{Erasing, KEPT_IDLE, RECENT_MAX};
 
 /// Octets of a block: what a packet's octets are rounded up to.
 pub const BLOCK_LEN: usize = 256;
 
 /// Packets of one name that are kept at a time; they differ in their digests.
 pub const VERSIONS_MAX: usize = 4;
+
+/// Packets that go for one that comes, at most: more than the largest takes blocks.
+const EVICTIONS_MAX: usize = 64;
+
+/// Packets that go, and entries that the tree takes in or gives back, in one slice of work.
+const WORK_EVICTIONS: usize = 256;
+const WORK_ENTRIES: usize = 128;
 
 /// An implicit digest component: type, length, 32 octets.
 const DIGEST_COMPONENT_LEN: usize = 34;
@@ -67,6 +77,43 @@ pub struct CsRef {
     generation: u16,
 }
 
+/// A Data packet for the store, checked before.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming<'a> {
+    /// Where its name's TLV-VALUE stands in it: start and length, octets.
+    pub name: (u16, u16),
+    /// Of that name.
+    pub prefixes: &'a Prefixes,
+    /// All of it.
+    pub wire: &'a [u8],
+    /// FreshnessPeriod, milliseconds; 0 without one.
+    pub freshness_ms: u32,
+    /// Nobody waits for it. It matters to a policy with ranks only.
+    pub unsolicited: bool,
+}
+
+impl Incoming<'_> {
+    /// True when the name can stand at its place of the packet, behind two types and two lengths, and is one that a packet may have itself.
+    #[inline(always)]
+    fn is_sound(&self) -> bool {
+        let (start, len) = self.name;
+        start <= u16::from(u8::MAX)
+            && usize::from(start) + usize::from(len) <= self.wire.len()
+            && !self.prefixes.has_digest()
+    }
+
+    /// "Fresh *for* its FreshnessPeriod"; without one it is never fresh, which is 0.
+    #[inline(always)]
+    const fn fresh_until(&self, now: Instant) -> u64 {
+        if self.freshness_ms == 0 { 0 } else { now.plus_millis(self.freshness_ms as u64).as_nanos() }
+    }
+
+    #[inline(always)]
+    fn arrival(&self, now: Instant) -> Arrival {
+        Arrival { stale_at: self.fresh_until(now).max(now.as_nanos()), unsolicited: self.unsolicited }
+    }
+}
+
 /// What became of a packet given to [`ContentStore::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insertion {
@@ -74,7 +121,7 @@ pub enum Insertion {
     New,
     /// The same packet was there; it counts as just used and is fresh from now on.
     Refreshed,
-    /// Not kept: admission is off, it is larger than the store or than a packet may be, its name ends with an implicit digest (no packet's own
+    /// Not kept: admission is off, it would be the next to go (under a policy with ranks), it is larger than the store or than a packet may be, its name ends with an implicit digest (no packet's own
     /// does) or does not stand where it is said to, or its place in the index is full.
     NotKept,
 }
@@ -135,7 +182,7 @@ impl ContentStore {
             digests: Lines::sparse(arena.capacity()),
             tree: Tree::new(key, packets_max, arena),
             upkeep: Upkeep::new(),
-            policy: Policy::lru(),
+            policy: Policy::new(),
             len: 0,
             admit: true,
             serve: true,
@@ -217,92 +264,75 @@ impl ContentStore {
         self.entry(found).map_or(Instant::START, |entry| Instant::from_nanos(entry.fresh_until))
     }
 
-    /// Keeps a Data packet, checked before: where its name's TLV-VALUE stands in it (start and length, octets), that name's prefixes, the whole
-    /// packet, and its FreshnessPeriod in milliseconds. Others go to make room.
+    /// Keeps a Data packet; others go to make room.
     #[inline]
-    pub fn insert(
-        &mut self,
-        now: Instant,
-        place: (u16, u16),
-        prefixes: &Prefixes,
-        wire: &[u8],
-        freshness_ms: u32,
-    ) -> Insertion {
-        // A Data is fresh *for* its FreshnessPeriod; without one it is never fresh.
-        let fresh_until =
-            if freshness_ms == 0 { 0 } else { now.plus_millis(u64::from(freshness_ms)).as_nanos() };
-        if self.replace_victim(place, prefixes, wire, fresh_until) {
+    pub fn insert(&mut self, now: Instant, packet: &Incoming<'_>) -> Insertion {
+        if self.replace_victim(now, packet) {
             return Insertion::New;
         }
-        self.insert_any(now, place, prefixes, wire, fresh_until)
+        self.insert_any(now, packet)
     }
 
     /// The common case in a full store: the packet takes the place of the next victim, which has as many blocks. False when it is not that.
     #[inline]
-    fn replace_victim(
-        &mut self,
-        place: (u16, u16),
-        prefixes: &Prefixes,
-        wire: &[u8],
-        fresh_until: u64,
-    ) -> bool {
-        let last = wire.len().wrapping_sub(1);
+    fn replace_victim(&mut self, now: Instant, packet: &Incoming<'_>) -> bool {
+        let last = packet.wire.len().wrapping_sub(1);
         let blocks = last / BLOCK_LEN + 1;
         let full = self.len == self.packets_limit || self.tree.arena.in_use() + blocks > self.blocks_limit;
-        let (true, true, Some(slot)) = (last < self.replace_len_max, full, self.policy.victim()) else {
+        if last >= self.replace_len_max || !full || !packet.is_sound() {
+            return false;
+        }
+        let key = packet.prefixes.key();
+        // S3-FIFO makes up its mind when asked for the victim: not in vain.
+        if self.policy.kind() != PolicyKind::Lru && self.tree.index.may_have(key) {
+            return false;
+        }
+        let Some((slot, _)) = self.policy.victim(&mut self.tree.entries, now.as_nanos()) else {
             return false;
         };
         let entry = &mut self.tree.entries[slot as usize];
-        let key = prefixes.key();
-        if (usize::from(entry.wire_len) - 1) / BLOCK_LEN + 1 != blocks
-            || !is_place(place, wire)
-            || prefixes.has_digest()
-        {
+        if (usize::from(entry.wire_len) - 1) / BLOCK_LEN + 1 != blocks {
             return false;
         }
         let Some(spot) = self.tree.index.insert_first(key, slot) else { return false };
         if !self.tree.index.remove_at(entry.spot, entry.key, slot) {
             self.tree.index.remove(entry.key, slot);
         }
+        let stays = self.policy.renews(&mut self.tree.entries, slot);
+        let entry = &mut self.tree.entries[slot as usize];
         entry.key = key;
         entry.spot = spot;
-        entry.fresh_until = fresh_until;
+        entry.fresh_until = packet.fresh_until(now);
         entry.stored = self.counters.insertions as u32;
-        entry.wire_len = wire.len() as u16;
-        entry.name_len = place.1;
-        entry.generation = entry.generation.wrapping_add(1);
-        entry.name_start = place.0 as u8;
-        entry.digested = 0;
-        self.policy.replaced(&mut self.tree.entries, slot);
+        entry.wire_len = packet.wire.len() as u16;
+        entry.name_len = packet.name.1;
+        entry.name_start = packet.name.0 as u8;
+        entry.forget_packet();
+        self.policy.renewed(&mut self.tree.entries, slot, packet.arrival(now), stays);
         self.counters.insertions += 1;
         self.counters.evictions += 1;
         self.prefetch_victims();
-        self.tree.arena.overwrite(slot, wire);
+        self.tree.arena.overwrite(slot, packet.wire);
         true
     }
 
     #[inline(never)]
-    fn insert_any(
-        &mut self,
-        now: Instant,
-        place: (u16, u16),
-        prefixes: &Prefixes,
-        wire: &[u8],
-        fresh_until: u64,
-    ) -> Insertion {
+    fn insert_any(&mut self, now: Instant, packet: &Incoming<'_>) -> Insertion {
         if !self.admit {
             return Insertion::NotKept;
         }
-        let fits = !wire.is_empty() && wire.len() <= self.wire_len_max;
-        if !fits || !is_place(place, wire) || prefixes.has_digest() {
+        let Incoming { name: place, prefixes, wire, .. } = *packet;
+        if wire.is_empty() || wire.len() > self.wire_len_max || !packet.is_sound() {
             return self.refuse();
         }
         let (key, blocks) = (prefixes.key(), BlockArena::<BLOCK_LEN>::blocks_for(wire.len()));
         let name = &wire[usize::from(place.0)..][..usize::from(place.1)];
         if let Some(known) = self.same_packet(name, key, wire) {
-            return self.refresh(known, fresh_until);
+            return self.refresh(now, known, packet);
         }
-        self.make_room(self.packets_limit - 1, self.blocks_limit - blocks);
+        if !self.make_room_for(now, packet, blocks) {
+            return self.refuse();
+        }
         let Some(slot) = self.tree.arena.store(wire) else { return self.refuse() };
         let spot = self.tree.index.insert_first(key, slot);
         if spot.is_none() && self.tree.index.insert(key, slot).is_err() {
@@ -312,9 +342,9 @@ impl ContentStore {
         let entry = &mut self.tree.entries[slot as usize];
         *entry = Entry::new(key, (place.0 as u8, place.1), wire.len() as u16, entry.generation);
         entry.spot = spot.unwrap_or(Spot::NONE);
-        entry.fresh_until = fresh_until;
+        entry.fresh_until = packet.fresh_until(now);
         entry.stored = self.counters.insertions as u32;
-        self.policy.inserted(&mut self.tree.entries, slot);
+        self.policy.inserted(&mut self.tree.entries, slot, packet.arrival(now));
         self.len += 1;
         self.counters.insertions += 1;
         if !self.upkeep.is_off() {
@@ -326,24 +356,12 @@ impl ContentStore {
         Insertion::New
     }
 
-    /// Removes packets whose names start with `prefix`, at most `limit`; gives how many. For control: takes time in proportion to them, and to
-    /// all packets while there is no tree.
+    /// Removes packets whose names start with `prefix`, at most `limit`; gives how many. However long it takes:
+    /// [`erase_part`](Self::erase_part) goes in slices.
     pub fn erase(&mut self, prefix: NameRef<'_>, limit: usize) -> usize {
-        let prefixes = Prefixes::of(&self.key, prefix);
-        let mut erased = self.erase_under(prefix, &prefixes, limit);
-        if prefixes.has_digest() && erased < limit {
-            let ask = Ask { name: prefix, prefixes: &prefixes, can_be_prefix: false, must_be_fresh: false };
-            if let Some(slot) = self.exact(Instant::START, &ask) {
-                self.remove(slot);
-                erased += 1;
-            }
-        }
-        erased
-    }
-
-    /// True when a packet's name starts with `prefix`.
-    pub fn has_under(&self, prefix: NameRef<'_>) -> bool {
-        self.any_under(prefix, &Prefixes::of(&self.key, prefix))
+        let mut erasing = Erasing::new(limit);
+        while !self.erase_part(prefix, &mut erasing) {}
+        erasing.erased
     }
 
     /// Packets in the store.
@@ -366,13 +384,49 @@ impl ContentStore {
         CsConfig { packets_max: self.packets_limit, bytes_max: self.blocks_limit * BLOCK_LEN }
     }
 
-    /// Changes the bounds, up to what the store was made for; packets go at once if there are too many. Gives the bounds in effect.
+    /// The bounds it was made for: those in effect are never wider.
+    pub fn made_for(&self) -> CsConfig {
+        CsConfig { packets_max: self.packets_max, bytes_max: self.tree.arena.capacity() * BLOCK_LEN }
+    }
+
+    /// Changes the bounds, up to what the store was made for, and gives the new ones. Packets that are too many go in slices, by
+    /// [`work`](Self::work) and as others come.
     pub fn set_limits(&mut self, packets_max: usize, bytes_max: usize) -> CsConfig {
         self.packets_limit = packets_max.min(self.packets_max);
         self.blocks_limit = (bytes_max / BLOCK_LEN).min(self.tree.arena.capacity());
-        self.make_room(self.packets_limit, self.blocks_limit);
         self.settle();
         self.limits()
+    }
+
+    /// True when [`work`](Self::work) should be called soon: packets are to go since the bounds were lowered, or the tree is being made or taken
+    /// down.
+    pub fn has_work(&self) -> bool {
+        self.is_over() || self.upkeep.is_moving()
+    }
+
+    /// Does a slice of what there is to do besides packets: some hundred microseconds.
+    pub fn work(&mut self, now: Instant) {
+        self.shrink(now, WORK_EVICTIONS);
+        self.go_on(WORK_ENTRIES);
+    }
+
+    /// True while there is more than the bounds allow.
+    #[inline]
+    const fn is_over(&self) -> bool {
+        self.len > self.packets_limit || self.tree.arena.in_use() > self.blocks_limit
+    }
+
+    /// How it is chosen what goes.
+    pub const fn policy(&self) -> PolicyKind {
+        self.policy.kind()
+    }
+
+    /// Changes how it is chosen what goes; packets stay. Takes address space, but no time in proportion to them.
+    pub fn set_policy(&mut self, kind: PolicyKind) {
+        if kind != self.policy.kind() {
+            self.policy.set(kind, self.packets_max, self.tree.entries.len());
+            self.settle();
+        }
     }
 
     /// Whether packets are taken in.
@@ -413,7 +467,7 @@ impl ContentStore {
 
     /// Address space taken, octets; resident memory is at most this.
     pub fn memory_bytes(&self) -> usize {
-        self.tree.memory_bytes() + self.digests.memory_bytes()
+        self.tree.memory_bytes() + self.digests.memory_bytes() + self.policy.memory_bytes()
     }
 
     /// Asks for what finding a name will touch, without waiting: call stage 0 for each packet of a batch, then 1, then 2.
@@ -492,17 +546,18 @@ impl ContentStore {
     /// When the store is full it is known what goes next and after that: by then the lines of the latter are here.
     #[inline]
     fn prefetch_victims(&self) {
-        if let Some(victim) = self.policy.victim() {
-            self.tree.prefetch_removal(self.tree.entries[victim as usize].newer);
-        }
+        self.tree.prefetch_removal(self.policy.behind_victim(&self.tree.entries));
     }
 
-    /// Works out which packets are taken in. To be called after each change of what that depends on: limits, the switch, the tree's being off.
+    /// Works out which packets are taken in. To be called after each change of what that depends on: limits and
+    /// what is over them, the switch, the policy, the tree's being off.
     pub(super) fn settle(&mut self) {
         let takes = self.admit && self.packets_limit > 0;
         let wire_len_max = PACKET_LEN_MAX.min(self.blocks_limit * BLOCK_LEN);
         self.wire_len_max = if takes { wire_len_max } else { 0 };
-        self.replace_len_max = if self.upkeep.is_off() { self.wire_len_max } else { 0 };
+        let may_replace =
+            self.upkeep.is_off() && self.policy.kind() != PolicyKind::PriorityFifo && !self.is_over();
+        self.replace_len_max = if may_replace { self.wire_len_max } else { 0 };
     }
 
     #[cold]
@@ -511,13 +566,13 @@ impl ContentStore {
         Insertion::NotKept
     }
 
-    fn refresh(&mut self, slot: u32, fresh_until: u64) -> Insertion {
+    fn refresh(&mut self, now: Instant, slot: u32, packet: &Incoming<'_>) -> Insertion {
         let entry = &mut self.tree.entries[slot as usize];
-        entry.fresh_until = fresh_until;
+        entry.fresh_until = packet.fresh_until(now);
         if entry.place.linked != 0 {
             self.tree.raise_fresh_end(slot);
         }
-        self.policy.used(&mut self.tree.entries, slot);
+        self.policy.refreshed(&mut self.tree.entries, slot, packet.arrival(now));
         self.counters.refreshes += 1;
         Insertion::Refreshed
     }
@@ -540,8 +595,8 @@ impl ContentStore {
 
     fn digest(&mut self, slot: u32) -> [u8; 32] {
         let entry = &mut self.tree.entries[slot as usize];
-        if entry.digested == 0 {
-            entry.digested = 1;
+        if !entry.is_digested() {
+            entry.set_digested();
             let runs = self.tree.arena.runs(slot, usize::from(entry.wire_len));
             let parts: ArrayVec<&[u8], { PACKET_LEN_MAX.div_ceil(BLOCK_LEN) }> = runs.collect();
             self.digests[slot as usize] = sha256(&parts);
@@ -549,17 +604,52 @@ impl ContentStore {
         self.digests[slot as usize]
     }
 
-    #[inline]
-    fn make_room(&mut self, packets: usize, blocks: usize) {
-        while self.len > packets || self.tree.arena.in_use() > blocks {
-            let Some(victim) = self.policy.victim() else { break };
-            self.remove(victim);
-            self.counters.evictions += 1;
+    /// Evicts until there is room for a packet of so many blocks; false when that is not to be.
+    fn make_room_for(&mut self, now: Instant, packet: &Incoming<'_>, blocks: usize) -> bool {
+        for _ in 0..EVICTIONS_MAX {
+            let fits =
+                self.len < self.packets_limit && self.tree.arena.in_use() + blocks <= self.blocks_limit;
+            if fits {
+                return true;
+            }
+            let arrival = packet.arrival(now);
+            let now = now.as_nanos();
+            let Some((victim, rank)) = self.policy.victim(&mut self.tree.entries, now) else { return false };
+            if !self.policy.takes(now, arrival, rank) {
+                return false;
+            }
+            self.evict(victim);
+        }
+        // Limits were lowered far below what is here: until that has gone, the store may have a few packets more than before.
+        self.len < self.packets_max && self.tree.arena.in_use() + blocks <= self.tree.arena.capacity()
+    }
+
+    /// Evicts while there is more than the bounds allow, so many packets at most.
+    fn shrink(&mut self, now: Instant, packets_max: usize) {
+        for _ in 0..packets_max {
+            if !self.is_over() {
+                break;
+            }
+            let Some((victim, _)) = self.policy.victim(&mut self.tree.entries, now.as_nanos()) else { break };
+            self.evict(victim);
         }
     }
 
-    #[inline]
+    fn evict(&mut self, victim: u32) {
+        self.policy.evicted(&mut self.tree.entries, victim);
+        self.forget(victim);
+        self.counters.evictions += 1;
+    }
+
+    /// Removes an entry that is not a victim.
     fn remove(&mut self, slot: u32) {
+        self.policy.removed(&mut self.tree.entries, slot);
+        self.forget(slot);
+    }
+
+    /// Gives back what an entry that the policy knows no more took.
+    #[inline]
+    fn forget(&mut self, slot: u32) {
         let entry = &mut self.tree.entries[slot as usize];
         let Entry { key, spot, wire_len, .. } = *entry;
         let linked = entry.place.linked != 0;
@@ -572,18 +662,12 @@ impl ContentStore {
             self.tree.index.remove(key, slot);
         }
         self.tree.arena.free(slot, usize::from(wire_len));
-        self.policy.removed(&mut self.tree.entries, slot);
         self.len -= 1;
+        self.settle();
     }
 
     #[inline]
     fn entry(&self, found: CsRef) -> Option<&Entry> {
         self.tree.entries.get(found.slot as usize).filter(|entry| entry.generation == found.generation)
     }
-}
-
-/// True when a name's TLV-VALUE can stand at this place of a packet: behind two types and two lengths, within it.
-#[inline(always)]
-fn is_place((start, len): (u16, u16), wire: &[u8]) -> bool {
-    start <= u16::from(u8::MAX) && usize::from(start) + usize::from(len) <= wire.len()
 }

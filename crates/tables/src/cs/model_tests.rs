@@ -154,6 +154,7 @@ proptest! {
                 Step::Turn { on, entries } => cs.turn(on, entries),
                 Step::Limit { packets, blocks } => {
                     cs.set_limits(packets, blocks * BLOCK_LEN);
+                    cs.shrink(Instant::from_millis(now), usize::MAX);
                     model.limits = (packets.min(60), blocks.min(150));
                     let (packets, blocks) = model.limits;
                     model.make_room(packets, blocks);

@@ -63,8 +63,8 @@ pub(super) struct Entry {
     pub generation: u16,
     /// Where the name's TLV-VALUE starts in the packet.
     pub name_start: u8,
-    /// True when the digest was computed and kept.
-    pub digested: u8,
+    /// Bit 0: the digest was computed and kept. Bit 1: the policy's second queue. Bits 2 and 3: uses, as far as the policy counts them.
+    marks: u8,
     /// Where its key stands in the index, if that is known.
     pub spot: Spot,
 }
@@ -111,9 +111,47 @@ impl Entry {
             name_len: name.1,
             generation,
             name_start: name.0,
-            digested: 0,
+            marks: 0,
             spot: Spot::NONE,
         }
+    }
+
+    /// Another packet came in this entry: nothing of the former is known but its place in the policy's order.
+    #[inline(always)]
+    pub const fn forget_packet(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+        self.marks &= 0b10;
+    }
+
+    #[inline(always)]
+    pub const fn is_digested(&self) -> bool {
+        self.marks & 1 != 0
+    }
+
+    pub const fn set_digested(&mut self) {
+        self.marks |= 1;
+    }
+
+    /// Which of the policy's two queues it is in.
+    #[inline(always)]
+    pub const fn queue(&self) -> usize {
+        (self.marks >> 1 & 1) as usize
+    }
+
+    #[inline(always)]
+    pub const fn set_queue(&mut self, queue: usize) {
+        self.marks = self.marks & !0b10 | (queue as u8) << 1;
+    }
+
+    /// How often it was used, 3 at most.
+    #[inline(always)]
+    pub const fn uses(&self) -> u8 {
+        self.marks >> 2
+    }
+
+    #[inline(always)]
+    pub const fn set_uses(&mut self, uses: u8) {
+        self.marks = self.marks & 0b11 | uses << 2;
     }
 
     /// True when an Interest with MustBeFresh may be answered.

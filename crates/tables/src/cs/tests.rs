@@ -36,7 +36,9 @@ pub(super) fn insert(
 ) -> Insertion {
     let prefixes = Prefixes::of(&KEY, name.as_ref());
     (0..ContentStore::PREFETCH_STAGES).for_each(|stage| cs.prefetch_insert(stage, &prefixes));
-    cs.insert(Instant::from_millis(now_ms), place(wire, name), &prefixes, wire, freshness_ms)
+    let name = place(wire, name);
+    let packet = Incoming { name, prefixes: &prefixes, wire, freshness_ms, unsolicited: false };
+    cs.insert(Instant::from_millis(now_ms), &packet)
 }
 
 /// Where the name stands in a packet: behind two types and two lengths.
@@ -177,8 +179,12 @@ fn what_is_not_kept() {
     );
     let prefixes = Prefixes::of(&KEY, n.as_ref());
     for (place, wire) in [((0, 0), &b""[..]), ((1, 5), b"\x06\x02\x07"), ((256, 0), &[6; 300])] {
-        let got = cs.insert(Instant::START, place, &prefixes, wire, 0);
-        assert_eq!(got, Insertion::NotKept, "{place:?} is no place of a name in it");
+        let packet = Incoming { name: place, prefixes: &prefixes, wire, freshness_ms: 0, unsolicited: false };
+        assert_eq!(
+            cs.insert(Instant::START, &packet),
+            Insertion::NotKept,
+            "{place:?} is no place of a name in it"
+        );
     }
     let odd = full_name(&n, b"");
     assert_eq!(insert(&mut cs, 0, &odd, &data(&odd, b""), 0), Insertion::NotKept, "a digest in its own name");
@@ -238,11 +244,15 @@ fn limits_change_live() {
         put(&mut cs, &format!("/{i}/x"));
     }
     assert_eq!(cs.set_limits(60, usize::MAX), CsConfig { packets_max: 60, bytes_max: 100 * BLOCK_LEN });
-    assert_eq!(cs.len(), 60);
+    assert_eq!((cs.len(), cs.has_work()), (100, true), "packets go in slices");
+    cs.work(Instant::START);
+    assert_eq!((cs.len(), cs.has_work()), (60, false));
     cs.set_limits(usize::MAX, 10 * BLOCK_LEN + 1);
+    cs.work(Instant::START);
     assert_eq!((cs.len(), cs.bytes(), cs.limits().packets_max), (10, 10 * BLOCK_LEN, 100));
     assert!((90..100).all(|i| exact(&mut cs, &format!("/{i}/x")).is_some()), "the newest stay");
     cs.set_limits(0, usize::MAX);
+    cs.work(Instant::START);
     assert!(cs.is_empty());
     assert_eq!(insert(&mut cs, 0, &name("/a"), &data(&name("/a"), b""), 0), Insertion::NotKept);
     cs.set_limits(1, usize::MAX);
@@ -401,6 +411,34 @@ fn the_tree_comes_and_goes_with_those_who_ask_by_prefix() {
         insert_at(&mut cs, later, i);
     }
     assert!(cs.knows_prefixes());
+}
+
+/// However far bounds are lowered, a slice is small, a packet that comes pushes few out, and none comes in while none may.
+#[test]
+fn shrinking_goes_in_slices() {
+    let mut cs = store(10_000, 10_000 * BLOCK_LEN);
+    for i in 0..10_000 {
+        put(&mut cs, &format!("/{i}"));
+    }
+    cs.set_limits(100, usize::MAX);
+    put(&mut cs, "/new");
+    assert_eq!(cs.len(), 10_000 - EVICTIONS_MAX + 1);
+    assert!(exact(&mut cs, "/new").is_some() && exact(&mut cs, "/0").is_none());
+    let mut slices = 0;
+    while cs.has_work() {
+        let before = cs.len();
+        cs.work(Instant::START);
+        assert!(before - cs.len() <= WORK_EVICTIONS);
+        slices += 1;
+    }
+    assert_eq!((cs.len(), slices), (100, 9837usize.div_ceil(WORK_EVICTIONS)));
+    assert!(exact(&mut cs, "/new").is_some() && exact(&mut cs, "/9999").is_some());
+    cs.set_limits(0, usize::MAX);
+    assert_eq!(insert(&mut cs, 0, &name("/a"), &data(&name("/a"), b""), 0), Insertion::NotKept);
+    // Half way, bounds may be raised again.
+    cs.set_limits(50, usize::MAX);
+    cs.set_limits(usize::MAX, usize::MAX);
+    assert_eq!((cs.len(), cs.has_work()), (100, false));
 }
 
 /// Looks that are enough, but many, are worth a tree, too.

@@ -72,6 +72,11 @@ impl Upkeep {
         matches!(self.state, State::Off)
     }
 
+    /// True while the tree is being made or taken down.
+    pub const fn is_moving(&self) -> bool {
+        matches!(self.state, State::Linking(_) | State::Unlinking(_))
+    }
+
     /// True when every entry is in the tree.
     #[inline]
     pub const fn is_on(&self) -> bool {
@@ -166,7 +171,7 @@ impl ContentStore {
     }
 
     /// Goes on making the tree or taking it down, by so many entries.
-    fn go_on(&mut self, entries: usize) {
+    pub(super) fn go_on(&mut self, entries: usize) {
         let (mut bucket, link) = match self.upkeep.state {
             State::Linking(bucket) => (bucket, true),
             State::Unlinking(bucket) => (bucket, false),
@@ -214,41 +219,54 @@ impl ContentStore {
         self.upkeep.name = octets;
     }
 
-    /// Removes entries whose names start with `prefix`, at most `limit`.
-    pub(super) fn erase_under(&mut self, prefix: NameRef<'_>, prefixes: &Prefixes, limit: usize) -> usize {
-        let mut erased = 0;
-        if self.upkeep.is_on() {
-            for slot in self.tree.collect(prefix, prefixes, limit) {
-                self.remove(slot);
-                erased += 1;
+    /// A slice of an erasure: some hundred microseconds. True when it is at its end.
+    pub fn erase_part(&mut self, prefix: NameRef<'_>, erasing: &mut Erasing) -> bool {
+        if erasing.bucket == 0 {
+            let prefixes = Prefixes::of(&self.key, prefix);
+            if prefixes.has_digest() {
+                self.erase_digest(prefix, &prefixes, erasing);
             }
-            return erased;
+            if self.upkeep.is_on() {
+                let mut slots = self.tree.collect(prefix, &prefixes, erasing.left().saturating_add(1));
+                erasing.more |= slots.len() > erasing.left();
+                slots.truncate(erasing.left());
+                slots.iter().for_each(|slot| self.remove(*slot));
+                erasing.erased += slots.len();
+                return true;
+            }
         }
-        for bucket in 0..self.tree.index.buckets() {
-            self.prefetch_bucket(bucket + AHEAD);
-            for slot in self.in_bucket(bucket) {
+        let end = self.tree.index.buckets().min(erasing.bucket + ERASE_BUCKETS);
+        while erasing.bucket < end && !erasing.more {
+            self.prefetch_bucket(erasing.bucket + AHEAD);
+            for slot in self.in_bucket(erasing.bucket) {
                 // One that was here twice may have gone.
-                if erased < limit
-                    && self.tree.entries[slot as usize].wire_len > 0
-                    && self.tree.starts_with(slot, prefix.as_bytes())
+                if self.tree.entries[slot as usize].wire_len == 0
+                    || !self.tree.starts_with(slot, prefix.as_bytes())
                 {
-                    self.remove(slot);
-                    erased += 1;
+                    continue;
                 }
+                if erasing.left() == 0 {
+                    erasing.more = true;
+                    break;
+                }
+                self.remove(slot);
+                erasing.erased += 1;
             }
+            erasing.bucket += 1;
         }
-        erased
+        erasing.more || erasing.bucket == self.tree.index.buckets()
     }
 
-    /// True when there is an entry whose name starts with `prefix`.
-    pub(super) fn any_under(&self, prefix: NameRef<'_>, prefixes: &Prefixes) -> bool {
-        if self.upkeep.is_on() {
-            return !self.tree.collect(prefix, prefixes, 1).is_empty();
+    /// A packet may be named by its digest, too.
+    fn erase_digest(&mut self, name: NameRef<'_>, prefixes: &Prefixes, erasing: &mut Erasing) {
+        let ask = Ask { name, prefixes, can_be_prefix: false, must_be_fresh: false };
+        let Some(slot) = self.exact(Instant::START, &ask) else { return };
+        if erasing.left() == 0 {
+            erasing.more = true;
+        } else {
+            self.remove(slot);
+            erasing.erased += 1;
         }
-        (0..self.tree.index.buckets()).any(|bucket| {
-            self.prefetch_bucket(bucket + AHEAD);
-            self.in_bucket(bucket).into_iter().any(|slot| self.tree.starts_with(slot, prefix.as_bytes()))
-        })
     }
 
     /// Asks for what walking a bucket touches.
@@ -259,6 +277,33 @@ impl ContentStore {
         }
     }
 }
+
+/// An erasure that goes on in slices: see [`ContentStore::erase_part`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Erasing {
+    /// Packets to erase at most.
+    pub limit: usize,
+    /// Packets erased so far.
+    pub erased: usize,
+    /// At the end: true when there are others.
+    pub more: bool,
+    /// Buckets of the index seen.
+    bucket: usize,
+}
+
+impl Erasing {
+    /// Of at most so many packets, not begun.
+    pub const fn new(limit: usize) -> Self {
+        Erasing { limit, erased: 0, more: false, bucket: 0 }
+    }
+
+    const fn left(&self) -> usize {
+        self.limit - self.erased
+    }
+}
+
+/// Buckets of the index seen in one slice of an erasure.
+const ERASE_BUCKETS: usize = 2048;
 
 /// Buckets for whose entries a walk asks ahead.
 const AHEAD: usize = 4;

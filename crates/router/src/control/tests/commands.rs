@@ -227,6 +227,35 @@ fn the_content_store() {
 }
 
 #[test]
+fn erasures_that_go_on_are_few() {
+    let mut bench = Bench::new();
+    bench.env.cs.entries = 100_000;
+    let wires: Vec<_> = (0..17)
+        .map(|_| bench.command_wire(Root::Localhost, Verb::CsErase, &named_parameters("/a")))
+        .collect();
+    for wire in &wires[..16] {
+        assert_eq!(bench.interest(APP, wire), Reply::Later);
+    }
+    assert_eq!(bench.interest(APP, &wires[16]), Reply::Answered(503));
+    assert_eq!(bench.answer_to(&wires[16]).code, 503);
+    // Two more slices of a hundred each, in turn.
+    for turn in 0..32 {
+        assert!(bench.control.has_work());
+        bench.control.work(bench.now, &mut bench.env);
+        assert_eq!(bench.env.sent.len(), usize::from(turn >= 16), "{turn}");
+        bench.env.sent.clear();
+    }
+    assert_eq!(bench.env.cs.entries, 100_000 - 16 * 256);
+    assert!(!bench.control.has_work());
+    // The host's own command waits in the same way.
+    let asked = bench.control.command(bench.now, Verb::CsErase, &named_parameters("/a"), &mut bench.env);
+    let ticket = asked.unwrap_err();
+    assert_eq!(bench.settle(), 2);
+    let body = ControlParameters { count: Some(256), capacity: Some(256), ..named_parameters("/a") };
+    assert_eq!(bench.control.take_answered(), [(ticket, ControlResponse::ok(body))]);
+}
+
+#[test]
 fn who_may() {
     let mut bench = Bench::new();
     bench.gate.commands = Verdict::Deny("not you");

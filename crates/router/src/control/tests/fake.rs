@@ -4,6 +4,7 @@ use crate::control::*;
 use nw_api::management::{
     ChannelStatus, CsInfo, DropCount, FacePersistency, FaceScope, ForwarderStatus, flags,
 };
+use nw_tables::cs::Erasing;
 use nw_tables::fib::{NextHop, StrategyId};
 use nw_wire::Data;
 
@@ -167,10 +168,13 @@ impl Environment for Fake {
         }
     }
 
-    fn cs_erase(&mut self, _: NameRef<'_>, limit: usize) -> (usize, bool) {
-        let erased = limit.min(self.cs.entries as usize);
+    /// A hundred in a slice.
+    fn cs_erase(&mut self, _: NameRef<'_>, erasing: &mut Erasing) -> bool {
+        let erased = (erasing.limit - erasing.erased).min(self.cs.entries as usize).min(100);
         self.cs.entries -= erased as u64;
-        (erased, self.cs.entries > 0)
+        erasing.erased += erased;
+        erasing.more = self.cs.entries > 0;
+        !erasing.more || erasing.erased == erasing.limit
     }
 
     fn cs_info(&self) -> CsInfo {

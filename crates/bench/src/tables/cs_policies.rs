@@ -1,0 +1,116 @@
+//! Content store policies: hits in a hundred on traces made by rule, the same for each.
+//!
+//! A hundred thousand names are asked for by Zipf's law (the `n`th in proportion to `n^-exponent`), a miss fetches the Data. In `zipf/…` that is
+//! all; in `scan/…` every other Interest asks for a name that nobody asks for again, as walks through archives do. The store holds a
+//! hundredth or a tenth of the names. No time is measured, so these rows are the same on every machine.
+
+use super::cs::{data, key};
+use super::{Row, mix};
+use nw_name::{Name, Prefixes};
+use nw_tables::cs::{BLOCK_LEN, ContentStore, CsConfig, PolicyKind};
+use nw_tables::{Ask, Instant};
+
+const NAMES: usize = 100_000;
+const INTERESTS: u64 = 1_000_000;
+/// Interests before hits are counted.
+const WARM_UP: u64 = 300_000;
+
+/// Rows `tables/cs_policies/{zipf,scan}/…/{lru,priority-fifo,s3-fifo}/…` for each size.
+pub fn run() -> Vec<Row> {
+    let policies = [
+        ("lru", PolicyKind::Lru),
+        ("priority-fifo", PolicyKind::PriorityFifo),
+        ("s3-fifo", PolicyKind::S3Fifo),
+    ];
+    let mut rows = Vec::new();
+    for exponent in [0.8, 1.0] {
+        let zipf = Zipf::new(exponent);
+        for (trace, scan) in [("zipf", false), ("scan", true)] {
+            for packets in [NAMES / 100, NAMES / 10] {
+                for (policy, kind) in policies {
+                    let value = hits_percent(kind, packets, &zipf, scan);
+                    let name = format!("tables/cs_policies/{trace}/{exponent}/{policy}/{packets}");
+                    rows.push(Row { name, unit: "percent", value, spread: 0.0, longest_us: 0.0 });
+                }
+            }
+        }
+    }
+    rows
+}
+
+fn hits_percent(kind: PolicyKind, packets: usize, zipf: &Zipf, scan: bool) -> f64 {
+    let mut cs = ContentStore::new(key(), CsConfig { packets_max: packets, bytes_max: packets * BLOCK_LEN });
+    cs.set_policy(kind);
+    let (mut hits, mut asked) = (0, 0);
+    for i in 0..INTERESTS {
+        // A millisecond each: Data are stale after four thousand.
+        let now = Instant::from_millis(i);
+        let popular = !scan || i % 2 == 0;
+        let number = if popular { zipf.draw(mix(i)) as u64 } else { (1 << 40) + i };
+        let name = Name::new().with_generic("zipf").with_generic(number.to_string());
+        let prefixes = Prefixes::of(&key(), name.as_ref());
+        let ask =
+            Ask { name: name.as_ref(), prefixes: &prefixes, can_be_prefix: false, must_be_fresh: false };
+        let hit = cs.find(now, &ask).is_some();
+        if !hit {
+            cs.insert(now, &data(name).incoming());
+        }
+        if i >= WARM_UP && popular {
+            asked += 1;
+            hits += u64::from(hit);
+        }
+    }
+    100.0 * hits as f64 / asked as f64
+}
+
+/// Numbers from 0 on by Zipf's law.
+struct Zipf {
+    /// What share of draws is at most this number.
+    shares: Vec<f64>,
+}
+
+impl Zipf {
+    fn new(exponent: f64) -> Self {
+        let mut sum = 0.0;
+        let mut shares: Vec<f64> = (1..=NAMES)
+            .map(|rank| {
+                sum += (rank as f64).powf(-exponent);
+                sum
+            })
+            .collect();
+        shares.iter_mut().for_each(|share| *share /= sum);
+        Zipf { shares }
+    }
+
+    fn draw(&self, random: u64) -> usize {
+        let share = (random >> 11) as f64 / (1_u64 << 53) as f64;
+        self.shares.partition_point(|upto| *upto <= share).min(NAMES - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The figures' order is the reason that there are policies.
+    #[test]
+    fn s3_fifo_hits_more_than_lru_when_there_are_scans() {
+        let zipf = Zipf::new(1.0);
+        let hits = |kind| hits_percent(kind, NAMES / 100, &zipf, true);
+        assert!(hits(PolicyKind::S3Fifo) > hits(PolicyKind::Lru));
+    }
+
+    #[test]
+    fn draws_follow_the_law() {
+        let zipf = Zipf::new(1.0);
+        let mut counts = [0; 3];
+        for i in 0..100_000 {
+            if let Some(count) = counts.get_mut(zipf.draw(mix(i))) {
+                *count += 1;
+            }
+        }
+        // The second is asked for half as often as the first, the third a third.
+        assert!((1.8..2.2).contains(&(f64::from(counts[0]) / f64::from(counts[1]))));
+        assert!((2.6..3.4).contains(&(f64::from(counts[0]) / f64::from(counts[2]))));
+    }
+}

@@ -226,7 +226,7 @@ impl World {
         let link = LinkFields {
             token: Token::new(&octets).expect("at most 32 octets"),
             next_hop_face: (next_hop < FACES).then(|| face(next_hop)),
-            non_discovery: next_hop % 2 == 0,
+            non_discovery: next_hop.is_multiple_of(2),
             ..LinkFields::default()
         };
         let wire = builder.encode();

@@ -222,7 +222,7 @@ fn fail_over_moves_and_comes_back() {
     assert!((30..=55).contains(&(100 - world.answered)), "{} answered", world.answered);
     world.ask(300, 10);
     assert_eq!(world.answered, 300, "all by the second");
-    assert!(world.share(302) > 0.98 && world.got.get(&303).is_none(), "{:?}", world.got);
+    assert!(world.share(302) > 0.98 && !world.got.contains_key(&303), "{:?}", world.got);
     world.set(301, After(50));
     world.ask(120, 10);
     world.ask(100, 10);

@@ -34,7 +34,7 @@ pub fn take_inherited() -> Result<Vec<InheritedUnix>, FaceError> {
     if TAKEN.swap(true, Ordering::Relaxed) {
         return Ok(Vec::new());
     }
-    (FIRST..FIRST + count).map(|number| adopt(number)).collect()
+    (FIRST..FIRST + count).map(adopt).collect()
 }
 
 #[allow(unsafe_code)]

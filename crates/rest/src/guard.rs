@@ -96,7 +96,7 @@ mod tests {
 
         let closed = Rules { tcp: true, token: Some("secret".into()) };
         let host = (header::HOST, "localhost");
-        assert_eq!(code(&closed, &[host.clone()]), 401);
+        assert_eq!(code(&closed, std::slice::from_ref(&host)), 401);
         assert_eq!(code(&closed, &[host.clone(), (header::AUTHORIZATION, "Bearer secreT")]), 401);
         assert_eq!(code(&closed, &[host.clone(), (header::AUTHORIZATION, "secret")]), 401);
         assert_eq!(code(&closed, &[host, (header::AUTHORIZATION, "Bearer secret")]), 200);

@@ -153,7 +153,7 @@ impl Router {
         let Some(packet) = self.copy_interest(entry, context) else { return };
         context.pool.meta_mut(&packet).ingress = asker;
         if forward.form == Form::Probe {
-            let nonce = self.strategy_state.generator.next() as u32;
+            let nonce = self.strategy_state.generator.draw() as u32;
             let start = usize::from(context.pool.meta(&packet).nonce_start);
             // The packet dispatcher gave a nonce to those that came without.
             if start != 0 {

@@ -235,8 +235,8 @@ proptest! {
         for sequence in 0..counts[0].max(counts[1]) {
             now = now + Duration::from_micros(pause_us);
             pair.run_until(now);
-            for from in 0..2 {
-                if sequence < counts[from] {
+            for (from, count) in counts.into_iter().enumerate() {
+                if sequence < count {
                     pair.send(now, from, sequence);
                 }
             }

@@ -58,7 +58,7 @@ impl StaleTimes {
     /// Removes an entry, if it is in it.
     pub fn remove(&mut self, slot: u32) {
         let at = self.places[slot as usize] as usize;
-        if !self.items[..self.len].get(at).is_some_and(|item| item.slot == slot) {
+        if self.items[..self.len].get(at).is_none_or(|item| item.slot != slot) {
             return;
         }
         self.len -= 1;

@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: publish NAME FILE".into());
     };
     let name: Name = name.parse()?;
-    // A key for this run. One that lasts: `Key::from_pem`, with what `nw key export --unencrypted` writes.
+    // A key for this run. One that lasts: `Key::from_pem`, with a key in PEM (PKCS#8).
     let key = Key::generate(KeyKind::EcdsaP256, name.as_ref())?;
     let now_us = || SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_micros() as u64);
     let options = PublishOptions::default();

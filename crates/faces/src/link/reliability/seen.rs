@@ -1,5 +1,5 @@
 //! Which Sequences came lately, so that a copy is known. Bounded: two windows of 65,536 numbers, the older of which is forgotten when the newer
-//! is a second old or a number lies outside it. What is forgotten is taken again; forwarding knows copies of network packets, too.
+//! is four seconds old or a number lies outside it. What is forgotten is taken again; forwarding knows copies of network packets, too.
 //!
 //! The time bound is for a peer that starts anew and gives the same numbers again.
 
@@ -12,8 +12,8 @@ const NUMBERS: u64 = 64 * WORDS as u64;
 /// Numbers before the first that came which are remembered, too: packets overtake each other.
 const BEFORE: u64 = 4096;
 
-/// After so long a window gives way to the next. A number is remembered for at least as long, unless more than a window's came meanwhile.
-const LIFE: Duration = Duration::from_secs(1);
+/// After so long a window gives way to the next: longer than the three tries of a sender that has measured nothing yet, a second each. A number is remembered for at least as long, unless more than a window's came meanwhile.
+const LIFE: Duration = Duration::from_secs(4);
 
 /// Numbers that came.
 #[derive(Debug, Default)]
@@ -82,6 +82,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::HashSet;
+
+    /// A sender without a measured round trip tries after one, two and three seconds; all but the first and the last may be lost.
+    #[test]
+    fn the_last_of_three_tries_is_known() {
+        let mut seen = Seen::default();
+        assert!(seen.insert(Instant::START, 7));
+        assert!(!seen.insert(Instant::START + Duration::from_millis(3100), 7));
+    }
 
     proptest! {
         #[test]

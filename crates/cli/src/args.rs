@@ -1,5 +1,8 @@
 //! Every word of the command line, with the help that teaches it.
 
+// Help texts: their brackets are what a user types.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nw_app::FaceUri;
 use nw_name::Name;

@@ -1,5 +1,8 @@
 //! Every option: name, type, default, limits, documentation.
 
+// Texts of the reference: their brackets are TOML.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 use super::interface::{InterfacePattern, MacAddress, MacGroup};
 use super::section::{item, section};
 use super::value::{Mode, Uri, words};

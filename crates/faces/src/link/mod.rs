@@ -240,7 +240,7 @@ impl LinkService {
         self.deliver(now, packet, received, source, pool, tally)
     }
 
-    /// When [`expire`](Self::expire) or [`pump`](Self::pump) has something to do, if ever.
+    /// When [`expire`](Self::expire) or `pump` has something to do, if ever.
     pub fn deadline(&self) -> Option<Instant> {
         let reassembly = self.reassembler.as_ref().and_then(|reassembler| reassembler.deadline());
         let reliability = self.reliability.as_ref().and_then(|reliability| reliability.deadline());

@@ -22,7 +22,7 @@ pub const PREFIXES_MAX: usize = 32;
 pub struct HashKey([u64; 4]);
 
 impl HashKey {
-    /// From 32 octets; take them from the system's random source.
+    /// From 32 octets; take them from the system's random source. The definition uses the first two words.
     pub const fn new(secret: [u64; 4]) -> Self {
         // An even or zero multiplier would lose bits.
         HashKey([secret[0], secret[1] | 1, secret[2], secret[3] | 1])

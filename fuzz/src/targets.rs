@@ -4,6 +4,7 @@
 use nw_name::{HashKey, Name, NameRef, Prefixes};
 use nw_wire::certificate::Certificate;
 use nw_wire::dissect::{self, Options};
+use nw_wire::forwarding::{DataFields, InterestFields, Leading};
 use nw_wire::tlv::frame;
 use nw_wire::{Data, Error, Framing, Interest, LpHeader, LpPacket, PACKET_LEN_MAX};
 
@@ -172,11 +173,21 @@ pub fn decode(bytes: &[u8]) -> Outcome {
     let packet = LpPacket::check(bytes).map_err(|e| refuse(bytes, e))?;
     let Some(fragment) = packet.fragment.filter(|_| !packet.is_fragmented()) else { return Ok(()) };
     let mut prefixes = Prefixes::new(&KEY);
-    let name = match fragment[0] {
-        5 => Interest::check_hashing(fragment, &KEY, &mut prefixes).map(|interest| interest.name()),
-        _ => Data::check_hashing(fragment, &KEY, &mut prefixes).map(|data| data.name()),
+    let within = Leading::new(&bytes[packet.fragment_start..], fragment.len());
+    let (place, name) = match fragment[0] {
+        5 => (
+            InterestFields::check(within, &KEY, &mut prefixes).map(|fields| fields.name),
+            Interest::check(fragment).map(|interest| interest.name()),
+        ),
+        _ => (
+            DataFields::check(within, &KEY, &mut prefixes).map(|fields| fields.name),
+            Data::check(fragment).map(|data| data.name()),
+        ),
     };
+    assert_eq!(place.err(), name.err());
     let name = name.map_err(|e| refuse(fragment, e))?;
+    let (start, len) = place.map_or((0, 0), |(start, len)| (usize::from(start), usize::from(len)));
+    assert_eq!(fragment[start..start + len], *name.as_bytes());
     assert_eq!((prefixes.whole(), prefixes.count()), (KEY.name(name), name.len()));
     for count in 0..=prefixes.kept() {
         assert_eq!(prefixes.end(count), name.prefix(count).as_bytes().len());

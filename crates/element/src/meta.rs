@@ -2,6 +2,7 @@
 
 use crate::announcements::Ticket;
 use crate::{FaceId, Instant};
+use core::cell::Cell;
 use nw_name::{HashKey, NameRef, Prefixes};
 use nw_tables::fib::FibHint;
 use nw_wire::{NackReason, Token};
@@ -74,6 +75,8 @@ pub struct Meta {
     pub freshness_ms: u32,
     /// Data: true once a content store has it, or must not have it.
     pub cached: bool,
+    /// Interest: asking for memory found that there may be a pending one like it.
+    pub maybe_pending: Cell<bool>,
     /// Interest: what asking for the FIB's memory found out already.
     pub route_hint: FibHint,
     /// Hashes and ends of the name's prefixes. Large, so last.
@@ -100,6 +103,7 @@ impl Meta {
             hint: (0, 0),
             freshness_ms: 0,
             cached: false,
+            maybe_pending: Cell::new(false),
             route_hint: FibHint::default(),
             prefixes: Prefixes::new(key),
         }

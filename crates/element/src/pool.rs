@@ -9,9 +9,17 @@ use crate::drops::{DropCounters, DropReason};
 use crate::meta::{LinkFields, Meta};
 use core::ops::Range;
 use nw_name::HashKey;
+use nw_tables::memory::Lines;
+use nw_wire::forwarding::Leading;
 
 /// Octets of one chunk: what one read of a stream or one receive of a run of datagrams fills.
 pub const CHUNK_LEN: usize = 64 * 1024;
+
+/// Octets behind the last chunk that are never written, so that a name at its end can be read in large steps too.
+const MARGIN: usize = 64;
+
+/// Places in chunks are counted with 32 bits.
+const CHUNKS_MAX: usize = (1 << 32) / CHUNK_LEN - 1;
 
 /// A packet. Linear: see the module.
 #[derive(Debug)]
@@ -36,23 +44,34 @@ pub struct Chunk {
     index: u32,
 }
 
-struct ChunkSlot {
-    bytes: Box<[u8]>,
-    /// Packets in it, plus one while it is being filled.
-    uses: u32,
+impl Chunk {
+    const fn start(&self) -> usize {
+        self.index as usize * CHUNK_LEN
+    }
 }
 
 struct PacketSlot {
     chunk: u32,
+    /// Counted from the first chunk's first octet.
     start: u32,
     len: u32,
     meta: Meta,
 }
 
+impl PacketSlot {
+    #[inline(always)]
+    const fn range(&self) -> Range<usize> {
+        self.start as usize..self.start as usize + self.len as usize
+    }
+}
+
 /// Buffers and metadata of all packets of one shard.
 pub struct Pool {
     key: HashKey,
-    chunks: Vec<ChunkSlot>,
+    /// All chunks, one behind the other, and a margin.
+    octets: Lines<u8>,
+    /// By chunk that was ever taken: packets in it, plus one while it is being filled.
+    chunk_uses: Vec<u32>,
     chunks_free: Vec<u32>,
     chunks_max: usize,
     packets: Vec<PacketSlot>,
@@ -64,11 +83,13 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Of at most so many chunks and packets. Memory is taken as it is first needed and then kept.
+    /// Of at most so many chunks (65,535 at most) and packets. Memory is taken as it is first needed and then kept.
     pub fn new(key: HashKey, chunks_max: usize, packets_max: usize) -> Self {
+        let chunks_max = chunks_max.min(CHUNKS_MAX);
         Pool {
             key,
-            chunks: Vec::with_capacity(chunks_max),
+            octets: Lines::new(chunks_max * CHUNK_LEN + MARGIN),
+            chunk_uses: Vec::with_capacity(chunks_max),
             chunks_free: Vec::with_capacity(chunks_max),
             chunks_max,
             packets: Vec::new(),
@@ -87,34 +108,34 @@ impl Pool {
     /// A chunk to receive into, or `None` when all are in use.
     pub fn take_chunk(&mut self) -> Option<Chunk> {
         if let Some(index) = self.chunks_free.pop() {
-            self.chunks[index as usize].uses = 1;
+            self.chunk_uses[index as usize] = 1;
             return Some(Chunk { index });
         }
-        if self.chunks.len() == self.chunks_max {
+        if self.chunk_uses.len() == self.chunks_max {
             return None;
         }
-        self.chunks.push(ChunkSlot { bytes: vec![0; CHUNK_LEN].into_boxed_slice(), uses: 1 });
-        Some(Chunk { index: (self.chunks.len() - 1) as u32 })
+        self.chunk_uses.push(1);
+        Some(Chunk { index: (self.chunk_uses.len() - 1) as u32 })
     }
 
     /// Its bytes, [`CHUNK_LEN`] of them.
     #[inline]
     pub fn chunk_bytes(&self, chunk: &Chunk) -> &[u8] {
-        &self.chunks[chunk.index as usize].bytes
+        &self.octets[chunk.start()..][..CHUNK_LEN]
     }
 
     /// Its bytes, to be written.
     #[inline]
     pub fn chunk_bytes_mut(&mut self, chunk: &Chunk) -> &mut [u8] {
-        &mut self.chunks[chunk.index as usize].bytes
+        &mut self.octets[chunk.start()..][..CHUNK_LEN]
     }
 
     /// Several chunks' bytes at once, for receives that fill many.
     pub fn chunks_bytes_mut<const N: usize>(&mut self, chunks: &[Chunk; N]) -> [&mut [u8]; N] {
+        let (all, _) = self.octets.as_chunks_mut::<CHUNK_LEN>();
         let indices = core::array::from_fn(|at| chunks[at].index as usize);
-        let slots =
-            self.chunks.get_disjoint_mut(indices).expect("a chunk is taken once, so these are distinct");
-        slots.map(|slot| &mut *slot.bytes)
+        let taken = all.get_disjoint_mut(indices).expect("a chunk is taken once, so these are distinct");
+        taken.map(|chunk| &mut chunk[..])
     }
 
     /// Ends the filling of a chunk; it is free once its packets have ended.
@@ -127,8 +148,8 @@ impl Pool {
     #[inline]
     pub fn packet_in(&mut self, chunk: &Chunk, range: Range<usize>) -> Option<Packet> {
         debug_assert!(range.end <= CHUNK_LEN);
-        let packet = self.take_slot(chunk.index, range.start as u32, range.len() as u32)?;
-        self.chunks[chunk.index as usize].uses += 1;
+        let packet = self.take_slot(chunk.index, (chunk.start() + range.start) as u32, range.len() as u32)?;
+        self.chunk_uses[chunk.index as usize] += 1;
         Some(packet)
     }
 
@@ -164,7 +185,7 @@ impl Pool {
         let from = &self.packets[packet.slot as usize];
         let (chunk, start, len) = (from.chunk, from.start, from.len);
         let twin = self.take_slot(chunk, start, len)?;
-        self.chunks[chunk as usize].uses += 1;
+        self.chunk_uses[chunk as usize] += 1;
         let (from, to) = self.two(packet.slot, twin.slot);
         to.kind = from.kind;
         to.ingress = from.ingress;
@@ -197,15 +218,13 @@ impl Pool {
     /// The packet's bytes.
     #[inline]
     pub fn bytes(&self, packet: &Packet) -> &[u8] {
-        let slot = &self.packets[packet.slot as usize];
-        &self.chunks[slot.chunk as usize].bytes[slot.start as usize..(slot.start + slot.len) as usize]
+        &self.octets[self.packets[packet.slot as usize].range()]
     }
 
     /// The packet's bytes, to be changed in place.
     #[inline]
     pub fn bytes_mut(&mut self, packet: &Packet) -> &mut [u8] {
-        let slot = &self.packets[packet.slot as usize];
-        &mut self.chunks[slot.chunk as usize].bytes[slot.start as usize..(slot.start + slot.len) as usize]
+        &mut self.octets[self.packets[packet.slot as usize].range()]
     }
 
     /// Narrows the packet to `range` of its bytes, as when a link header is taken off.
@@ -224,9 +243,7 @@ impl Pool {
 
     /// As [`keep_announcement`](Self::keep_announcement), of octets of a packet.
     pub fn keep_announcement_in(&mut self, packet: &Packet, range: Range<usize>) -> Ticket {
-        let slot = &self.packets[packet.slot as usize];
-        let start = slot.start as usize;
-        let octets = &self.chunks[slot.chunk as usize].bytes[start..start + slot.len as usize];
+        let octets = &self.octets[self.packets[packet.slot as usize].range()];
         self.announcements.keep(&octets[range])
     }
 
@@ -238,8 +255,7 @@ impl Pool {
     /// A packet of its own with the octets of an announcement, not decoded.
     pub fn announcement_packet(&mut self, ticket: Ticket) -> Option<Packet> {
         let packet = self.alloc(self.announcements.octets(ticket)?.len())?;
-        let slot = &self.packets[packet.slot as usize];
-        let to = &mut self.chunks[slot.chunk as usize].bytes[slot.start as usize..];
+        let to = &mut self.octets[self.packets[packet.slot as usize].range()];
         if let Some(octets) = self.announcements.octets(ticket) {
             to[..octets.len()].copy_from_slice(octets);
         }
@@ -262,16 +278,15 @@ impl Pool {
     #[inline(always)]
     pub fn view(&self, packet: &Packet) -> (&[u8], &Meta) {
         let slot = &self.packets[packet.slot as usize];
-        let range = slot.start as usize..(slot.start + slot.len) as usize;
-        (&self.chunks[slot.chunk as usize].bytes[range], &slot.meta)
+        (&self.octets[slot.range()], &slot.meta)
     }
 
     /// Bytes and metadata together, the latter to be changed: what decoding needs.
     #[inline]
-    pub fn parts_mut(&mut self, packet: &Packet) -> (&HashKey, &[u8], &mut Meta) {
+    pub fn parts_mut(&mut self, packet: &Packet) -> (&HashKey, Leading<'_>, &mut Meta) {
         let slot = &mut self.packets[packet.slot as usize];
-        let range = slot.start as usize..(slot.start + slot.len) as usize;
-        (&self.key, &self.chunks[slot.chunk as usize].bytes[range], &mut slot.meta)
+        let around = &self.octets[slot.start as usize..];
+        (&self.key, Leading::new(around, slot.len as usize), &mut slot.meta)
     }
 
     /// Ends a packet that was sent or otherwise served its purpose.
@@ -298,7 +313,7 @@ impl Pool {
 
     /// Chunks that are being filled or hold packets.
     pub fn chunks_in_use(&self) -> usize {
-        self.chunks.len() - self.chunks_free.len()
+        self.chunk_uses.len() - self.chunks_free.len()
     }
 
     #[inline]
@@ -323,9 +338,9 @@ impl Pool {
 
     #[inline]
     fn unuse(&mut self, chunk: u32) {
-        let slot = &mut self.chunks[chunk as usize];
-        slot.uses -= 1;
-        if slot.uses == 0 {
+        let uses = &mut self.chunk_uses[chunk as usize];
+        *uses -= 1;
+        if *uses == 0 {
             self.chunks_free.push(chunk);
         }
     }

@@ -102,14 +102,6 @@ const MASKS: [(u64, u64); SHORT_MAX + 1] = {
     masks
 };
 
-/// What begins at `pos`, of which fewer than sixteen octets are left, with zeros behind; zeros only when there are fewer than sixteen in all.
-#[inline]
-fn last_octets(bytes: &[u8], pos: usize) -> u128 {
-    let Some(last) = bytes.last_chunk::<16>() else { return 0 };
-    let before = (pos + 16).saturating_sub(bytes.len()) as u32;
-    u128::from_le_bytes(*last).checked_shr(8 * before).unwrap_or(0)
-}
-
 #[inline(always)]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -184,7 +176,7 @@ impl Prefixes {
 
     /// Checks the name whose TLV-VALUE stands at `name` in `wire`, forgets the former one and takes this one in. After an error it is no name.
     ///
-    /// What is around the name in `wire` is not looked at, but lets a component be read in two loads.
+    /// What is around the name in `wire` is not looked at, but lets a component be read in two loads where sixteen octets are left of it.
     ///
     /// # Errors
     /// What is wrong and at which octet of `wire`.
@@ -197,32 +189,23 @@ impl Prefixes {
     ) -> Result<ParametersDigests, Error> {
         let (start, len) = (name.start, name.len());
         let from_name = wire.get(start..).unwrap_or_default();
+        let behind_len = from_name.len().saturating_sub(len);
         self.hashes[0] = key.root();
         self.ends[0] = 0;
-        let (mut hash, mut pos, mut count, mut rest) = (key.root(), 0, 0, from_name);
+        let (mut hash, mut count, mut rest) = (key.root(), 0, from_name);
         // Nearly every component has one octet of type and of length, is short and no digest.
-        while pos < len && count < PREFIXES_MAX {
+        while rest.len() > behind_len && count < PREFIXES_MAX {
             let Some(octets) = rest.first_chunk::<16>() else { break };
             let Some((folded, component_len)) = key.short_step(hash, u128::from_le_bytes(*octets)) else {
                 break;
             };
             hash = folded;
             rest = &rest[component_len..];
-            pos += component_len;
             count += 1;
             self.hashes[count] = hash;
-            self.ends[count] = pos as u16;
+            self.ends[count] = (from_name.len() - rest.len()) as u16;
         }
-        while rest.len() < 16 && pos < len && count < PREFIXES_MAX {
-            let Some((folded, component_len)) = key.short_step(hash, last_octets(from_name, pos)) else {
-                break;
-            };
-            hash = folded;
-            pos += component_len;
-            count += 1;
-            self.hashes[count] = hash;
-            self.ends[count] = pos as u16;
-        }
+        let pos = from_name.len() - rest.len();
         self.count = count as u16;
         self.whole = hash;
         self.key = hash;

@@ -16,7 +16,7 @@ use nw_name::{Component, ComponentType, HashKey, Name, NameRef, Prefixes};
 pub struct Data<'a> {
     wire: &'a [u8],
     name: NameRef<'a>,
-    meta: Meta,
+    meta: MetaInfo,
     /// Where the Name element starts: what is signed starts there.
     signed_start: u16,
     name_start: u16,
@@ -59,7 +59,7 @@ impl<'a> Data<'a> {
         let mut data = Data {
             wire,
             name: name_ref,
-            meta: Meta::default(),
+            meta: MetaInfo::default(),
             signed_start: name.start as u16,
             name_start: name.value_start as u16,
             content: Span::NONE,
@@ -82,7 +82,7 @@ impl<'a> Data<'a> {
                 t::META_INFO | t::CONTENT | t::SIGNATURE_INFO | t::SIGNATURE_VALUE if field.typ <= last => {
                     return Err(Error::new(Fault::FieldOrder, field.start));
                 }
-                t::META_INFO => self.meta = Meta::check(&field)?,
+                t::META_INFO => self.meta = MetaInfo::check(&field)?,
                 t::CONTENT => self.content = Span::of(&field),
                 t::SIGNATURE_INFO => {
                     SignatureInfo::check_form(field.value, field.value_start)?;
@@ -183,21 +183,21 @@ pub(crate) fn leading_name<'a>(reader: &mut Reader<'a>) -> Result<Tlv<'a>, Error
 
 /// MetaInfo's fields.
 #[derive(Clone, Copy, Debug)]
-struct Meta {
+pub(crate) struct MetaInfo {
     content_type: u64,
-    freshness_ms: u64,
+    pub(crate) freshness_ms: u64,
     final_block: Span,
 }
 
-impl Default for Meta {
+impl Default for MetaInfo {
     fn default() -> Self {
-        Meta { content_type: 0, freshness_ms: 0, final_block: Span::NONE }
+        MetaInfo { content_type: 0, freshness_ms: 0, final_block: Span::NONE }
     }
 }
 
-impl Meta {
-    fn check(field: &Tlv<'_>) -> Result<Self, Error> {
-        let mut meta = Meta::default();
+impl MetaInfo {
+    pub(crate) fn check(field: &Tlv<'_>) -> Result<Self, Error> {
+        let mut meta = MetaInfo::default();
         let mut reader = Reader::new(field.value, field.value_start);
         let mut last = 0;
         while let Some(part) = reader.next()? {

@@ -8,6 +8,7 @@
 pub mod certificate;
 pub mod data;
 pub mod dissect;
+pub mod forwarding;
 pub mod interest;
 mod interest_builder;
 pub mod lp;

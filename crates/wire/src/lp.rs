@@ -119,6 +119,14 @@ impl Token {
         token
     }
 
+    /// Of six octets: what every router we know makes.
+    #[inline(always)]
+    pub fn from_six([a, b, c, d, e, f]: [u8; 6]) -> Self {
+        let mut token = Token { len: 6, octets: [0; 32] };
+        token.octets[..8].copy_from_slice(&[a, b, c, d, e, f, 0, 0]);
+        token
+    }
+
     /// Its octets, empty when absent.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {

@@ -2,12 +2,15 @@
 
 use nw_name::{Component, ComponentType, HashKey, Name, Prefixes};
 use nw_wire::certificate::Certificate;
+use nw_wire::forwarding::{DataFields, InterestFields, Leading};
 use nw_wire::{
     Data, DataBuilder, DigestSha256, Fault, Interest, InterestBuilder, LpHeader, LpPacket, NackReason, Token,
     sha256,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
+
+const KEY: HashKey = HashKey::new([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 5, 6]);
 
 /// Any name without parameters digests.
 fn any_name(components: std::ops::Range<usize>) -> impl Strategy<Value = Name> {
@@ -187,6 +190,68 @@ proptest! {
         let seen = Interest::check_hashing(&wire, &key, &mut prefixes).unwrap();
         prop_assert_eq!(prefixes.whole(), key.name(seen.name()));
         prop_assert_eq!(prefixes.count(), seen.name().len());
+    }
+
+    /// What forwarding reads in one line is what the full check reads, whatever is behind the packet and wherever an octet was changed.
+    #[test]
+    fn forwarding_reads_an_interest_as_the_check_does(
+        ask in any_ask(), at: proptest::sample::Index, to: Option<u8>, behind in vec(any::<u8>(), 0..40)
+    ) {
+        let mut wire = ask.build().encode();
+        if let Some(to) = to {
+            let at = at.index(wire.len());
+            wire[at] = to;
+        }
+        let around = [&wire[..], &behind].concat();
+        let (mut prefixes, mut wanted) = (Prefixes::new(&KEY), Prefixes::new(&KEY));
+        let fields = InterestFields::check(Leading::new(&around, wire.len()), &KEY, &mut prefixes);
+        let checked = Interest::check_hashing(&wire, &KEY, &mut wanted);
+        match (fields, checked) {
+            (Ok(fields), Ok(checked)) => {
+                let name = &wire[usize::from(fields.name.0)..][..usize::from(fields.name.1)];
+                prop_assert_eq!(name, checked.name().as_bytes());
+                let hint = checked.forwarding_hint_value().map_or((0, 0), |(value, start)| (start as u16, value.len() as u16));
+                prop_assert_eq!(fields.hint, hint);
+                prop_assert_eq!(usize::from(fields.nonce_start), checked.nonce_start().unwrap_or(0));
+                prop_assert_eq!(fields.nonce, checked.nonce().unwrap_or(0));
+                prop_assert_eq!(usize::from(fields.hop_limit_start), checked.hop_limit_start().unwrap_or(0));
+                prop_assert_eq!(u64::from(fields.lifetime_ms), checked.lifetime_ms().min(u32::MAX.into()));
+                let flags = (checked.can_be_prefix(), checked.must_be_fresh());
+                prop_assert_eq!((fields.can_be_prefix, fields.must_be_fresh), flags);
+                prop_assert_eq!((prefixes.whole(), prefixes.count()), (wanted.whole(), wanted.count()));
+            }
+            (fields, checked) => prop_assert_eq!(fields.err(), checked.err()),
+        }
+    }
+
+    #[test]
+    fn forwarding_reads_a_data_as_the_check_does(
+        name in any_name(0..8), content in vec(any::<u8>(), 0..600), content_type in 0..300u64, freshness_ms in prop_oneof![Just(0), 0..70_000u64, any::<u64>()],
+        last in proptest::option::of(any::<u8>()), at: proptest::sample::Index, to: Option<u8>, behind in vec(any::<u8>(), 0..40)
+    ) {
+        let last = last.map(|last| nw_name::Name::new().with_generic([last]));
+        let mut data = DataBuilder::new(&name, &content).content_type(content_type).freshness_ms(freshness_ms);
+        if let Some(last) = &last {
+            data = data.final_block_of(last.as_ref());
+        }
+        let mut wire = data.encode(&DigestSha256).unwrap();
+        if let Some(to) = to {
+            let at = at.index(wire.len());
+            wire[at] = to;
+        }
+        let around = [&wire[..], &behind].concat();
+        let (mut prefixes, mut wanted) = (Prefixes::new(&KEY), Prefixes::new(&KEY));
+        let fields = DataFields::check(Leading::new(&around, wire.len()), &KEY, &mut prefixes);
+        let checked = Data::check_hashing(&wire, &KEY, &mut wanted);
+        match (fields, checked) {
+            (Ok(fields), Ok(checked)) => {
+                let name = &wire[usize::from(fields.name.0)..][..usize::from(fields.name.1)];
+                prop_assert_eq!(name, checked.name().as_bytes());
+                prop_assert_eq!(u64::from(fields.freshness_ms), checked.freshness_ms().min(u32::MAX.into()));
+                prop_assert_eq!((prefixes.whole(), prefixes.count()), (wanted.whole(), wanted.count()));
+            }
+            (fields, checked) => prop_assert_eq!(fields.err(), checked.err()),
+        }
     }
 
     #[test]

@@ -222,8 +222,14 @@ impl<const N: usize> BlockArena<N> {
     /// Asks for the beginning of a chain without waiting for it.
     #[inline(always)]
     pub fn prefetch(&self, head: u32) {
+        self.prefetch_len(head, N);
+    }
+
+    /// As [`prefetch`](Self::prefetch), of a chain that holds so many octets.
+    #[inline(always)]
+    pub fn prefetch_len(&self, head: u32, len: usize) {
         if let Some(block) = self.blocks.get(head as usize) {
-            prefetch_ends(&block[..N.min(PREFETCH_LEN)]);
+            prefetch_ends(&block[..len.min(N).min(PREFETCH_LEN)]);
         }
     }
 }

@@ -214,7 +214,7 @@ impl Fib {
     }
 
     /// As [`lookup`](Self::lookup), with what [`prefetch_hinted`](Self::prefetch_hinted) found out about this name.
-    #[inline]
+    #[inline(always)]
     pub fn lookup_hinted(
         &self,
         name: NameRef<'_>,
@@ -235,6 +235,7 @@ impl Fib {
         self.lookup_among(lengths, name, prefixes)
     }
 
+    #[inline(never)]
     fn lookup_among(&self, mut lengths: u64, name: NameRef<'_>, prefixes: &Prefixes) -> Option<FibEntry<'_>> {
         let bytes = name.as_bytes();
         while let Some(length) = take_longest(&mut lengths) {
@@ -264,7 +265,7 @@ impl Fib {
     }
 
     /// As [`prefetch`](Self::prefetch); what a stage finds out is kept in `hint`, so that the next one and the lookup need not.
-    #[inline]
+    #[inline(always)]
     pub fn prefetch_hinted(&self, stage: usize, prefixes: &Prefixes, hint: &FibHint) {
         match stage {
             0 => self.lengths.prefetch(prefixes),

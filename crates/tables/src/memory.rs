@@ -164,7 +164,7 @@ fn prefetch_line(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing that the program can see and never faults, whatever the address.
     unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line.cast());
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T1 }>(line.cast());
     }
     #[cfg(target_arch = "aarch64")]
     // SAFETY: a prefetch reads nothing that the program can see and never faults, whatever the address.

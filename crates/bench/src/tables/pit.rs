@@ -159,8 +159,9 @@ impl Bench {
         let pit = &mut self.pit;
         samples.measure(batch.len(), || {
             if prefetch {
-                (0..Pit::PREFETCH_STAGES)
-                    .for_each(|stage| batch.iter().for_each(|asked| pit.prefetch(stage, &asked.prefixes)));
+                (0..Pit::PREFETCH_STAGES).for_each(|stage| {
+                    batch.iter().for_each(|asked| _ = pit.prefetch(stage, &asked.prefixes))
+                });
             }
             for (at, asked) in batch.iter_mut().enumerate() {
                 let place = (4, asked.name.as_ref().as_bytes().len() as u16);
@@ -228,8 +229,9 @@ impl Bench {
         let pit = &self.pit;
         samples.measure(batch.len(), || {
             if prefetch {
-                (0..Pit::PREFETCH_STAGES)
-                    .for_each(|stage| batch.iter().for_each(|asked| pit.prefetch(stage, &asked.prefixes)));
+                (0..Pit::PREFETCH_STAGES).for_each(|stage| {
+                    batch.iter().for_each(|asked| _ = pit.prefetch(stage, &asked.prefixes))
+                });
             }
             for asked in &batch {
                 assert!(pit.find(&asked.ask()).is_some(), "it was pending");
@@ -286,9 +288,9 @@ fn prefetch_data(pit: &Pit, prefetch: bool, with_token: bool, batch: &[Asked]) {
     for stage in 0..Pit::PREFETCH_STAGES {
         for asked in batch {
             if with_token {
-                pit.prefetch_token(stage, &asked.token);
+                pit.prefetch_token(stage, &asked.token, &asked.prefixes);
             } else {
-                pit.prefetch(stage, &asked.prefixes);
+                _ = pit.prefetch(stage, &asked.prefixes);
             }
         }
     }

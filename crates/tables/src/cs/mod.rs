@@ -12,6 +12,7 @@
 //!                        `-----> chain of blocks of 256 octets: the packet          digests apart, touched only when asked for
 //! ```
 
+mod lookahead;
 #[cfg(test)]
 mod model_tests;
 mod policy;
@@ -29,6 +30,7 @@ use crate::index::Spot;
 use crate::memory::Lines;
 use crate::{Ask, Instant};
 use arrayvec::ArrayVec;
+use lookahead::Lookahead;
 use nw_name::{HashKey, NameRef, Prefixes};
 use nw_wire::{PACKET_LEN_MAX, sha256};
 pub use policy::PolicyKind;
@@ -153,6 +155,7 @@ pub struct ContentStore {
     upkeep: Upkeep,
     digests: Lines<[u8; 32]>,
     policy: Policy,
+    lookahead: Lookahead,
     len: usize,
     packets_max: usize,
     packets_limit: usize,
@@ -183,6 +186,7 @@ impl ContentStore {
             tree: Tree::new(key, packets_max, arena),
             upkeep: Upkeep::new(),
             policy: Policy::new(),
+            lookahead: Lookahead::new(),
             len: 0,
             admit: true,
             serve: true,
@@ -300,6 +304,7 @@ impl ContentStore {
         }
         let stays = self.policy.renews(&mut self.tree.entries, slot);
         let entry = &mut self.tree.entries[slot as usize];
+        let follower = entry.follower();
         entry.key = key;
         entry.spot = spot;
         entry.fresh_until = packet.fresh_until(now);
@@ -311,7 +316,8 @@ impl ContentStore {
         self.policy.renewed(&mut self.tree.entries, slot, packet.arrival(now), stays);
         self.counters.insertions += 1;
         self.counters.evictions += 1;
-        self.prefetch_victims();
+        self.lookahead.came(&mut self.tree.entries, slot);
+        self.lookahead.goes(&self.tree, follower);
         self.tree.arena.overwrite(slot, packet.wire);
         true
     }
@@ -345,6 +351,7 @@ impl ContentStore {
         entry.fresh_until = packet.fresh_until(now);
         entry.stored = self.counters.insertions as u32;
         self.policy.inserted(&mut self.tree.entries, slot, packet.arrival(now));
+        self.lookahead.came(&mut self.tree.entries, slot);
         self.len += 1;
         self.counters.insertions += 1;
         if !self.upkeep.is_off() {

@@ -36,7 +36,7 @@ pub(super) struct Place {
     pub after: u32,
     /// Components, [`DEEPER`](super::tree::DEEPER) at most.
     pub depth: u8,
-    /// False for an entry that hangs nowhere: its place is whatever it was before.
+    /// False for an entry that hangs nowhere: its place is whatever it was before, or a [`follower`](Entry::follower).
     pub linked: u8,
     spare: [u8; 2],
 }
@@ -121,6 +121,19 @@ impl Entry {
     pub const fn forget_packet(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         self.marks &= 0b10;
+    }
+
+    /// Which entry came some packets after this one, if that is known: kept in its place while it hangs nowhere, so it may be anything.
+    #[inline(always)]
+    pub const fn follower(&self) -> u32 {
+        if self.place.linked == 0 { self.place.after } else { NONE }
+    }
+
+    #[inline(always)]
+    pub const fn set_follower(&mut self, slot: u32) {
+        if self.place.linked == 0 {
+            self.place.after = slot;
+        }
     }
 
     #[inline(always)]

@@ -462,7 +462,7 @@ fn an_entry_whose_key_and_edge_share_a_tag_is_met_once() {
         .find(same_tag)
         .expect("one in 65536 names");
     // All homes are one bucket in an index of so few.
-    let mut cs = store_with_tree(2, 1 << 10);
+    let mut cs = store_with_tree(1, 1 << 10);
     assert_eq!(cs.tree.index.buckets(), 1);
     insert(&mut cs, 0, &twin, &data(&twin, b""), 0);
     let slot = cs.tree.index.candidates(edge).next().expect("it is there");

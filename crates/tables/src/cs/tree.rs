@@ -127,7 +127,7 @@ impl Tree {
     pub fn prefetch_removal(&self, slot: u32) {
         let Some(entry) = self.entries.get(slot as usize) else { return };
         self.index.prefetch_at(entry.spot);
-        self.arena.prefetch(slot);
+        self.arena.prefetch_len(slot, usize::from(entry.wire_len));
         self.entries.prefetch(entry.newer as usize);
         if entry.place.linked != 0 {
             self.prefetch_unlink(entry);

@@ -1,5 +1,6 @@
 //! One pending Interest: two cache lines.
 
+use crate::index::Spot;
 use zerocopy::FromZeros;
 
 /// Links and places are kept plus one, so that zeroed memory means "none".
@@ -42,7 +43,8 @@ pub(super) struct Entry {
     freshness_ms: u32,
     /// The strategy's, see [`Pit::strategy_bits`](super::Pit::strategy_bits).
     pub strategy_bits: u32,
-    spare: u32,
+    /// Where it stands in the index, when it came there first.
+    pub spot: Spot,
 
     pub incoming: InlineIn,
     pub outgoing: InlineOut,

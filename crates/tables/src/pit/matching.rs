@@ -138,7 +138,10 @@ impl Pit {
         };
         let entry = &self.entries[slot as usize];
         let single = entry.hash == hash && entry.is_plain() && self.name_bytes(entry) == name.as_bytes();
-        single.then(|| Single {
+        if !single {
+            return None;
+        }
+        Some(Single {
             entry: self.reference(slot),
             asker: entry.incoming.record(),
             asked: FaceId::from_bits(entry.outgoing.face),

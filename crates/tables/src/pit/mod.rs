@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! index (hash of the name without implicit digest) -> entry (128 octets: line 0 identity and timer, line 1 one in- and one out-record)
-//!                                                      |-> copy of the Interest, in a slot of 128, 512, 2048 or 8832 octets
+//!                                                      |-> copy of the Interest, in a slot of 64, 128, 512, 2048 or 8832 octets
 //!                                                      |-> further records, 64 octets each, from one bounded store
 //!                                                      `-> timer wheel, linked through the entries
 //! ```
@@ -33,7 +33,7 @@ pub use records::{InRecord, InRecords, OutRecord, OutRecords, RECORDS_PER_ENTRY_
 pub use reference::{EntryRef, TOKEN_LEN};
 pub use slots::{INTEREST_CLASSES, INTEREST_LEN_MAX, INTEREST_SLOT_LENS};
 
-use crate::index::Index;
+use crate::index::{Index, Spot};
 use crate::memory::Lines;
 use crate::{Ask, Instant};
 use entry::Entry;
@@ -51,7 +51,7 @@ pub const ENTRIES_MAX: usize = 1 << INDEX_BITS;
 /// How large a table may become. Memory is taken as it is first used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PitConfig {
-    /// Pending Interests; at least 1, at most [`ENTRIES_MAX`]. About 145 octets for each.
+    /// Pending Interests; at least 1, at most [`ENTRIES_MAX`]. About 150 octets for each.
     pub entries_max: usize,
     /// In- and out-records beyond the one of each kind that an entry has room for, over all entries. 68 octets each.
     pub records_max: usize,
@@ -61,13 +61,19 @@ pub struct PitConfig {
 
 impl PitConfig {
     /// Shares that suit usual traffic: every Interest of up to 128 octets finds a slot, every second of up to 512, every 16th of up to
-    /// 2048, every 64th of the largest; one record more for each second entry. At most 0.9 kB an entry when all is in use, 0.3 kB for
+    /// 2048, every 64th of the largest; one record more for each second entry. At most 0.9 kB an entry when all is in use, 0.2 kB for
     /// short names.
     pub const fn for_entries(entries_max: usize) -> Self {
         PitConfig {
             entries_max,
             records_max: entries_max / 2 + 64,
-            interest_slots: [entries_max, entries_max / 2 + 16, entries_max / 16 + 16, entries_max / 64 + 16],
+            interest_slots: [
+                entries_max,
+                entries_max,
+                entries_max / 2 + 16,
+                entries_max / 16 + 16,
+                entries_max / 64 + 16,
+            ],
         }
     }
 }
@@ -101,6 +107,8 @@ impl core::error::Error for PitFull {}
 
 /// What else is pending under the hash of something that is not.
 struct Beside {
+    /// Surely nobody has a hash like it.
+    nobody: bool,
     any: bool,
     digests: usize,
 }
@@ -182,7 +190,7 @@ impl Pit {
     ///
     /// # Panics
     /// As there.
-    #[inline]
+    #[inline(always)]
     pub fn enter(
         &mut self,
         ask: &Ask<'_>,
@@ -212,7 +220,11 @@ impl Pit {
     #[inline(always)]
     fn search(&self, ask: &Ask<'_>) -> Result<u32, Beside> {
         let hash = ask.prefixes.key();
-        let mut beside = Beside { any: false, digests: 0 };
+        let mut beside = Beside { nobody: true, any: false, digests: 0 };
+        if !self.index.may_have(hash) {
+            return Err(beside);
+        }
+        beside.nobody = false;
         for slot in self.index.candidates(hash) {
             let entry = &self.entries[slot as usize];
             if entry.hash != hash {
@@ -251,7 +263,11 @@ impl Pit {
             self.interests.remove(interest);
             return Err(PitFull::Table);
         };
-        if self.index.insert(hash, slot).is_err() {
+        let spot = match beside.nobody {
+            true => self.index.insert_first(hash, slot).unwrap_or(Spot::NONE),
+            false => Spot::NONE,
+        };
+        if spot == Spot::NONE && self.index.insert(hash, slot).is_err() {
             self.interests.remove(interest);
             self.free.give(slot);
             return Err(PitFull::Table);
@@ -264,6 +280,7 @@ impl Pit {
         }
         let entry = &mut self.entries[slot as usize];
         entry.hash = hash;
+        entry.spot = spot;
         entry.interest = interest;
         entry.interest_len = wire.len() as u16;
         (entry.name_start, entry.name_len) = name;
@@ -417,18 +434,39 @@ impl Pit {
         }
         self.wheel.disarm(&mut self.entries, entry.index);
         self.drop_records(entry.index);
-        let e = &mut self.entries[entry.index as usize];
+        self.end(entry.index);
+        true
+    }
+
+    /// Ends an entry that [`single`](Self::single) found, while nothing has changed since: as [`remove`](Self::remove), sooner.
+    #[inline(always)]
+    pub fn remove_single(&mut self, single: &Single) {
+        debug_assert!(self.entry(single.entry).is_some_and(Entry::is_plain));
+        let slot = single.entry.index;
+        self.wheel.disarm(&mut self.entries, slot);
+        self.faces.remove_in(single.asker.face);
+        self.faces.remove_out(single.asked);
+        let e = &mut self.entries[slot as usize];
+        (e.incoming.face, e.outgoing.face) = (0, 0);
+        self.end(slot);
+    }
+
+    /// Ends an entry that has neither a moment nor records.
+    #[inline(always)]
+    fn end(&mut self, slot: u32) {
+        let e = &mut self.entries[slot as usize];
         e.generation = (e.generation + 1) & GENERATION_MASK;
         let (hash, interest, key_components, prefix) =
             (e.hash, e.interest, usize::from(e.key_components), e.can_be_prefix());
         e.end();
-        self.index.remove(hash, entry.index);
+        if !self.index.remove_at(e.spot, hash, slot) {
+            self.index.remove(hash, slot);
+        }
         self.interests.remove(interest);
         if prefix {
             self.lengths.remove(key_components);
         }
-        self.free.give(entry.index);
-        true
+        self.free.give(slot);
     }
 
     /// All entries, in the order of their slots. Control use: looks at every slot ever used.
@@ -485,12 +523,13 @@ impl Pit {
     }
 
     /// Asks for memory that an Interest, or a Data without token, will need: 0 the index, 1 entries that may be it, 2 their names and
-    /// neighbours in the timer.
+    /// neighbours in the timer. False where later stages have nothing to ask for.
     #[inline(always)]
-    pub fn prefetch(&self, stage: usize, prefixes: &Prefixes) {
+    pub fn prefetch(&self, stage: usize, prefixes: &Prefixes) -> bool {
         let hash = prefixes.key();
         match stage {
             0 => self.index.prefetch(hash),
+            1 if !self.index.may_have(hash) => return false,
             1 => self.index.candidates(hash).for_each(|slot| self.entries.prefetch(slot as usize)),
             2 => {
                 let entries = self.index.candidates(hash).map(|slot| &self.entries[slot as usize]);
@@ -501,19 +540,21 @@ impl Pit {
             }
             _ => {}
         }
+        true
     }
 
-    /// Asks for memory that a Data or Nack with this token will need: 0 the entry, 1 its name, its bucket in the index, its neighbours in the
-    /// timer. May be called besides [`prefetch`](Self::prefetch).
+    /// Asks for memory that a Data or Nack with this token and name will need: 0 the entry and the name's bucket in the index, 1 the entry's copy of
+    /// the name and its neighbours in the timer.
     #[inline(always)]
-    pub fn prefetch_token(&self, stage: usize, token: &[u8]) {
-        let Some(reference) = EntryRef::from_token(token) else { return };
-        match stage {
-            0 => self.entries.prefetch(reference.index as usize),
-            1 => {
+    pub fn prefetch_token(&self, stage: usize, token: &[u8], prefixes: &Prefixes) {
+        match (stage, EntryRef::from_token(token)) {
+            (0, Some(reference)) => {
+                self.entries.prefetch(reference.index as usize);
+                self.index.prefetch(prefixes.key());
+            }
+            (1, Some(reference)) => {
                 if let Some(entry) = self.entry(reference) {
                     self.prefetch_name(entry);
-                    self.index.prefetch(entry.hash);
                     self.wheel.prefetch(&self.entries, entry);
                 }
             }

@@ -196,12 +196,12 @@ impl Model {
         }
     }
 
-    fn data(&self, pit: &Pit, data: &Name, digest: u8, token: Option<usize>) {
+    fn data(&mut self, pit: &mut Pit, data: &Name, digest: u8, token: Option<usize>) {
         let prefixes = Prefixes::of(&KEY, data.as_ref());
         let token = token.and_then(|pick| Some(self.pick(pick)?.1.token()));
         let token = token.and_then(|token| pit.by_token(&token));
         let mut found = Vec::new();
-        (0..3).for_each(|stage| pit.prefetch(stage, &prefixes));
+        (0..3).for_each(|stage| _ = pit.prefetch(stage, &prefixes));
         pit.matches(data.as_ref(), &prefixes, token, || [digest; 32], &mut found);
         let satisfied = self.refs.iter().filter(|(identity, _)| satisfied(identity, data, digest));
         let mut expected: Vec<EntryRef> = satisfied.map(|(_, entry)| *entry).collect();
@@ -211,6 +211,24 @@ impl Model {
         found.sort();
         expected.sort();
         assert_eq!(found, expected);
+        if let Some(single) = pit.single(data.as_ref(), &prefixes, token) {
+            self.end_single(pit, &single, &found);
+        }
+    }
+
+    /// What is found sooner is what is found in full, and its end is an end.
+    fn end_single(&mut self, pit: &mut Pit, single: &Single, found: &[EntryRef]) {
+        assert_eq!(found, [single.entry]);
+        let (identity, _) =
+            self.refs.iter().find(|(_, entry)| **entry == single.entry).expect("it is pending");
+        let identity = identity.clone();
+        let pending = &self.pending[&identity];
+        assert_eq!(pending.ins.values().collect::<Vec<_>>(), [&single.asker]);
+        let asked: Vec<_> = pending.outs.values().map(|record| (record.face, record.nonce)).collect();
+        assert_eq!(asked, [(single.asked, single.nonce)]);
+        assert_eq!(single.must_be_fresh, identity.2);
+        pit.remove_single(single);
+        self.forget(&identity);
     }
 
     fn apply(&mut self, pit: &mut Pit, operation: Operation) {
@@ -360,7 +378,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
     #[test]
     fn the_table_is_its_model(operations in proptest::collection::vec(operation(), 1..120)) {
-        let config = PitConfig { entries_max: ENTRIES_MAX, records_max: RECORDS_MAX, interest_slots: [3, ENTRIES_MAX, 2, 2] };
+        let config = PitConfig { entries_max: ENTRIES_MAX, records_max: RECORDS_MAX, interest_slots: [3, 3, ENTRIES_MAX, 2, 2] };
         let (mut pit, mut model) = (Pit::new(KEY, 3, config), Model::default());
         for operation in operations {
             model.apply(&mut pit, operation);

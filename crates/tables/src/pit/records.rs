@@ -162,7 +162,7 @@ impl Pit {
     ///
     /// # Errors
     /// [`PitFull::Table`] when there is no room or the entry has gone.
-    #[inline]
+    #[inline(always)]
     pub fn upsert_out(&mut self, entry: EntryRef, record: OutRecord) -> Result<bool, PitFull> {
         assert_ne!(record.face, FaceId::NONE, "a record is some face's");
         // The usual case: it is the entry's first.

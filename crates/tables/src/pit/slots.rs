@@ -3,17 +3,17 @@
 use crate::memory::{LINE, Lines, prefetch_value};
 
 /// Sizes of slots there are.
-pub const INTEREST_CLASSES: usize = 4;
+pub const INTEREST_CLASSES: usize = 5;
 
 /// Octets of a slot of each size.
-pub const INTEREST_SLOT_LENS: [usize; INTEREST_CLASSES] = [128, 512, 2048, 8832];
+pub const INTEREST_SLOT_LENS: [usize; INTEREST_CLASSES] = [64, 128, 512, 2048, 8832];
 
 /// The longest Interest that can be kept, octets: more than a packet may have.
 pub const INTEREST_LEN_MAX: usize = INTEREST_SLOT_LENS[INTEREST_CLASSES - 1];
 
 const _: () = assert!(INTEREST_LEN_MAX >= nw_wire::PACKET_LEN_MAX);
 
-const CLASS_SHIFT: u32 = 30;
+const CLASS_SHIFT: u32 = 29;
 const SLOTS_MAX: usize = 1 << CLASS_SHIFT;
 
 /// Free slots of an array: the one freed last is taken first, as it is still in the cache; one never used is touched last of all.
@@ -71,7 +71,7 @@ struct Class {
     free: FreeList,
 }
 
-/// Contiguous copies of Interests. A place is a class (2 bits) and a slot in it (30 bits).
+/// Contiguous copies of Interests. A place is a class (3 bits) and a slot in it (29 bits).
 pub(super) struct InterestStore {
     classes: [Class; INTEREST_CLASSES],
 }
@@ -140,10 +140,10 @@ mod tests {
 
     #[test]
     fn interests_go_to_the_smallest_class_with_room() {
-        let mut store = InterestStore::new([1, 1, 1, 1]);
+        let mut store = InterestStore::new([0, 1, 1, 1, 1]);
         let places: Vec<u32> =
             [128, 100, 2048, 1].map(|len| store.insert(&vec![len as u8; len]).unwrap()).to_vec();
-        assert_eq!(store.in_use(), [1, 1, 1, 1]);
+        assert_eq!(store.in_use(), [0, 1, 1, 1, 1]);
         assert_eq!(store.insert(&[1]), None);
         assert_eq!(store.bytes(places[0], 0, 128), [128; 128]);
         assert_eq!(store.bytes(places[1], 40, 60), [100; 60]);
@@ -156,9 +156,9 @@ mod tests {
 
     #[test]
     fn longer_than_the_longest_is_refused() {
-        let mut store = InterestStore::new([4, 4, 4, 4]);
+        let mut store = InterestStore::new([4, 4, 4, 4, 4]);
         assert_eq!(store.insert(&[0; INTEREST_LEN_MAX + 1]), None);
         assert!(store.insert(&[0; INTEREST_LEN_MAX]).is_some());
-        assert_eq!(store.in_use(), [0, 0, 0, 1]);
+        assert_eq!(store.in_use(), [0, 0, 0, 0, 1]);
     }
 }

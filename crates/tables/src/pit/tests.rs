@@ -126,8 +126,8 @@ fn an_entry_is_a_name_and_two_flags() {
 #[test]
 fn the_interest_is_kept_whole_whatever_its_size() {
     let mut pit = small();
-    for (at, len) in [0, 127, 128, 129, 512, 513, 2048, 2049, 8800, INTEREST_LEN_MAX].into_iter().enumerate()
-    {
+    let lens = [0, 64, 65, 128, 129, 512, 513, 2048, 2049, 8800, INTEREST_LEN_MAX];
+    for (at, len) in lens.into_iter().enumerate() {
         let name = name("/kept").with_generic([at as u8]);
         let (entry, _) = insert_flags(&mut pit, &name, (false, false), len).unwrap();
         let (wire, place, nonce_start) = wire_of(name.as_ref(), len);
@@ -137,7 +137,7 @@ fn the_interest_is_kept_whole_whatever_its_size() {
         assert_eq!(&pit.interest(entry)[usize::from(nonce_start)..][..4], [1, 2, 3, 4]);
         assert_eq!(pit.name_hash(entry), KEY.name(name.as_ref()));
     }
-    assert_eq!(pit.interests_len(), [3, 2, 2, 3]);
+    assert_eq!(pit.interests_len(), [2, 2, 2, 2, 3]);
     let before = usage(&pit);
     let too_long = insert_flags(&mut pit, &name("/too-long"), (false, false), INTEREST_LEN_MAX + 1);
     assert_eq!(too_long, Err(PitFull::Table));
@@ -197,13 +197,15 @@ fn tokens_lead_back_and_stale_ones_nowhere() {
 #[test]
 fn garbage_tokens_of_any_length_find_nothing() {
     let mut pit = small();
-    let entry = insert(&mut pit, &name("/t"));
+    let name = name("/t");
+    let prefixes = Prefixes::of(&KEY, name.as_ref());
+    let entry = insert(&mut pit, &name);
     let token = entry.token();
     for len in 0..=40 {
         for octet in [0, 1, 7, 0x80, 0xff] {
             let garbage = vec![octet; len];
             assert_eq!(pit.by_token(&garbage), None);
-            (0..4).for_each(|stage| pit.prefetch_token(stage, &garbage));
+            (0..4).for_each(|stage| pit.prefetch_token(stage, &garbage, &prefixes));
         }
     }
     assert_eq!((pit.by_token(&token[..5]), pit.by_token(&[&token[..], &[0]].concat())), (None, None));
@@ -212,7 +214,7 @@ fn garbage_tokens_of_any_length_find_nothing() {
         other[bit / 8] ^= 1 << (bit % 8);
         assert_eq!(pit.by_token(&other), None, "bit {bit}");
     }
-    (0..4).for_each(|stage| pit.prefetch_token(stage, &token));
+    (0..4).for_each(|stage| pit.prefetch_token(stage, &token, &prefixes));
 }
 
 #[test]
@@ -231,9 +233,9 @@ fn generations_come_round_but_names_are_compared() {
 
 #[test]
 fn a_full_table_takes_nothing_and_loses_nothing() {
-    let mut pit = pit(PitConfig { entries_max: 4, records_max: 2, interest_slots: [2, 1, 1, 1] });
+    let mut pit = pit(PitConfig { entries_max: 4, records_max: 2, interest_slots: [2, 1, 1, 1, 0] });
     let entries: Vec<EntryRef> = (0..4).map(|at| insert(&mut pit, &name("/n").with_generic([at]))).collect();
-    assert_eq!(pit.interests_len(), [2, 1, 1, 0]);
+    assert_eq!(pit.interests_len(), [2, 1, 1, 0, 0]);
     let before = usage(&pit);
     assert_eq!(insert_flags(&mut pit, &name("/more"), (true, true), 0), Err(PitFull::Table));
     assert_eq!(usage(&pit), before);
@@ -249,7 +251,7 @@ fn a_full_table_takes_nothing_and_loses_nothing() {
 
 #[test]
 fn no_room_for_an_interest_takes_no_entry() {
-    let mut pit = pit(PitConfig { entries_max: 8, records_max: 2, interest_slots: [1, 0, 0, 1] });
+    let mut pit = pit(PitConfig { entries_max: 8, records_max: 2, interest_slots: [1, 0, 0, 0, 1] });
     insert(&mut pit, &name("/a"));
     insert(&mut pit, &name("/b"));
     let before = usage(&pit);
@@ -318,7 +320,7 @@ fn in_records_are_one_a_face() {
 
 #[test]
 fn a_token_may_outgrow_the_entry() {
-    let mut pit = pit(PitConfig { entries_max: 4, records_max: 1, interest_slots: [4; 4] });
+    let mut pit = pit(PitConfig { entries_max: 4, records_max: 1, interest_slots: [4; 5] });
     let entry = insert(&mut pit, &name("/a"));
     pit.upsert_in(entry, asker(300, &[1; 8])).unwrap();
     assert_eq!(pit.upsert_in(entry, asker(300, &[2; 9])), Ok(false));
@@ -361,7 +363,7 @@ fn out_records_are_one_a_face() {
 
 #[test]
 fn full_records_change_nothing() {
-    let mut pit = pit(PitConfig { entries_max: 4, records_max: 2, interest_slots: [4; 4] });
+    let mut pit = pit(PitConfig { entries_max: 4, records_max: 2, interest_slots: [4; 5] });
     let entry = insert(&mut pit, &name("/a"));
     for number in 300..302 {
         pit.upsert_in(entry, asker(number, &[])).unwrap();
@@ -478,17 +480,17 @@ fn prefetching_changes_nothing_and_never_fails() {
     let mut pit = small();
     let name = name("/a/b");
     let prefixes = Prefixes::of(&KEY, name.as_ref());
-    (0..5).for_each(|stage| pit.prefetch(stage, &prefixes));
+    (0..5).for_each(|stage| _ = pit.prefetch(stage, &prefixes));
     let entry = insert(&mut pit, &name);
     pit.set_expiry(entry, Instant::from_millis(1));
-    (0..5).for_each(|stage| pit.prefetch(stage, &prefixes));
-    (0..5).for_each(|stage| pit.prefetch_token(stage, &entry.token()));
+    (0..5).for_each(|stage| _ = pit.prefetch(stage, &prefixes));
+    (0..5).for_each(|stage| pit.prefetch_token(stage, &entry.token(), &prefixes));
     assert_eq!((pit.len(), format!("{pit:?}").as_str()), (1, "Pit(1 of 64 entries)"));
 }
 
 #[test]
 fn sizes_out_of_range_are_brought_back() {
-    let mut pit = pit(PitConfig { entries_max: 0, records_max: 0, interest_slots: [1, 0, 0, 0] });
+    let mut pit = pit(PitConfig { entries_max: 0, records_max: 0, interest_slots: [1, 0, 0, 0, 0] });
     assert_eq!(pit.capacity(), 1);
     insert(&mut pit, &name("/a"));
     assert_eq!(insert_flags(&mut pit, &name("/b"), (false, false), 0), Err(PitFull::Table));

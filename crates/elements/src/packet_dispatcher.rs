@@ -13,8 +13,9 @@
 //! ```
 
 use crate::rewrite;
-use crate::scope::NameScope;
-use nw_element::{Cause, Context, DropReason, Element, Instant, Kind, Packet, Pool};
+use crate::scope::{NameScope, Scopes};
+use nw_element::{Cause, Context, DropReason, Element, Instant, Kind, Meta, Packet, Pool};
+use nw_name::HashKey;
 
 nw_element::ports! {
     /// Where packets enter.
@@ -40,12 +41,13 @@ nw_element::ports! {
 #[derive(Debug)]
 pub struct PacketDispatcher {
     random: u64,
+    scopes: Scopes,
 }
 
 impl PacketDispatcher {
-    /// `seed` makes the nonces of Interests that came without one.
-    pub const fn new(seed: u64) -> Self {
-        PacketDispatcher { random: seed }
+    /// `key` is the one packets are decoded with; `seed` makes the nonces of Interests that came without one.
+    pub fn new(key: &HashKey, seed: u64) -> Self {
+        PacketDispatcher { random: seed, scopes: Scopes::new(key) }
     }
 
     /// SplitMix64: nonces must differ, not be secret.
@@ -56,7 +58,19 @@ impl PacketDispatcher {
         (mixed >> 32) as u32
     }
 
+    #[inline(always)]
     fn interest(&mut self, packet: Packet, pool: &mut Pool) -> Result<Packet, (Packet, DropReason)> {
+        let (bytes, meta) = pool.view(&packet);
+        let is_usual = meta.hop_limit_start == 0 && meta.nonce_start != 0 && !meta.link.no_cache;
+        if is_usual && !self.crosses_scope(bytes, meta) {
+            Ok(packet)
+        } else {
+            self.other_interest(packet, pool)
+        }
+    }
+
+    #[inline(never)]
+    fn other_interest(&mut self, packet: Packet, pool: &mut Pool) -> Result<Packet, (Packet, DropReason)> {
         let meta = pool.meta(&packet);
         if meta.link.no_cache {
             return Err((packet, Cause::LinkFieldRefused.into()));
@@ -69,37 +83,37 @@ impl PacketDispatcher {
                 hop_limit => *hop_limit -= 1,
             }
         }
-        if crosses_scope(&packet, pool) {
+        let (bytes, meta) = pool.view(&packet);
+        if self.crosses_scope(bytes, meta) {
             return Err((packet, Cause::ScopeLocalhost.into()));
         }
         if has_nonce { Ok(packet) } else { rewrite::with_nonce(pool, packet, self.next_nonce()) }
     }
-}
 
-/// `/localhost` from another machine. Checked before any table is asked, so that no cache gives such names away.
-fn crosses_scope(packet: &Packet, pool: &Pool) -> bool {
-    let meta = pool.meta(packet);
-    !meta.ingress_local && NameScope::of(meta.name_in(pool.bytes(packet))) == NameScope::Localhost
+    /// `/localhost` from another machine. Checked before any table is asked, so that no cache gives such names away.
+    #[inline(always)]
+    fn crosses_scope(&self, bytes: &[u8], meta: &Meta) -> bool {
+        !meta.ingress_local && self.scopes.of(meta.name_in(bytes), &meta.prefixes) == NameScope::Localhost
+    }
 }
 
 impl Element for PacketDispatcher {
     type In = In;
     type Out = Out;
 
-    #[inline]
+    #[inline(always)]
     fn process(&mut self, _: Instant, port: In, packet: Packet, context: &mut Context<'_, Out>) {
         let In::Packet = port;
         let pool = &mut *context.pool;
-        let (port, checked) = match pool.meta(&packet).kind {
+        let (bytes, meta) = pool.view(&packet);
+        let (port, checked) = match meta.kind {
             Kind::Interest => (Out::Interest, self.interest(packet, pool)),
-            Kind::Data if crosses_scope(&packet, pool) => {
+            Kind::Data if self.crosses_scope(bytes, meta) => {
                 (Out::Data, Err((packet, Cause::ScopeLocalhost.into())))
             }
             Kind::Data => (Out::Data, Ok(packet)),
             // "CachePolicy or NextHopFaceId on a Nack: drop."
-            Kind::Nack
-                if pool.meta(&packet).link.no_cache || pool.meta(&packet).link.next_hop_face.is_some() =>
-            {
+            Kind::Nack if meta.link.no_cache || meta.link.next_hop_face.is_some() => {
                 (Out::Nack, Err((packet, Cause::LinkFieldRefused.into())))
             }
             Kind::Nack => (Out::Nack, Ok(packet)),

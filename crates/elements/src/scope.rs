@@ -1,6 +1,6 @@
 //! Names that may not leave the machine, or the next hop.
 
-use nw_name::NameRef;
+use nw_name::{HashKey, Name, NameRef, Prefixes};
 
 /// How far packets of a name may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,32 @@ impl NameScope {
     }
 }
 
+/// Finds scopes by the hash of the first component, which nearly always tells that a name has none.
+#[derive(Clone, Copy, Debug)]
+pub struct Scopes {
+    localhost: u64,
+    localhop: u64,
+}
+
+impl Scopes {
+    /// For names hashed with `key`.
+    pub fn new(key: &HashKey) -> Self {
+        let hash = |component: &str| key.name(Name::new().with_generic(component).as_ref());
+        Scopes { localhost: hash("localhost"), localhop: hash("localhop") }
+    }
+
+    /// The scope of a name.
+    #[inline(always)]
+    pub fn of(&self, name: NameRef<'_>, prefixes: &Prefixes) -> NameScope {
+        let first = prefixes.hash(1);
+        if first == self.localhost || first == self.localhop {
+            NameScope::of(name)
+        } else {
+            NameScope::Global
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,7 +74,10 @@ mod tests {
             ("/32=localhost", NameScope::Global),
             ("/", NameScope::Global),
         ] {
-            assert_eq!(NameScope::of(uri.parse::<Name>().unwrap().as_ref()), scope, "{uri}");
+            let (name, key) = (uri.parse::<Name>().unwrap(), HashKey::new([1, 2, 3, 4]));
+            assert_eq!(NameScope::of(name.as_ref()), scope, "{uri}");
+            let prefixes = Prefixes::of(&key, name.as_ref());
+            assert_eq!(Scopes::new(&key).of(name.as_ref(), &prefixes), scope, "{uri}");
         }
     }
 }

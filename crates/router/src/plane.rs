@@ -19,7 +19,7 @@ use nw_name::{HashKey, Name};
 use nw_tables::cs::CsConfig;
 
 /// Packets that ask for memory together.
-pub const BATCH: usize = 32;
+pub const BATCH: usize = 64;
 /// Packets for control that one turn may bring.
 const LESSONS_MAX: usize = 256;
 
@@ -44,7 +44,7 @@ impl Plane {
     /// With empty tables. `seed` makes nonces for Interests that come without one.
     pub fn new(key: HashKey, seed: u64, router: RouterConfig, store: CsConfig) -> Self {
         Plane {
-            dispatcher: PacketDispatcher::new(seed),
+            dispatcher: PacketDispatcher::new(&key, seed),
             content_store: ContentStore::new(key, store),
             router: Router::new(key, RouterConfig { seed: !seed, ..router }),
             drops: DropCounters::default(),
@@ -129,12 +129,12 @@ impl Plane {
                 taken += 1;
                 let mut context = Context { pool, out: &mut self.dispatched, drops: &mut self.drops };
                 self.dispatcher.process(now, packet_dispatcher::In::Packet, packet, &mut context);
+                while let Some(dispatched) = self.dispatched.take() {
+                    self.batch.push(dispatched);
+                }
             }
             if taken == 0 {
                 break;
-            }
-            while let Some(dispatched) = self.dispatched.take() {
-                self.batch.push(dispatched);
             }
             if self.prefetch && self.batch.len() > 1 {
                 self.prefetch_batch(pool);
@@ -175,7 +175,7 @@ impl Plane {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ask_store(&mut self, now: Instant, interest: Packet, pool: &mut Pool, out: &mut Vec<Packet>) {
         let mut context = Context { pool, out: &mut self.stored, drops: &mut self.drops };
         self.content_store.process(now, content_store::In::Interest, interest, &mut context);
@@ -187,7 +187,7 @@ impl Plane {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn route(
         &mut self,
         now: Instant,
@@ -201,7 +201,7 @@ impl Plane {
         self.take_routed(now, pool, out);
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_routed(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>) {
         while let Some((port, packet)) = self.routed.take() {
             match port {

@@ -9,7 +9,7 @@ use nw_tables::pit::{EntryRef, Single};
 use nw_wire::Token;
 
 impl Router {
-    #[inline]
+    #[inline(always)]
     pub(super) fn data(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
         let (bytes, meta) = context.pool.view(&packet);
         // Ours if the peer returns tokens; any other is as good as none.
@@ -25,7 +25,7 @@ impl Router {
     }
 
     /// The usual case of [`answer_all`](Self::answer_all): one entry, one asker.
-    #[inline]
+    #[inline(always)]
     fn answer_single(
         &mut self,
         now: Instant,
@@ -38,7 +38,7 @@ impl Router {
             self.dead_nonces.insert(now, meta.prefixes.key(), single.nonce);
         }
         self.counters.satisfied += 1;
-        self.pit.remove(single.entry);
+        self.pit.remove_single(single);
         let asker = &single.asker;
         let waits =
             asker.expiry > now && (asker.face != meta.ingress || is_ad_hoc(&self.faces, meta.ingress));

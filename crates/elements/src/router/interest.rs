@@ -2,7 +2,6 @@
 
 use super::{NOWHERE, Out, Router};
 use crate::rewrite;
-use crate::scope::NameScope;
 use crate::strategy::{Eligibility, Event, Form, Forward, Nacks, Strategies, StrategyContext, WANTS_WAKING};
 use core::iter::Take;
 use nw_element::{Cause, Context, FaceId, FaceInfo, Instant, LinkType, Meta, Packet};
@@ -14,56 +13,68 @@ use nw_wire::NackReason;
 use nw_wire::interest::HintNames;
 
 impl Router {
+    #[inline(never)]
     pub(super) fn interest(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
-        let meta = context.pool.meta(&packet);
-        let (ingress, nonce, has_token) = (meta.ingress, meta.nonce, !meta.link.token.is_none());
-        let Some(face) = self.faces.info(ingress) else {
+        let (bytes, meta) = context.pool.view(&packet);
+        let Some(face) = self.faces.info(meta.ingress) else {
             return context.pool.drop_packet(packet, Cause::FaceGone, context.drops);
         };
-        if has_token {
-            self.knows_tokens[ingress.slot()] = true;
+        if !meta.link.token.is_none() {
+            self.knows_tokens[meta.ingress.slot()] = true;
         }
         // "Name and nonce in the Dead Nonce List: Interest loop."
-        if self.dead_nonces.contains(now, meta.prefixes.key(), nonce) {
+        if self.dead_nonces.contains(now, meta.prefixes.key(), meta.nonce) {
             return self.interest_loop(packet, face, context);
         }
-        let packet = if meta.hint.1 == 0 {
-            packet
-        } else {
-            match self.strip_hint(packet, context) {
-                Some(packet) => packet,
-                None => return,
-            }
-        };
-        let (entry, is_new) = match self.enter(now, &packet, context) {
-            Ok(entered) => entered,
+        if meta.hint.1 != 0 {
+            return self.hinted(now, packet, face, context);
+        }
+        let entry = match self.enter(now, bytes, meta) {
+            Ok((entry, true)) => entry,
+            Ok((entry, false)) => return self.ask_again(now, entry, packet, face, context),
             Err(full) => return self.refuse_full(packet, face, full, context),
         };
-        let is_new_asker = if is_new {
-            true
-        } else if self.is_duplicate(entry, ingress, nonce, face.link_type) {
+        match self.only_choice(bytes, meta) {
+            Some(hop) => self.send_here(now, entry, packet, Forward::plain(hop), context),
+            None => self.choose(now, entry, packet, face, true, context),
+        }
+    }
+
+    /// An Interest with a ForwardingHint.
+    #[inline(never)]
+    fn hinted(&mut self, now: Instant, packet: Packet, face: FaceInfo, context: &mut Context<'_, Out>) {
+        let Some(packet) = self.strip_hint(packet, context) else { return };
+        let (bytes, meta) = context.pool.view(&packet);
+        match self.enter(now, bytes, meta) {
+            Ok((entry, true)) => self.choose(now, entry, packet, face, true, context),
+            Ok((entry, false)) => self.ask_again(now, entry, packet, face, context),
+            Err(full) => self.refuse_full(packet, face, full, context),
+        }
+    }
+
+    /// An Interest that is pending already: a loop, somebody else who asks, or a retransmission.
+    #[inline(never)]
+    fn ask_again(
+        &mut self,
+        now: Instant,
+        entry: EntryRef,
+        packet: Packet,
+        face: FaceInfo,
+        context: &mut Context<'_, Out>,
+    ) {
+        let meta = context.pool.meta(&packet);
+        if self.is_duplicate(entry, meta.ingress, meta.nonce, face.link_type) {
             return self.interest_loop(packet, face, context);
-        } else {
-            match self.add_asker(entry, self.asker(now, context.pool.meta(&packet))) {
-                Ok(is_new_asker) => is_new_asker,
-                Err(full) => return self.refuse_full(packet, face, full, context),
-            }
-        };
-        match context.pool.meta(&packet).link.next_hop_face {
-            Some(next_hop) => self.bypass_strategy(now, entry, packet, next_hop, context),
-            None => self.ask_strategy(now, entry, packet, face, is_new_asker, context),
+        }
+        match self.add_asker(entry, self.asker(now, meta)) {
+            Ok(is_new_asker) => self.choose(now, entry, packet, face, is_new_asker, context),
+            Err(full) => self.refuse_full(packet, face, full, context),
         }
     }
 
     /// Finds the entry, or makes it with its first asker. True when it is new.
-    #[inline]
-    fn enter(
-        &mut self,
-        now: Instant,
-        packet: &Packet,
-        context: &Context<'_, Out>,
-    ) -> Result<(EntryRef, bool), PitFull> {
-        let (bytes, meta) = context.pool.view(packet);
+    #[inline(always)]
+    fn enter(&mut self, now: Instant, bytes: &[u8], meta: &Meta) -> Result<(EntryRef, bool), PitFull> {
         let ask = Ask {
             name: meta.name_in(bytes),
             prefixes: &meta.prefixes,
@@ -72,6 +83,39 @@ impl Router {
         };
         let asker = self.asker(now, meta);
         self.pit.enter(&ask, bytes, meta.name, meta.nonce_start, &asker)
+    }
+
+    /// The usual case of [`choose`](Self::choose) for a new entry: the next hop that the strategy takes whatever else there is. `None` says nothing.
+    #[inline(always)]
+    fn only_choice(&self, bytes: &[u8], meta: &Meta) -> Option<FaceId> {
+        if meta.link.next_hop_face.is_some() {
+            return None;
+        }
+        let name = meta.name_in(bytes);
+        let route = self.fib.lookup_hinted(name, &meta.prefixes, &meta.route_hint)?;
+        if !self.strategies.strategy(route.strategy).sends_new_to_cheapest() {
+            return None;
+        }
+        let scope = self.scopes.of(name, &meta.prefixes);
+        let eligibility = Eligibility::new(&self.faces, meta.ingress, meta.ingress_local, scope);
+        route.next_hops.first().map(|hop| hop.face).filter(|face| eligibility.allows(*face))
+    }
+
+    /// Where to, by the application's word or the strategy's.
+    #[inline(never)]
+    fn choose(
+        &mut self,
+        now: Instant,
+        entry: EntryRef,
+        packet: Packet,
+        face: FaceInfo,
+        is_new_asker: bool,
+        context: &mut Context<'_, Out>,
+    ) {
+        match context.pool.meta(&packet).link.next_hop_face {
+            Some(next_hop) => self.bypass_strategy(now, entry, packet, next_hop, context),
+            None => self.ask_strategy(now, entry, packet, face, is_new_asker, context),
+        }
     }
 
     /// Who asks, and until when.
@@ -179,7 +223,8 @@ impl Router {
         } else {
             next_hops_by_hint(&self.fib, &self.key, hints(meta, bytes))
         };
-        let eligibility = Eligibility::new(&self.faces, ingress, meta.ingress_local, NameScope::of(name));
+        let eligibility =
+            Eligibility::new(&self.faces, ingress, meta.ingress_local, self.scopes.of(name, &meta.prefixes));
         let event = Event { now, entry, ingress, next_hops, eligibility, meta, bytes, route_len, strategy };
         let mut event =
             StrategyContext::new(event, &mut self.pit, &mut self.strategy_state, &mut self.decisions);

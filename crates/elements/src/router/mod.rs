@@ -35,6 +35,7 @@ mod outgoing;
 mod scan;
 mod seldom;
 
+use crate::scope::Scopes;
 use crate::strategy::{DISCOVERY_FACES_MAX, Decisions, Strategies, StrategyState, WANTS_WAKING};
 use nw_element::{Context, Element, FaceId, Instant, Packet, Pool};
 use nw_name::{HashKey, Name};
@@ -127,6 +128,7 @@ pub struct RouterCounters {
 #[derive(Debug)]
 pub struct Router {
     key: HashKey,
+    scopes: Scopes,
     upstream_tokens: bool,
     accept_data_from_any_face: bool,
     lifetime_max_ms: u32,
@@ -166,6 +168,7 @@ impl Router {
         fib.set(nw_name::NameRef::ROOT, &[], Strategies::DEFAULT).expect("an empty FIB has room for /");
         Router {
             key,
+            scopes: Scopes::new(&key),
             upstream_tokens: config.upstream_tokens,
             accept_data_from_any_face: config.accept_data_from_any_face,
             lifetime_max_ms: config.lifetime_max_ms,
@@ -198,7 +201,9 @@ impl Element for Router {
         let meta = pool.meta(packet);
         match port {
             In::Interest => {
-                self.pit.prefetch(stage, &meta.prefixes);
+                if stage < 2 || meta.maybe_pending.get() {
+                    meta.maybe_pending.set(self.pit.prefetch(stage, &meta.prefixes));
+                }
                 self.fib.prefetch_hinted(stage, &meta.prefixes, &meta.route_hint);
                 if stage == 0 {
                     self.dead_nonces.prefetch(meta.prefixes.key(), meta.nonce);
@@ -206,14 +211,14 @@ impl Element for Router {
             }
             // With a token the entry is usually found without the index.
             In::Data => match meta.link.token.as_bytes() {
-                token if token.len() == TOKEN_LEN => self.pit.prefetch_token(stage, token),
-                _ => self.pit.prefetch(stage, &meta.prefixes),
+                token if token.len() == TOKEN_LEN => self.pit.prefetch_token(stage, token, &meta.prefixes),
+                _ => _ = self.pit.prefetch(stage, &meta.prefixes),
             },
-            In::Nack => self.pit.prefetch(stage, &meta.prefixes),
+            In::Nack => _ = self.pit.prefetch(stage, &meta.prefixes),
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn process(&mut self, now: Instant, port: In, packet: Packet, context: &mut Context<'_, Out>) {
         match port {
             In::Interest => self.interest(now, packet, context),

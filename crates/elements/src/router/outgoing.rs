@@ -9,8 +9,21 @@ use nw_wire::Token;
 
 impl Router {
     /// Sends one Interest to one face; remembers when and with which nonce.
-    #[inline]
+    #[inline(never)]
     pub(super) fn send_interest(
+        &mut self,
+        now: Instant,
+        entry: EntryRef,
+        packet: Packet,
+        forward: Forward,
+        context: &mut Context<'_, Out>,
+    ) {
+        self.send_here(now, entry, packet, forward, context);
+    }
+
+    /// [`send_interest`](Self::send_interest) without a call, for the one place most Interests come by.
+    #[inline(always)]
+    pub(super) fn send_here(
         &mut self,
         now: Instant,
         entry: EntryRef,
@@ -21,13 +34,10 @@ impl Router {
         let Some(face) = self.faces.info(forward.face) else {
             return context.pool.drop_packet(packet, Cause::FaceGone, context.drops);
         };
-        let meta = context.pool.meta(&packet);
+        let (bytes, meta) = context.pool.view(&packet);
         let hop_limit_start = usize::from(meta.hop_limit_start);
         // "HopLimit 0 and non-local: drop."
-        if hop_limit_start != 0
-            && face.scope == Scope::NonLocal
-            && context.pool.bytes(&packet)[hop_limit_start] == 0
-        {
+        if hop_limit_start != 0 && face.scope == Scope::NonLocal && bytes[hop_limit_start] == 0 {
             return context.pool.drop_packet(packet, Cause::HopLimitSpent, context.drops);
         }
         let lifetime_ms = u64::from(meta.lifetime_ms.min(self.lifetime_max_ms));
@@ -45,7 +55,7 @@ impl Router {
         // "Upstream tokens are exactly 6 octets."
         let known = self.knows_tokens.get(forward.face.slot()).copied().unwrap_or(false);
         let token = match self.upstream_tokens && known {
-            true => Token::new(&entry.token()).expect("6 octets fit"),
+            true => Token::from_six(entry.token()),
             false => Token::NONE,
         };
         let meta = context.pool.meta_mut(&packet);

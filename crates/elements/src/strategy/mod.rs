@@ -124,6 +124,12 @@ impl Strategy {
         }
     }
 
+    /// True when all it does for a new pending Interest is to send it to the cheapest next hop that may be taken: the router needs not ask it then.
+    #[inline]
+    pub const fn sends_new_to_cheapest(&self) -> bool {
+        matches!(self, Strategy::BestRoute(_))
+    }
+
     /// True when a Nack may make it ask another next hop: it is shown them then.
     pub const fn retries_after_nack(&self) -> bool {
         use Strategy::{FailOver, Hash, RoundRobin, Weighted};

@@ -102,7 +102,7 @@ impl Graph {
             sent: Vec::new(),
             store: ContentStore::new(key, config.cs),
             router: Router::new(key, router),
-            dispatcher: PacketDispatcher::new(config.seed),
+            dispatcher: PacketDispatcher::new(&key, config.seed),
             faces: Vec::new(),
             dispatched: Outbox::with_capacity(8),
             stored: Outbox::with_capacity(8),

@@ -33,7 +33,7 @@ class Router:
         self.write(more)
         self.log = open(Path(folder) / f"{name}.log", "w+")
         self.process = subprocess.Popen([NW, "run", "-c", self.config], stderr=self.log, stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + PATIENCE_S
         while not self.answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError("the router did not start: " + self.said())
@@ -381,6 +381,19 @@ class RunningARouter(CommandLine):
             self.fail("a wrong file was not told")
         self.assertIn(b"/hup", self.nw("route", "list", router=router).stdout)
         self.assertEqual(router.end(signal.SIGTERM), 0)
+
+    def test_memory_can_be_locked(self):
+        tables = "pit_entries = 1024\nfib_prefixes = 1024\nroutes = 1024\ndead_nonces = 1024\n"
+        more = f"[content_store]\nmib = 1\n[tables]\nlock = true\n{tables}"
+        try:
+            router = self.router("locked", more)
+        except RuntimeError as refused:
+            # Without the right it says what to do.
+            self.assertIn("LimitMEMLOCK", str(refused))
+            return
+        status = Path(f"/proc/{router.process.pid}/status").read_text()
+        locked_kib = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmLck"))
+        self.assertGreater(locked_kib, 4096)
 
     def test_a_killed_router_starts_again(self):
         first = Router(self.folder)

@@ -8,6 +8,7 @@ use crate::transfer::Place;
 use anyhow::{Context, Result, ensure};
 use nw_api::management::client::{self as message, Uniqueness, decode_items};
 use nw_api::management::{ControlParameters, ControlResponse, Dataset, RibEntry, Root, Verb};
+use nw_api::rest::{LoopTime, RouterStatus};
 use nw_app::control::{command, dataset, register};
 use nw_app::import::import;
 use nw_app::{Client, FaceUri};
@@ -15,6 +16,8 @@ use nw_element::{Kind, LinkFields};
 use nw_name::Name;
 use nw_wire::{Data, DataBuilder, DigestSha256, InterestBuilder, Token};
 use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,6 +45,9 @@ pub fn run(wanted: &str) -> Result<Vec<Row>> {
         _ => batch(),
     }
 }
+
+/// As [`CONFIG`], with all memory there from the start: what pauses are left are the router's own.
+const LOCKED: &str = "lock = true\n";
 
 /// Tables for a million routes, and no listener but the unix socket.
 const CONFIG: &str = "[faces.udp]\nlisten = [\"127.0.0.1:0\"]\n[faces.tcp]\nlisten = []\n\
@@ -140,7 +146,7 @@ fn batch() -> Result<Vec<Row>> {
     Ok(vec![
         Row::new("control/batch", "routes_per_s", &rates).at_least(100_000.0),
         Row::new("control/batch", "bytes_per_route", &per_route).at_most(640.0),
-        Row::new("control/batch", "bytes_per_face", &per_face).at_most(2048.0),
+        Row::new("control/batch", "bytes_per_face", &per_face).at_most(3072.0),
         Row::new("control/batch", "s_to_list_all", &listing),
     ])
 }
@@ -225,32 +231,61 @@ impl Pings {
     }
 }
 
+/// How the router's loop has spent its time so far, as its control socket tells.
+fn loop_time(socket: &Path) -> Result<LoopTime> {
+    let mut stream = UnixStream::connect(socket.with_extension("control.sock"))?;
+    stream.write_all(b"GET /v1/status HTTP/1.0\r\nHost: nw\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (_, body) = answer.split_once("\r\n\r\n").context("an answer has a body")?;
+    let status: RouterStatus = serde_json::from_str(body)?;
+    Ok(status.loop_time)
+}
+
 /// Figures in the order of [`QUANTILES`].
 fn quantiles(times: &[f64]) -> [f64; 4] {
     QUANTILES.map(|(_, quantile)| times[((times.len() - 1) as f64 * quantile) as usize])
+}
+
+/// What was seen while something was done.
+#[derive(Clone, Copy)]
+struct Phase {
+    /// Of round trips.
+    quantiles: [f64; 4],
+    /// The longest turn of the router's loop since it started.
+    longest_us: f64,
+    /// Turns of more than a millisecond, in a hundred.
+    slow_percent: f64,
 }
 
 const QUANTILES: [(&str, f64); 4] = [("p50_us", 0.5), ("p99_us", 0.99), ("p99.9_us", 0.999), ("max_us", 1.0)];
 
 fn pause() -> Result<Vec<Row>> {
     let place = Place::new()?;
-    let (router, socket) = place.router("pause", CONFIG)?;
+    let (router, socket) = place.router("pause", &[CONFIG, LOCKED].concat())?;
     let mut client = connect(&socket)?;
     let faces = make_faces(&mut client)?;
-    let during = |name: &str, work: &mut dyn FnMut() -> Result<()>| -> Result<[f64; 4]> {
+    let during = |name: &str, work: &mut dyn FnMut() -> Result<()>| -> Result<Phase> {
+        let before = loop_time(&socket)?;
         let pings = Pings::start(&socket, name)?;
         work()?;
-        Ok(quantiles(&pings.end()?))
+        let quantiles = quantiles(&pings.end()?);
+        let after = loop_time(&socket)?;
+        let slow = (after.slow_turns - before.slow_turns) as f64 / (after.turns - before.turns) as f64;
+        Ok(Phase { quantiles, longest_us: after.longest_ns as f64 / 1e3, slow_percent: 100.0 * slow })
     };
     let quiet = during("quiet", &mut || {
         thread::sleep(QUIET);
         Ok(())
     })?;
     let mut rows = Vec::new();
-    let mut report = |what: &str, seen: [f64; 4]| {
-        for (((unit, _), seen), quiet) in QUANTILES.iter().zip(seen).zip(quiet) {
-            rows.push(Row::new(format!("control/pause/{what}"), *unit, &[seen]).beside(quiet));
+    let mut report = |what: &str, seen: Phase| {
+        let row = format!("control/pause/{what}");
+        for (((unit, _), seen), quiet) in QUANTILES.iter().zip(seen.quantiles).zip(quiet.quantiles) {
+            rows.push(Row::new(&row, *unit, &[seen]).beside(quiet));
         }
+        rows.push(Row::new(&row, "longest_turn_us", &[seen.longest_us]).beside(quiet.longest_us));
+        rows.push(Row::new(&row, "slow_turns_percent", &[seen.slow_percent]).beside(quiet.slow_percent));
     };
     report(
         "import",
@@ -259,7 +294,9 @@ fn pause() -> Result<Vec<Row>> {
             Ok(())
         })?,
     );
-    let root = ControlParameters { face_id: Some(faces[0]), ..ControlParameters::of(Name::new()) };
+    // Dearer than what the pings' own prefixes have, which inherit it too.
+    let root =
+        ControlParameters { face_id: Some(faces[0]), cost: Some(1000), ..ControlParameters::of(Name::new()) };
     report(
         "inherit",
         during("inherit", &mut || {

@@ -229,6 +229,10 @@ impl Host {
         while control.has_work() {
             control.work(now, &mut hands);
         }
+        if config.tables.lock {
+            let locked = rustix::mm::mlockall(rustix::mm::MlockAllFlags::CURRENT);
+            locked.map_err(|errno| StartError::Lock { errno })?;
+        }
         let (sender, messages) = crossbeam_channel::bounded(64);
         let wake = Arc::new(wake);
         Ok(Host {

@@ -49,6 +49,15 @@ pub enum StartError {
         /// Why.
         why: String,
     },
+    /// `tables.lock`.
+    #[error(
+        "can't lock the tables' memory ({errno}): give the right to (CAP_IPC_LOCK, or LimitMEMLOCK=infinity in the unit), make the tables and the \
+         content store smaller, or leave tables.lock out"
+    )]
+    Lock {
+        /// What the system says.
+        errno: rustix::io::Errno,
+    },
     /// The tables are too small for what every router has.
     #[error("the tables are too small: {0}")]
     Tables(String),

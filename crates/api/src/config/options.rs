@@ -157,6 +157,9 @@ section! {
         dead_nonces: u32 = 262_144, in 1024..=67_108_864;
         /// Prefixes of which strategies remember how their next hops answer.
         measurements: u32 = 65_536, in 64..=16_777_216;
+        /// Takes all this memory at start, and keeps it from being paged out: no packet ever waits for the kernel to clear a page. Wants the right to
+        /// lock memory (CAP_IPC_LOCK, or LimitMEMLOCK=infinity in the unit), and as much memory as tables, content store and buffers may take.
+        lock: bool = false;
     }
 }
 

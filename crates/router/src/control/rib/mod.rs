@@ -113,6 +113,9 @@ pub struct Rib {
 /// Names below a changed one that are looked at within the change itself.
 const AT_ONCE_MAX: usize = 16;
 
+/// Names that the index has room for from the start, at most: 1 octet each is resident at once.
+const INDEX_NAMES_MAX: usize = 16 << 20;
+
 impl Rib {
     /// Empty, but for `/`, whose strategy is `strategy`, listed as `listed`. A prefix of the FIB gets at most `next_hops_max` next hops (the
     /// cheapest), and there are at most `routes_max` routes and next hops set by hand.
@@ -121,7 +124,8 @@ impl Rib {
             next_hops_max,
             routes_max,
             names: BTreeMap::new(),
-            index: HashMap::new(),
+            // Growing it would be one long pause with a million names in it; what is never used is never touched.
+            index: HashMap::with_capacity(routes_max.min(INDEX_NAMES_MAX)),
             entries: Vec::new(),
             entries_free: Vec::new(),
             routes: BTreeMap::new(),

@@ -50,11 +50,12 @@ impl Chunk {
     }
 }
 
+#[repr(C)]
 struct PacketSlot {
-    chunk: u32,
     /// Counted from the first chunk's first octet.
     start: u32,
     len: u32,
+    chunk: u32,
     meta: Meta,
 }
 

@@ -148,15 +148,18 @@ fn tail(rest: &[u8]) -> (u64, u64) {
 }
 
 /// Where each prefix of one name ends, and its hash: computed once at ingress, carried with the packet.
+///
+/// What is always looked at comes first, the arrays that most names fill to a quarter last: fewer cache lines are touched.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Prefixes {
-    hashes: [u64; PREFIXES_MAX + 1],
-    ends: [u16; PREFIXES_MAX + 1],
+    key: u64,
+    whole: u64,
+    key_len: u16,
     count: u16,
     digest: bool,
-    whole: u64,
-    key: u64,
-    key_len: u16,
+    ends: [u16; PREFIXES_MAX + 1],
+    hashes: [u64; PREFIXES_MAX + 1],
 }
 
 impl Prefixes {

@@ -77,6 +77,8 @@ reasons! {
     FaceDown = "face_down",
     /// Sent on a reliable link as often as may be, and never acknowledged.
     RetransmissionsSpent = "retransmissions_spent",
+    /// A WebSocket message that is not binary or too long, or a frame against the protocol; its connection was closed.
+    WebSocketFault = "websocket_fault",
     /// No buffer was free.
     NoBuffer = "no_buffer",
     /// A fragment of a packet that was never whole in time.

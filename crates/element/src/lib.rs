@@ -19,4 +19,4 @@ pub use element::{Context, Element, Outbox, Port};
 pub use meta::{Kind, LinkFields, Meta};
 pub use nw_tables::face::{FaceId, FaceInfo, FaceTable, LinkType, Scope};
 pub use nw_tables::time::Instant;
-pub use pool::{Packet, Pool};
+pub use pool::{Chunk, Packet, Pool};

@@ -17,7 +17,7 @@ pub struct FacesConfig {
     pub faces_max: usize,
     /// Octets that may wait for a face whose socket is full; beyond them its packets are dropped.
     pub queue_bytes_max: usize,
-    /// Faces one UDP or TCP listener may have: strangers must not take all there are. Unix listeners have no bound of their own.
+    /// Faces one UDP or TCP listener may have: strangers must not take all there are. [`WebSocketConfig`] has a bound of its own. Unix listeners have no bound of their own.
     pub peers_max: usize,
     /// Reads of up to 64 KiB from one stream before others get their turn.
     pub stream_reads_per_turn: usize,
@@ -57,6 +57,8 @@ pub struct FacesConfig {
     pub burst_bytes_max: usize,
     /// How long a UDP peer is given for a burst.
     pub burst_pause: Duration,
+    /// WebSocket listeners and connections.
+    pub websocket: WebSocketConfig,
     /// A permanent face that lost its connection tries again after so long, then after twice as long each time.
     pub reconnect_first: Duration,
     /// At most after so long.
@@ -101,9 +103,43 @@ impl Default for FacesConfig {
             reliability: ReliabilityLimits::default(),
             burst_bytes_max: 128 << 10,
             burst_pause: Duration::from_micros(250),
+            websocket: WebSocketConfig::default(),
             reconnect_first: Duration::from_secs(1),
             reconnect_max: Duration::from_secs(60),
             reconnect_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Who may connect by WebSocket, as what, and for how long a connection is believed in.
+#[derive(Clone, Debug)]
+pub struct WebSocketConfig {
+    /// Faces one listener may have.
+    pub faces_max: usize,
+    /// Connections whose handshake is not over; beyond them the oldest gives way.
+    pub handshakes_max: usize,
+    /// A handshake is given up after so long.
+    pub handshake_timeout: Duration,
+    /// A peer that was silent for so long is asked whether it is there. After as long again without a word its face ends.
+    pub ping_interval: Duration,
+    /// Programs of this machine are local faces, and so are pages of `local_origins`.
+    pub loopback_local: bool,
+    /// Origins of pages that count as programs of the machine their browser runs on, as browsers write them: `http://localhost:8080`.
+    pub local_origins: Vec<String>,
+    /// Pages of other origins may connect, as somebody of another machine.
+    pub other_origins: bool,
+}
+
+impl Default for WebSocketConfig {
+    fn default() -> Self {
+        WebSocketConfig {
+            faces_max: 1024,
+            handshakes_max: 256,
+            handshake_timeout: Duration::from_secs(5),
+            ping_interval: Duration::from_secs(10),
+            loopback_local: true,
+            local_origins: Vec::new(),
+            other_origins: true,
         }
     }
 }

@@ -23,6 +23,7 @@ pub mod status;
 mod stream;
 mod timers;
 pub mod uri;
+pub mod websocket;
 
 pub use config::{FaceOptions, FaceUpdate, FacesConfig};
 pub use counters::FaceCounters;
@@ -32,3 +33,4 @@ pub use inherited::{InheritedUnix, take_inherited};
 pub use nw_element::{FaceId, FaceInfo, Instant, LinkType, Scope};
 pub use status::{CloseReason, FaceEvent, FaceFlags, FaceStatus, ListenerStatus, Persistency, UdpBuffer};
 pub use uri::FaceUri;
+pub use websocket::fault::WebSocketFault;

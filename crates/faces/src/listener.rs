@@ -1,4 +1,4 @@
-//! Listening stream sockets: unix and TCP.
+//! Listening stream sockets: unix, TCP and WebSocket.
 
 use crate::config::FacesConfig;
 use crate::error::FaceError;
@@ -77,6 +77,22 @@ impl Listener {
     /// # Errors
     /// What the system says.
     pub fn tcp(address: SocketAddr, config: &FacesConfig) -> Result<Self, FaceError> {
+        Self::internet(address, FaceUri::Tcp, config)
+    }
+
+    /// A TCP socket for WebSocket connections, likewise.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn websocket(address: SocketAddr, config: &FacesConfig) -> Result<Self, FaceError> {
+        Self::internet(address, FaceUri::Ws, config)
+    }
+
+    fn internet(
+        address: SocketAddr,
+        uri_of: fn(SocketAddr) -> FaceUri,
+        config: &FacesConfig,
+    ) -> Result<Self, FaceError> {
         let make = || -> Result<Self, Errno> {
             let socket = stream_socket(family(&address))?;
             sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -87,10 +103,10 @@ impl Listener {
             tune_tcp(&socket, config)?;
             rustix::net::bind(&socket, &address)?;
             rustix::net::listen(&socket, BACKLOG)?;
-            let uri = FaceUri::Tcp(SocketAddr::try_from(rustix::net::getsockname(&socket)?)?);
+            let uri = uri_of(SocketAddr::try_from(rustix::net::getsockname(&socket)?)?);
             Ok(Listener { socket, uri, faces: 0, accepted: 0, refused: 0, path: None })
         };
-        make().map_err(FaceError::system("listen on", FaceUri::Tcp(address)))
+        make().map_err(FaceError::system("listen on", uri_of(address)))
     }
 
     /// Takes one connection: its socket, the peer's URI, this end's URI. `None` when nobody waits.
@@ -107,7 +123,7 @@ impl Listener {
                 Err(errno) => return Err(errno),
             };
             let described = match &self.uri {
-                FaceUri::Tcp(_) => peer
+                FaceUri::Tcp(_) | FaceUri::Ws(_) => peer
                     .ok_or(Errno::NOTCONN)
                     .and_then(SocketAddr::try_from)
                     .and_then(|peer| {
@@ -115,7 +131,11 @@ impl Listener {
                     })
                     .and_then(|(peer, local)| {
                         sockopt::set_tcp_nodelay(&socket, true)?;
-                        Ok((FaceUri::Tcp(peer), FaceUri::Tcp(canonical(local))))
+                        let local = canonical(local);
+                        Ok(match self.uri {
+                            FaceUri::Ws(_) => (FaceUri::WsClient(peer), FaceUri::Ws(local)),
+                            _ => (FaceUri::Tcp(peer), FaceUri::Tcp(local)),
+                        })
                     }),
                 local => tune_unix(&socket, config).map(|()| (fd_uri(&socket), local.clone())),
             };
@@ -174,7 +194,7 @@ pub fn connect(
                 let local = fd_uri(&socket);
                 Ok((socket, local, true))
             }
-            FaceUri::Tcp(address) => {
+            FaceUri::Tcp(address) | FaceUri::Ws(address) => {
                 let socket = stream_socket(family(address))?;
                 tune_tcp(&socket, config)?;
                 if let Some(local) = local {
@@ -186,13 +206,21 @@ pub fn connect(
                     Err(Errno::INPROGRESS | Errno::INTR) => false,
                     Err(errno) => return Err(errno),
                 };
-                let local = FaceUri::Tcp(SocketAddr::try_from(rustix::net::getsockname(&socket)?)?);
-                Ok((socket, local, connected))
+                let local = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
+                Ok((socket, near_end(uri, local), connected))
             }
             _ => Err(Errno::OPNOTSUPP),
         }
     };
     make().map_err(FaceError::system("connect to", uri))
+}
+
+/// This end of a connection to a peer.
+pub fn near_end(peer: &FaceUri, local: SocketAddr) -> FaceUri {
+    match peer {
+        FaceUri::Ws(_) => FaceUri::WsClient(local),
+        _ => FaceUri::Tcp(local),
+    }
 }
 
 /// The two ends of a stream that is connected already.

@@ -1,7 +1,10 @@
 //! Link packets that wait for the end of the loop's turn, so that one system call sends many.
 //!
+//! For a WebSocket connection each link packet is put into a frame here, as only here its length is known.
+//!
 //! Headers and short packets stand in a buffer here; longer payloads stay where they were received and are gathered by the kernel.
 
+use crate::websocket::frame::{self, Role};
 use nw_element::{Kind, Packet, Pool};
 
 /// Payloads up to this are copied: that costs less than two more pieces for the kernel to gather.
@@ -18,6 +21,8 @@ const BYTES_MAX: usize = 64 << 10;
 pub struct Outgoing {
     start: u32,
     len: u32,
+    /// Octets at the beginning that are a frame's head, and no part of the link packet.
+    framing: u8,
     /// The payload, unless it was copied.
     pub packet: Option<Packet>,
     /// What it carries, for the counters; `None` in all fragments but the first.
@@ -29,9 +34,16 @@ pub struct Outgoing {
 pub struct Outbox {
     bytes: Vec<u8>,
     items: Vec<Outgoing>,
+    /// Link packets are put into frames, as this end of a connection sends them.
+    frames: Option<Role>,
 }
 
 impl Outbox {
+    /// From now on, until it is cleared, each link packet is put into a WebSocket frame.
+    pub fn frame_as(&mut self, role: Role) {
+        self.frames = Some(role);
+    }
+
     /// True when there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
@@ -66,19 +78,33 @@ impl Outbox {
     #[inline]
     pub fn finish(&mut self, mark: usize, packet: Packet, kind: Kind, pool: &mut Pool) {
         let payload = pool.bytes(&packet);
-        if payload.len() <= COPY_MAX {
+        // What is to be masked can't stay where others may read it.
+        if payload.len() <= COPY_MAX || self.frames == Some(Role::Client) {
             self.bytes.extend_from_slice(payload);
             pool.release(packet);
             self.finish_copied(mark, Some(kind));
         } else {
+            let framing = self.frames.map_or(0, |role| self.put_into_frame(mark, payload.len(), role));
             let (start, len) = (mark as u32, self.since(mark) as u32);
-            self.items.push(Outgoing { start, len, packet: Some(packet), kind: Some(kind) });
+            self.items.push(Outgoing { start, len, framing, packet: Some(packet), kind: Some(kind) });
         }
     }
 
     /// Ends a link packet that was written whole since the mark.
     pub fn finish_copied(&mut self, mark: usize, kind: Option<Kind>) {
-        self.items.push(Outgoing { start: mark as u32, len: self.since(mark) as u32, packet: None, kind });
+        let framing = self.frames.map_or(0, |role| self.put_into_frame(mark, 0, role));
+        let (start, len) = (mark as u32, self.since(mark) as u32);
+        self.items.push(Outgoing { start, len, framing, packet: None, kind });
+    }
+
+    /// Puts what was written since the mark, and so many octets that are elsewhere, into a frame; octets of its head.
+    fn put_into_frame(&mut self, mark: usize, elsewhere: usize, role: Role) -> u8 {
+        let mask = role.new_mask();
+        let head = frame::head_of(frame::Kind::Binary, self.since(mark) + elsewhere, mask);
+        frame::mask(&mut self.bytes[mark..], mask);
+        let framing = head.len() as u8;
+        self.bytes.splice(mark..mark, head);
+        framing
     }
 
     /// True when it is time to send without waiting for the end of the turn.
@@ -103,13 +129,14 @@ impl Outbox {
         &self.bytes[first.start as usize..(last.start + last.len) as usize]
     }
 
-    /// Octets of a link packet.
+    /// Octets of a link packet, without the frame around it.
     #[inline]
     pub fn item_len(&self, item: &Outgoing, pool: &Pool) -> usize {
-        item.len as usize + item.packet.as_ref().map_or(0, |packet| pool.bytes(packet).len())
+        item.len as usize - usize::from(item.framing)
+            + item.packet.as_ref().map_or(0, |packet| pool.bytes(packet).len())
     }
 
-    /// The two parts of a link packet.
+    /// The two parts of a link packet, in its frame.
     #[inline]
     pub fn parts<'a>(&'a self, item: &Outgoing, pool: &'a Pool) -> [&'a [u8]; 2] {
         [self.head(item), item.packet.as_ref().map_or(&[][..], |packet| pool.bytes(packet))]
@@ -123,5 +150,6 @@ impl Outbox {
             }
         }
         self.bytes.clear();
+        self.frames = None;
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::counters::FaceCounters;
 use crate::uri::FaceUri;
+use crate::websocket::fault::WebSocketFault;
 use core::time::Duration;
 use nw_element::{FaceId, FaceInfo, Instant, LinkType, Scope};
 
@@ -114,6 +115,8 @@ pub enum CloseReason {
     Idle,
     /// What came in on a stream was no packet, so where the next one starts can't be known.
     FramingLost(nw_wire::Error),
+    /// The peer of a WebSocket connection did what ends it.
+    WebSocket(WebSocketFault),
     /// The socket failed.
     Socket(rustix::io::Errno),
     /// Its network interface is gone, or is no longer to have such a face.
@@ -127,6 +130,7 @@ impl core::fmt::Display for CloseReason {
             CloseReason::PeerClosed => f.write_str("closed by the peer"),
             CloseReason::Idle => f.write_str("idle"),
             CloseReason::FramingLost(error) => write!(f, "the stream holds no packets: {error}"),
+            CloseReason::WebSocket(fault) => write!(f, "WebSocket: {fault}"),
             CloseReason::Socket(errno) => write!(f, "socket failed: {errno}"),
             CloseReason::InterfaceGone => f.write_str("its network interface is gone or changed"),
         }
@@ -153,7 +157,7 @@ pub struct ListenerStatus {
     pub uri: FaceUri,
     /// Peers taken in since the start.
     pub accepted: u64,
-    /// Peers turned away since the start, because there were too many faces or descriptors.
+    /// Peers turned away since the start, because there were too many faces or descriptors, or because they spoke no WebSocket where it is spoken.
     pub refused: u64,
     /// Datagram sockets only.
     pub udp: Option<UdpBuffer>,

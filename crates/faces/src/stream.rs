@@ -1,4 +1,4 @@
-//! A stream face's socket: unix or TCP. Large reads into chunks that packets are cut from, gathered writes, and a bounded queue for what the
+//! A stream face's socket: unix or TCP, with packets back to back or in WebSocket messages. Large reads into chunks that packets are cut from, gathered writes, and a bounded queue for what the
 //! socket refuses.
 
 use crate::config::LINK_PACKET_LEN_MAX;
@@ -6,16 +6,23 @@ use crate::datagram::{LOOK_PAUSE, sys};
 use crate::outbox::{Outbox, Outgoing};
 use crate::queue::ByteQueue;
 use crate::status::CloseReason;
+use crate::uri::FaceUri;
+use crate::websocket::WebSocket;
+use crate::websocket::handshake::Opening;
 use arrayvec::ArrayVec;
-use nw_element::{Cause, Instant, Packet, Pool};
+use nw_element::{Cause, Chunk, Instant, Packet, Pool};
 use nw_name::tlv::{Framing, frame};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 use std::io::IoSlice;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Pieces the kernel gathers in one call (UIO_MAXIOV).
 const PIECES_MAX: usize = 1024;
+
+/// What came and is not read is thrown away when a WebSocket connection ends, up to so many times a few KiB: the system would otherwise throw
+/// away what was said last.
+const UNREAD_MAX: usize = 16;
 
 /// Buffers for the beginnings of packets that are kept when no face needs them.
 const SPARE_MAX: usize = 64;
@@ -28,8 +35,10 @@ pub type Spare = Vec<Vec<u8>>;
 pub struct Stream {
     /// The socket.
     pub socket: OwnedFd,
-    /// False until a connection that was asked for is there.
+    /// False until a connection that was asked for is there, and its handshake over.
     pub connected: bool,
+    /// How packets are told apart when they are not back to back.
+    pub websocket: Option<Box<WebSocket>>,
     /// What the last read left of a packet: shorter than the longest link packet.
     carry: Vec<u8>,
     /// What the socket refused.
@@ -43,15 +52,25 @@ pub struct Stream {
 
 impl Stream {
     /// Over a non-blocking socket.
-    pub fn new(socket: OwnedFd, connected: bool) -> Self {
+    pub fn new(socket: OwnedFd, connected: bool, websocket: Option<WebSocket>) -> Self {
         Stream {
             socket,
             connected,
+            websocket: websocket.map(Box::new),
             carry: Vec::new(),
             queue: ByteQueue::default(),
             kernel_queue: 0,
             looked_at: Instant::START,
             deaf: false,
+        }
+    }
+
+    /// To a peer that this end connects to.
+    pub fn to(uri: &FaceUri, socket: OwnedFd, connected: bool) -> Self {
+        match uri {
+            // Connected is one thing, agreed to speak WebSocket another.
+            FaceUri::Ws(peer) => Stream::new(socket, false, Some(WebSocket::to_open(Opening::to(*peer)))),
+            _ => Stream::new(socket, connected, None),
         }
     }
 
@@ -104,17 +123,9 @@ impl Stream {
                 }
             };
             self.put_back(spare);
-            let mut at = 0;
-            let end = loop {
-                match frame(&pool.chunk_bytes(&chunk)[at..filled], LINK_PACKET_LEN_MAX) {
-                    Ok(Framing::Whole(len)) => {
-                        let packet = pool.packet_in(&chunk, at..at + len);
-                        each(packet, pool);
-                        at += len;
-                    }
-                    Ok(Framing::Partial) => break Ok(()),
-                    Err(error) => break Err(CloseReason::FramingLost(error)),
-                }
+            let (at, end) = match &mut self.websocket {
+                None => cut(&chunk, filled, pool, &mut each),
+                Some(socket) => socket.cut(&chunk, filled, pool, &mut self.queue, &mut each),
             };
             if at < filled && end.is_ok() {
                 self.carry = spare.pop().unwrap_or_default();
@@ -127,6 +138,19 @@ impl Stream {
             }
         }
         Ok(())
+    }
+
+    /// Tells the peer of a WebSocket connection why it ends. As much as the socket takes at once.
+    pub fn part(&mut self, reason: &CloseReason) {
+        let Some(websocket) = self.websocket.as_mut().filter(|_| self.connected) else { return };
+        websocket.part(reason, &mut self.queue);
+        let _ = self.drain();
+        hang_up(self.socket.as_fd());
+    }
+
+    /// Asks the peer of a WebSocket connection whether it is there; false when it was asked already, and nothing came.
+    pub fn ping(&mut self) -> bool {
+        self.websocket.as_mut().is_some_and(|websocket| websocket.ping(&mut self.queue))
     }
 
     fn put_back(&mut self, spare: &mut Spare) {
@@ -238,6 +262,38 @@ impl Stream {
     }
 }
 
+/// Says that nothing more is sent, and reads what has come: closed over something unread, a socket would take back what it was sent last.
+pub fn hang_up(socket: BorrowedFd<'_>) {
+    let _ = rustix::net::shutdown(socket, Shutdown::Write);
+    let mut unread = [0; 4096];
+    for _ in 0..UNREAD_MAX {
+        if !matches!(rustix::net::recv(socket, &mut unread[..], RecvFlags::DONTWAIT), Ok((1.., _))) {
+            return;
+        }
+    }
+}
+
+/// Cuts packets that stand back to back; how far it came.
+fn cut(
+    chunk: &Chunk,
+    filled: usize,
+    pool: &mut Pool,
+    each: &mut impl FnMut(Option<Packet>, &mut Pool),
+) -> (usize, Result<(), CloseReason>) {
+    let mut at = 0;
+    loop {
+        match frame(&pool.chunk_bytes(chunk)[at..filled], LINK_PACKET_LEN_MAX) {
+            Ok(Framing::Whole(len)) => {
+                let packet = pool.packet_in(chunk, at..at + len);
+                each(packet, pool);
+                at += len;
+            }
+            Ok(Framing::Partial) => return (at, Ok(())),
+            Err(error) => return (at, Err(CloseReason::FramingLost(error))),
+        }
+    }
+}
+
 fn closed(errno: Errno) -> CloseReason {
     match errno {
         Errno::CONNRESET => CloseReason::PeerClosed,
@@ -294,7 +350,7 @@ mod tests {
             let mut pool = Pool::new(HashKey::new([1, 2, 3, 4]), 4, 256);
             let mut spare = Spare::new();
             let (ours, mut theirs) = UnixStream::pair().unwrap();
-            let mut stream = Stream::new(ours.into(), true);
+            let mut stream = Stream::new(ours.into(), true, None);
             let packets: Vec<Vec<u8>> = lens.iter().map(|len| {
                 let mut packet = Vec::new();
                 push_tlv(6, &vec![*len as u8; *len], &mut packet);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
-    /// Has the peer of an on-demand face been silent for too long?
+    /// Has the peer of an on-demand or WebSocket face been silent for too long?
     Idle(FaceId),
     /// The link service: packets in pieces that were not whole in time, acknowledgements, link packets lost.
     Link(FaceId),
@@ -16,6 +16,8 @@ pub enum Timer {
     Reconnect(FaceId),
     /// A UDP socket for which the system had no room tries again.
     Drain(u32),
+    /// A WebSocket connection has had time for its handshake.
+    Handshake(u32),
     /// A listener that ran out of descriptors tries again.
     Accept(u32),
 }

@@ -7,7 +7,6 @@ use crate::datagram::{DatagramSocket, Peer, Refusal, Sender, address_of};
 use crate::link::Tally;
 use crate::outbox::Outbox;
 use crate::timers::Timer;
-use crate::uri::FaceUri;
 use arrayvec::ArrayVec;
 use nw_element::{Cause, FaceId, Instant, Packet, Pool};
 use rustix::io::Errno;
@@ -71,8 +70,11 @@ impl Faces {
                 }
             }
             Transport::Stream(stream) => {
-                if matches!(face.uri, FaceUri::Tcp(_)) {
+                if face.uri.address().is_some() {
                     stream.look_at_queue(now);
+                }
+                if let Some(websocket) = &stream.websocket {
+                    face.outbox.frame_as(websocket.role());
                 }
                 self.dirty.push(id);
             }
@@ -120,7 +122,9 @@ impl Faces {
             counters.take_back(item.kind, len);
             Tally { face: counters, all: drops }.drops(cause, 1);
         });
-        if stream.queue_bytes() > 0 && !face.awaits_writable && result.is_ok() {
+        // Until the handshake is over there is nothing to wait for but the peer.
+        let opening = stream.websocket.as_ref().is_some_and(|websocket| !websocket.is_open());
+        if stream.queue_bytes() > 0 && !face.awaits_writable && !opening && result.is_ok() {
             face.awaits_writable = true;
             watch_again(&self.epoll, &stream.socket, Token::Face(id), true);
         }

@@ -104,13 +104,16 @@ impl Face {
         }
     }
 
-    /// Whether it can have a persistency: sockets that a unix peer connected live as long as it; only what this end connected can be connected again;
+    /// Whether it can have a persistency: sockets that a unix or WebSocket peer connected live as long as it; only what this end connected can be connected again;
     /// nobody closes a group's face by being silent.
     pub(super) fn may_be(&self, persistency: Persistency) -> bool {
         match self.uri {
             FaceUri::Fd(_) | FaceUri::Internal => false,
             FaceUri::Unix(_) => persistency != Persistency::OnDemand,
-            FaceUri::Tcp(_) => persistency != Persistency::Permanent || self.reconnect.is_some(),
+            FaceUri::WsClient(_) => persistency == Persistency::OnDemand,
+            FaceUri::Tcp(_) | FaceUri::Ws(_) => {
+                persistency != Persistency::Permanent || self.reconnect.is_some()
+            }
             _ => self.link_type == LinkType::PointToPoint || persistency == Persistency::Permanent,
         }
     }
@@ -133,6 +136,7 @@ pub(super) enum Token {
     Datagram(u32),
     Face(FaceId),
     Interfaces,
+    Handshake(u32),
 }
 
 impl Token {
@@ -145,6 +149,7 @@ impl Token {
             Token::Datagram(index) => (2, index),
             Token::Face(face) => (3, face.bits()),
             Token::Interfaces => (4, 0),
+            Token::Handshake(index) => (5, index),
         };
         Token::OURS | kind << Token::KIND | id as u64
     }
@@ -159,6 +164,7 @@ impl Token {
             2 => Some(Token::Datagram(id)),
             3 => Some(Token::Face(FaceId::from_bits(id))),
             4 => Some(Token::Interfaces),
+            5 => Some(Token::Handshake(id)),
             _ => None,
         }
     }

@@ -7,6 +7,7 @@ use crate::datagram::sys::{self, Received};
 use crate::datagram::{DatagramSocket, Medium, Peer};
 use crate::link::{Source, Tally};
 use crate::status::{CloseReason, Persistency};
+use crate::stream::Stream;
 use crate::timers::Timer;
 use crate::uri::FaceUri;
 use arrayvec::ArrayVec;
@@ -43,6 +44,7 @@ impl Faces {
             Some(Token::Listener(index)) => self.accept(now, index),
             Some(Token::Datagram(index)) => self.udp_ready(now, index as usize, flags, pool, batch),
             Some(Token::Interfaces) => self.interfaces_ready(now, pool),
+            Some(Token::Handshake(index)) => self.handshake_ready(now, index),
             Some(Token::Face(id)) => self.stream_ready(now, id, flags, pool, batch),
             None => {}
         }
@@ -67,6 +69,9 @@ impl Faces {
             let Some(listener) = self.listeners.get_mut(index as usize) else { return };
             match listener.accept(&self.config) {
                 Ok(None) => return,
+                Ok(Some((socket, uri @ FaceUri::WsClient(_), local))) => {
+                    self.expect_handshake(now, index, socket, (uri, local));
+                }
                 Ok(Some((socket, uri, local))) => {
                     let options =
                         FaceOptions { persistency: Some(Persistency::OnDemand), ..FaceOptions::default() };
@@ -75,7 +80,8 @@ impl Faces {
                     let added = if full {
                         None
                     } else {
-                        self.add_stream(now, socket, (uri, local), &options, true).ok()
+                        let (scope, stream) = (self.scope_of(&uri), Stream::new(socket, true, None));
+                        self.add_stream(now, stream, (uri, local), scope, &options).ok()
                     };
                     let listener = &mut self.listeners[index as usize];
                     match added {
@@ -111,6 +117,7 @@ impl Faces {
     ) {
         let Some(Face { transport: Transport::Stream(stream), .. }) = self.slots.get_mut(id) else { return };
         let connecting = !stream.connected;
+        let opening = stream.websocket.as_ref().is_some_and(|websocket| !websocket.is_open());
         if connecting && let Err(errno) = self.finish_connecting(id) {
             return self.lose_stream(now, id, CloseReason::Socket(errno), pool);
         }
@@ -121,6 +128,12 @@ impl Faces {
         }
         if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
             if let Err(reason) = self.read_stream(now, id, pool, batch) {
+                return self.lose_stream(now, id, reason, pool);
+            }
+            if opening {
+                self.finish_opening(now, id);
+            }
+            if let Err(reason) = self.send_answers(id) {
                 return self.lose_stream(now, id, reason, pool);
             }
             self.arm_link(id, Instant::START);
@@ -152,13 +165,21 @@ impl Faces {
         *heard = now;
         let source = Source { face: id, local: *scope == Scope::Local, congested: false, sender: 0 };
         let (drops, budget) = (&mut self.drops, &mut self.budget);
-        stream.read(self.config.stream_reads_per_turn, pool, &mut self.spare_buffers, |packet, pool| {
+        if let Some(websocket) = &mut stream.websocket {
+            websocket.heard();
+        }
+        let (reads, spare) = (self.config.stream_reads_per_turn, &mut self.spare_buffers);
+        let read = stream.read(reads, pool, spare, |packet, pool| {
             let mut tally = Tally { face: counters, all: drops };
             match packet {
                 Some(packet) => batch.extend(link.receive(now, packet, source, pool, budget, &mut tally)),
                 None => tally.drops(Cause::NoBuffer, 1),
             }
-        })
+        });
+        if let Err(CloseReason::WebSocket(_)) = read {
+            Tally { face: counters, all: drops }.drops(Cause::WebSocketFault, 1);
+        }
+        read
     }
 
     fn udp_ready(

@@ -3,6 +3,7 @@
 mod egress;
 mod face;
 mod frames;
+mod handshakes;
 mod ingress;
 mod interfaces;
 mod open;
@@ -23,6 +24,7 @@ use crate::timers::{Timer, Timers};
 use crate::uri::FaceUri;
 use core::time::Duration;
 use face::{Face, Token, Transport};
+use handshakes::Handshake;
 use interfaces::InterfaceFaces;
 use nw_element::{Cause, DropCounters, FaceId, Instant, Pool};
 use rustix::event::epoll;
@@ -48,6 +50,8 @@ pub struct Faces {
     epoll: OwnedFd,
     slots: FaceSlab<Face>,
     listeners: Vec<Listener>,
+    /// WebSocket connections that are no faces yet.
+    handshakes: Vec<Option<Handshake>>,
     sockets: Vec<Option<DatagramSocket>>,
     interfaces: InterfaceFaces,
     mailbox: Mailbox,
@@ -80,6 +84,7 @@ impl Faces {
             epoll,
             slots: FaceSlab::new(),
             listeners: Vec::new(),
+            handshakes: Vec::new(),
             sockets: Vec::new(),
             interfaces: InterfaceFaces::default(),
             mailbox: Mailbox::default(),
@@ -120,6 +125,7 @@ impl Faces {
                 Some(Timer::Burst(id)) => self.send_waiting(now, id),
                 Some(Timer::Reconnect(id)) => self.check_connection(now, id, pool),
                 Some(Timer::Drain(index)) => self.drain_udp(now, index as usize),
+                Some(Timer::Handshake(index)) => self.expire_handshake(index),
                 Some(Timer::Accept(index)) => self.resume_accepting(now, index),
             }
         }
@@ -141,6 +147,7 @@ impl Faces {
         self.flush(pool);
         let ids: Vec<FaceId> = self.ids().collect();
         ids.into_iter().for_each(|id| self.end_face(id, CloseReason::Asked, pool));
+        (0..self.handshakes.len()).for_each(|index| drop(self.take_handshake(index as u32)));
         self.listeners.clear();
         self.sockets.clear();
     }
@@ -314,8 +321,9 @@ impl Faces {
             listener.faces -= 1;
         }
         let status = self.describe(id, &face);
-        match &face.transport {
+        match &mut face.transport {
             Transport::Stream(stream) => {
+                stream.part(&reason);
                 // Closing would do, were the descriptor not shared with somebody.
                 let _ = epoll::delete(&self.epoll, &stream.socket);
             }
@@ -343,6 +351,9 @@ impl Faces {
 
     fn check_idle(&mut self, now: Instant, id: FaceId, pool: &mut Pool) {
         let Some(face) = self.slots.get_mut(id) else { return };
+        if matches!(face.uri, FaceUri::Ws(_) | FaceUri::WsClient(_)) {
+            return self.check_presence(now, id, pool);
+        }
         match face.expiry(&self.config) {
             Some(expiry) if expiry <= now => self.end_face(id, CloseReason::Idle, pool),
             Some(expiry) => {

@@ -1,7 +1,7 @@
 //! How faces and listeners come to be.
 
-use super::Faces;
 use super::face::{Face, Reconnect, Token, Transport};
+use super::{Faces, watch_again};
 use crate::config::FaceOptions;
 use crate::datagram::{Burst, DatagramSocket, Medium, Peer};
 use crate::error::FaceError;
@@ -14,6 +14,7 @@ use crate::timers::Timer;
 use crate::uri::FaceUri;
 use nw_element::{FaceId, Instant, Scope};
 use rustix::io::Errno;
+use rustix::net::SendFlags;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -48,6 +49,17 @@ impl Faces {
         Ok(bound)
     }
 
+    /// Accepts WebSocket connections; gives the address bound, which says the port when 0 was asked for. `config.websocket` says who may connect.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn listen_websocket(&mut self, address: SocketAddr) -> Result<SocketAddr, FaceError> {
+        let listener = Listener::websocket(address, &self.config)?;
+        let bound = listener.uri.address().unwrap_or(address);
+        self.add_listener(listener)?;
+        Ok(bound)
+    }
+
     /// Takes datagrams from anybody; gives the address bound, which says the port when 0 was asked for.
     ///
     /// # Errors
@@ -60,7 +72,7 @@ impl Faces {
     }
 
     /// Makes a face to a peer. `local` says from which address; where it is not said, UDP faces use the socket of a listener if there is one, so
-    /// that the peer sees its port. Faces to network cards and to groups need it: it names their interface. A TCP face is there at once and up when the peer answers: [`FaceEvent::Up`], or
+    /// that the peer sees its port. Faces to network cards and to groups need it: it names their interface. A TCP or WebSocket face is there at once and up when the peer answers: [`FaceEvent::Up`], or
     /// [`FaceEvent::Destroyed`] when it doesn't.
     ///
     /// # Errors
@@ -83,11 +95,11 @@ impl Faces {
                 self.connect_group(now, *group, local, options)
             }
             FaceUri::Ether(mac) => self.connect_ether(now, *mac, local, options),
-            FaceUri::Udp(peer) | FaceUri::Tcp(peer) if unreachable(peer) => {
+            FaceUri::Udp(peer) | FaceUri::Tcp(peer) | FaceUri::Ws(peer) if unreachable(peer) => {
                 Err(FaceError::Scheme(uri.clone()))
             }
             FaceUri::Udp(peer) => self.connect_udp(now, *peer, local_address(uri, local)?, options),
-            FaceUri::Tcp(_) | FaceUri::Unix(_) => {
+            FaceUri::Tcp(_) | FaceUri::Ws(_) | FaceUri::Unix(_) => {
                 let scope = self.scope_of(uri);
                 self.settings(uri, None).updated(options, scope)?;
                 let existing = self.find(uri).filter(|_| uri.address().is_some());
@@ -96,7 +108,9 @@ impl Faces {
                 }
                 let bind = local_address(uri, local)?;
                 let (socket, local, connected) = listener::connect(uri, bind, &self.config)?;
-                let id = self.add_stream(now, socket, (uri.clone(), local), options, connected)?;
+                let stream = Stream::to(uri, socket, connected);
+                let connected = stream.connected;
+                let id = self.add_stream(now, stream, (uri.clone(), local), scope, options)?;
                 // An attempt that nobody answers is over before the system says so.
                 let timer = (!connected).then(|| now + self.config.reconnect_timeout);
                 timer.into_iter().for_each(|due| self.timers.set(due, Timer::Reconnect(id)));
@@ -121,7 +135,8 @@ impl Faces {
         options: &FaceOptions,
     ) -> Result<FaceId, FaceError> {
         let ends = listener::ends_of(&socket, &self.config)?;
-        self.add_stream(now, socket, ends, options, true)
+        let scope = self.scope_of(&ends.0);
+        self.add_stream(now, Stream::new(socket, true, None), ends, scope, options)
     }
 
     /// Makes the face by which management answers, [`FaceId::INTERNAL`]: what is sent to it comes out of
@@ -140,18 +155,18 @@ impl Faces {
     pub(super) fn add_stream(
         &mut self,
         now: Instant,
-        socket: OwnedFd,
+        stream: Stream,
         ends: (FaceUri, FaceUri),
+        scope: Scope,
         options: &FaceOptions,
-        connected: bool,
     ) -> Result<FaceId, FaceError> {
-        let scope = self.scope_of(&ends.0);
+        let connected = stream.connected;
         let settings = self.settings(&ends.0, None).updated(options, scope)?;
         let link = self.link(now, settings);
         let uri = ends.0.clone();
         let persistency = options.persistency.unwrap_or_default();
         let id = self.add_face(|_| {
-            let transport = Transport::Stream(Stream::new(socket, connected));
+            let transport = Transport::Stream(stream);
             let mut face = Face::new(now, ends, scope, persistency, transport, link);
             face.awaits_writable = !connected;
             face
@@ -288,8 +303,8 @@ impl Faces {
         LinkSettings::new(&self.config, mtu).reliable(reliable)
     }
 
-    /// Unix and loopback TCP are local; UDP is not, unless the host says so.
-    fn scope_of(&self, peer: &FaceUri) -> Scope {
+    /// Unix and loopback TCP are local; UDP is not, unless the host says so. What answers by WebSocket may be a web server that passes it on.
+    pub(super) fn scope_of(&self, peer: &FaceUri) -> Scope {
         let local = match peer {
             FaceUri::Unix(_) | FaceUri::Fd(_) | FaceUri::Internal => true,
             FaceUri::Tcp(address) => address.ip().is_loopback(),
@@ -304,9 +319,40 @@ impl Faces {
         let Some(face) = self.slots.get_mut(id) else { return Ok(()) };
         let Transport::Stream(stream) = &mut face.transport else { return Ok(()) };
         rustix::net::sockopt::socket_error(&stream.socket).and_then(|result| result)?;
-        stream.connected = true;
         if let Ok(Ok(local)) = rustix::net::getsockname(&stream.socket).map(SocketAddr::try_from) {
-            face.local_uri = FaceUri::Tcp(local);
+            face.local_uri = listener::near_end(&face.uri, local);
+        }
+        if let Some(opening) = stream.websocket.as_mut().and_then(|websocket| websocket.opening()) {
+            if !core::mem::replace(&mut opening.asked, true) {
+                // The first that is sent, and short: a socket that doesn't take it whole is broken.
+                let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                let sent = rustix::net::send(&stream.socket, opening.request(), flags)?;
+                if sent < opening.request().len() {
+                    return Err(Errno::NOBUFS);
+                }
+                face.awaits_writable = false;
+                watch_again(&self.epoll, &stream.socket, Token::Face(id), false);
+            }
+            return Ok(());
+        }
+        self.finish_stream(id);
+        Ok(())
+    }
+
+    /// A connection that this end made is open, if the peer has agreed to speak WebSocket.
+    pub(super) fn finish_opening(&mut self, now: Instant, id: FaceId) {
+        let Some(face) = self.slots.get_mut(id) else { return };
+        let Transport::Stream(stream) = &mut face.transport else { return };
+        if stream.websocket.as_ref().is_some_and(|websocket| websocket.is_open()) {
+            self.finish_stream(id);
+            self.watch_over(now, id);
+        }
+    }
+
+    fn finish_stream(&mut self, id: FaceId) {
+        let Some(face) = self.slots.get_mut(id) else { return };
+        if let Transport::Stream(stream) = &mut face.transport {
+            stream.connected = true;
         }
         if let Some(reconnect) = &mut face.reconnect {
             reconnect.was_up = true;
@@ -316,7 +362,6 @@ impl Faces {
             }
         }
         self.events.push(FaceEvent::Up(id));
-        Ok(())
     }
 }
 

@@ -25,9 +25,10 @@ impl Faces {
         if !stays {
             return self.end_face(id, reason, pool);
         }
-        let Transport::Stream(stream) = core::mem::replace(&mut face.transport, Transport::Down) else {
+        let Transport::Stream(mut stream) = core::mem::replace(&mut face.transport, Transport::Down) else {
             return;
         };
+        stream.part(&reason);
         let was_connected = stream.connected;
         let _ = epoll::delete(&self.epoll, &stream.socket);
         drop(stream);
@@ -72,12 +73,14 @@ impl Faces {
         let Ok((socket, local, connected)) = listener::connect(&face.uri, bind, &self.config) else {
             return self.try_later(now, id);
         };
-        if self.watch(socket.as_fd(), Token::Face(id), !connected).is_err() {
+        let stream = Stream::to(&face.uri, socket, connected);
+        let connected = stream.connected;
+        if self.watch(stream.socket.as_fd(), Token::Face(id), !connected).is_err() {
             return self.try_later(now, id);
         }
         let Some(face) = self.slots.get_mut(id) else { return };
         face.local_uri = local;
-        face.transport = Transport::Stream(Stream::new(socket, connected));
+        face.transport = Transport::Stream(stream);
         face.awaits_writable = !connected;
         if connected {
             if let Some(reconnect) = &mut face.reconnect {

@@ -1,0 +1,184 @@
+//! WebSocket connections: from accepted socket to face, and whether the peer is still there.
+//!
+//! A connection becomes a face when its handshake is over, as only then it is known whether it is local. Until then it holds a descriptor and at
+//! most 8 KiB, for a few seconds; when there are too many, the oldest gives way to the newest.
+
+use super::face::{Token, Transport};
+use super::{Faces, watch_again};
+use crate::config::FaceOptions;
+use crate::status::{CloseReason, Persistency};
+use crate::stream::{self, Stream};
+use crate::timers::Timer;
+use crate::uri::FaceUri;
+use crate::websocket::WebSocket;
+use crate::websocket::handshake::{self, Asked, HTTP_LEN_MAX};
+use nw_element::{FaceId, Instant, Pool, Scope};
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Octets read of a request at a time.
+const READ_LEN: usize = 2048;
+
+/// A connection whose request is not whole.
+#[derive(Debug)]
+pub(super) struct Handshake {
+    socket: OwnedFd,
+    listener: u32,
+    ends: (FaceUri, FaceUri),
+    request: Vec<u8>,
+    /// When it is given up.
+    due: Instant,
+}
+
+impl Faces {
+    /// Waits for what the peer of an accepted connection asks.
+    pub(super) fn expect_handshake(
+        &mut self,
+        now: Instant,
+        listener: u32,
+        socket: OwnedFd,
+        ends: (FaceUri, FaceUri),
+    ) {
+        let waiting = self.handshakes.iter().flatten().count();
+        if waiting >= self.config.websocket.handshakes_max {
+            let waiting = self.handshakes.iter().enumerate();
+            let oldest = waiting.filter_map(|(at, shaken)| Some((shaken.as_ref()?.due, at))).min();
+            oldest.into_iter().for_each(|(_, at)| self.refuse_handshake(at as u32, &handshake::too_slow()));
+        }
+        let index = self.handshakes.iter().position(Option::is_none).unwrap_or(self.handshakes.len());
+        if self.watch(socket.as_fd(), Token::Handshake(index as u32), false).is_err() {
+            self.listeners[listener as usize].refused += 1;
+            return;
+        }
+        if index == self.handshakes.len() {
+            self.handshakes.push(None);
+        }
+        let due = now + self.config.websocket.handshake_timeout;
+        self.handshakes[index] = Some(Handshake { socket, listener, ends, request: Vec::new(), due });
+        self.timers.set(due, Timer::Handshake(index as u32));
+    }
+
+    /// Reads what a peer asks.
+    pub(super) fn handshake_ready(&mut self, now: Instant, index: u32) {
+        let Some(Some(shaken)) = self.handshakes.get_mut(index as usize) else { return };
+        let seen = shaken.request.len();
+        let mut buffer = [0; READ_LEN];
+        let room = READ_LEN.min(HTTP_LEN_MAX + 1 - seen);
+        let read = match rustix::net::recv(&shaken.socket, &mut buffer[..room], RecvFlags::DONTWAIT) {
+            Ok((0, _)) => return self.refuse_handshake(index, &[]),
+            Ok((read, _)) => read,
+            Err(Errno::AGAIN | Errno::INTR) => return,
+            Err(_) => return self.refuse_handshake(index, &[]),
+        };
+        shaken.request.extend_from_slice(&buffer[..read]);
+        let Some(peer) = shaken.ends.0.address() else { return };
+        match handshake::judge(&shaken.request, seen, peer, &self.config.websocket) {
+            Asked::Partial => {}
+            Asked::Refused(answer) => self.refuse_handshake(index, &answer),
+            Asked::Accepted(scope, answer) => self.accept_handshake(now, index, scope, &answer),
+        }
+    }
+
+    /// Makes the face.
+    fn accept_handshake(&mut self, now: Instant, index: u32, scope: Scope, answer: &[u8]) {
+        let Some(Some(shaken)) = self.handshakes.get(index as usize) else { return };
+        let listener = shaken.listener;
+        let room = self.listeners[listener as usize].faces < self.config.websocket.faces_max
+            && self.slots.len() < self.config.faces_max;
+        // The first that is sent, and short: a socket that doesn't take it whole is broken.
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        if !room || rustix::net::send(&shaken.socket, answer, flags) != Ok(answer.len()) {
+            return self.refuse_handshake(index, &handshake::no_room());
+        }
+        let Some(shaken) = self.take_handshake(index) else { return };
+        let stream = Stream::new(shaken.socket, true, Some(WebSocket::accepted()));
+        let options = FaceOptions { persistency: Some(Persistency::OnDemand), ..FaceOptions::default() };
+        let added = self.add_stream(now, stream, shaken.ends, scope, &options);
+        let listener_is = &mut self.listeners[listener as usize];
+        let Ok(id) = added else {
+            listener_is.refused += 1;
+            return;
+        };
+        listener_is.accepted += 1;
+        listener_is.faces += 1;
+        if let Some(face) = self.slots.get_mut(id) {
+            face.listener = Some(listener);
+        }
+        self.watch_over(now, id);
+    }
+
+    /// Ends a connection that becomes no face.
+    fn refuse_handshake(&mut self, index: u32, answer: &[u8]) {
+        let Some(shaken) = self.take_handshake(index) else { return };
+        self.listeners[shaken.listener as usize].refused += 1;
+        if !answer.is_empty() {
+            let _ = rustix::net::send(&shaken.socket, answer, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            stream::hang_up(shaken.socket.as_fd());
+        }
+    }
+
+    /// A handshake took too long.
+    pub(super) fn expire_handshake(&mut self, index: u32) {
+        self.refuse_handshake(index, &handshake::too_slow());
+    }
+
+    pub(super) fn take_handshake(&mut self, index: u32) -> Option<Handshake> {
+        let shaken = self.handshakes.get_mut(index as usize)?.take()?;
+        self.timers.cancel(shaken.due, Timer::Handshake(index));
+        let _ = epoll::delete(&self.epoll, &shaken.socket);
+        Some(shaken)
+    }
+
+    /// From now on asks the peer of a WebSocket face, when it is silent, whether it is there.
+    pub(super) fn watch_over(&mut self, now: Instant, id: FaceId) {
+        let Some(face) = self.slots.get_mut(id) else { return };
+        let due = now + self.config.websocket.ping_interval;
+        if let Some(before) = face.idle_timer.replace(due) {
+            self.timers.cancel(before, Timer::Idle(id));
+        }
+        self.timers.set(due, Timer::Idle(id));
+    }
+
+    /// A WebSocket face's timer is due: a peer that was heard is fine, a silent one is asked, one that was asked is gone.
+    pub(super) fn check_presence(&mut self, now: Instant, id: FaceId, pool: &mut Pool) {
+        let interval = self.config.websocket.ping_interval;
+        let Some(face) = self.slots.get_mut(id) else { return };
+        face.idle_timer = None;
+        let Transport::Stream(stream) = &mut face.transport else { return };
+        // One that is still to be connected has a timer of its own; this begins anew when it is.
+        if !stream.connected {
+            return;
+        }
+        let mut due = face.heard + interval;
+        if due <= now {
+            if !stream.ping() {
+                return self.lose_stream(now, id, CloseReason::Idle, pool);
+            }
+            due = now + interval;
+            if let Err(reason) = self.send_answers(id) {
+                return self.lose_stream(now, id, reason, pool);
+            }
+        }
+        if let Some(face) = self.slots.get_mut(id) {
+            face.idle_timer = Some(due);
+            self.timers.set(due, Timer::Idle(id));
+        }
+    }
+
+    /// Sends what reading made necessary to say; what the socket doesn't take waits for it.
+    pub(super) fn send_answers(&mut self, id: FaceId) -> Result<(), CloseReason> {
+        let Some(face) = self.slots.get_mut(id) else { return Ok(()) };
+        let Transport::Stream(stream) = &mut face.transport else { return Ok(()) };
+        if stream.queue_bytes() == 0 || face.awaits_writable || !stream.connected {
+            return Ok(());
+        }
+        stream.drain()?;
+        if stream.queue_bytes() > 0 {
+            face.awaits_writable = true;
+            watch_again(&self.epoll, &stream.socket, Token::Face(id), true);
+        }
+        Ok(())
+    }
+}

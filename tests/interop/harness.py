@@ -80,9 +80,9 @@ class Process:
 class Harness:
     """Addresses of the router and helpers; one per run."""
 
-    def __init__(self, unix, tcp, udp, scratch: Path, cache: Path | None, nw: str | None, localhop: bool):
+    def __init__(self, unix, tcp, udp, ws, scratch: Path, cache: Path | None, nw: str | None, localhop: bool):
         self.uris = {"unix": f"unix://{unix}" if unix else None, "tcp": f"tcp4://{tcp}" if tcp else None,
-                     "udp": f"udp4://{udp}" if udp else None}
+                     "udp": f"udp4://{udp}" if udp else None, "ws": f"ws://{ws}" if ws else None}
         self.scratch, self.cache, self.nw, self.localhop = scratch, cache, nw, localhop
         self.home = scratch / "home"
         self.home.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,8 @@ const { ECDSA, generateSigningKey } = await import("@ndn/keychain");
 const nfd = await import("@ndn/nfdmgmt");
 const { TcpTransport, UdpTransport, UnixTransport } = await import("@ndn/node-transport");
 const { Data, digestSigning, Interest, Name } = await import("@ndn/packet");
+const { WebSocket } = await import("ws");
+const { WsTransport } = await import("@ndn/ws-transport");
 const { retrieveMetadata, serveMetadata, Metadata } = await import("@ndn/rdr");
 const { fetch, FileChunkSource, serve } = await import("@ndn/segmented-object");
 const { Version: Version3 } = await import("@ndn/naming-convention2");
@@ -20,10 +22,19 @@ if (process.env.NDNTS_TRACE) {
   FwTracer.enable();
 }
 
+/** A connection as a page in a browser makes it, when the tests say of which origin; otherwise as a program makes it. */
+function page(uri) {
+  const origin = process.env.NDNTS_ORIGIN;
+  return origin ? new WebSocket(uri, { origin }) : uri;
+}
+
 function openFace() {
   const [, scheme, address] = /^(\w+):\/\/(.*)$/.exec(uplink);
   if (scheme === "unix") {
     return UnixTransport.createFace({}, address);
+  }
+  if (scheme === "ws") {
+    return WsTransport.createFace({}, page(uplink));
   }
   const { hostname: host, port } = new URL(`http://${address}`);
   return scheme === "udp4" ?
@@ -31,9 +42,10 @@ function openFace() {
     TcpTransport.createFace({}, host, Number(port));
 }
 
-// NDNts itself speaks to /localhop/nfd over UDP.
+// NDNts itself speaks to /localhop/nfd over UDP, and over WebSocket unless told that the router is on this machine.
 const face = await openFace();
-const commandPrefix = nfd.getPrefix(!uplink.startsWith("udp"));let registration;
+const commandPrefix = nfd.getPrefix(!uplink.startsWith("udp"));
+let registration;
 
 function enableRegistration() {
   registration = nfd.enableNfdPrefixReg(face);
@@ -116,7 +128,7 @@ const verbs = {
       strategies: nfd.StrategyChoice, cs: nfd.CsInfo })) {
       out[key] = (await nfd.list(dataset, o)).length;
     }
-    const [own] = await nfd.list(nfd.FaceQuery({ uriScheme: uplink.startsWith("unix") ? "unix" : "tcp4" }), o);
+    const [own] = await nfd.list(nfd.FaceQuery({ uriScheme: { unix: "unix", tcp4: "tcp4", ws: "wsclient" }[uplink.split(":")[0]] }), o);
     out.query = Boolean(own?.faceId);
     console.log(JSON.stringify(out));
   },

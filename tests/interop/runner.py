@@ -30,6 +30,7 @@ def arguments():
     p.add_argument("--unix", metavar="PATH", help="sockets of a router that runs already;")
     p.add_argument("--tcp", metavar="HOST:PORT", help="without --unix, `nw run` is started")
     p.add_argument("--udp", metavar="HOST:PORT")
+    p.add_argument("--ws", metavar="HOST:PORT")
     p.add_argument("--no-localhop", action="store_true", help="that router does not serve /localhop/nfd")
     p.add_argument("--filter", metavar="REGEX", help="only tests whose name matches")
     p.add_argument("--list", action="store_true")
@@ -54,6 +55,10 @@ listen = ["{tcp}"]
 [faces.udp]
 listen = ["{udp}"]
 
+[faces.websocket]
+listen = ["{ws}"]
+local_origins = ["http://localhost:8080"]
+
 [management]
 digest = "anywhere"
 localhop = "anywhere"
@@ -67,8 +72,9 @@ class Router:
         self.unix = str(scratch / "nw.sock")
         self.tcp = f"127.0.0.1:{free_port(socket.SOCK_STREAM)}"
         self.udp = f"127.0.0.1:{free_port(socket.SOCK_DGRAM)}"
+        self.ws = f"127.0.0.1:{free_port(socket.SOCK_STREAM)}"
         config = scratch / "nw.toml"
-        config.write_text(CONFIG.format(unix=self.unix, tcp=self.tcp, udp=self.udp))
+        config.write_text(CONFIG.format(unix=self.unix, tcp=self.tcp, udp=self.udp, ws=self.ws))
         self.log = open(scratch / "nw.log", "wb")
         self.process = subprocess.Popen([str(binary), "run", "--config", str(config)], stdout=self.log,
                                         stderr=subprocess.STDOUT, cwd=scratch)
@@ -137,13 +143,13 @@ def main() -> int:
     router, trouble = None, ""
     try:
         if args.unix:
-            unix, tcp, udp, localhop = args.unix, args.tcp, args.udp, not args.no_localhop
+            unix, tcp, udp, ws, localhop = args.unix, args.tcp, args.udp, args.ws, not args.no_localhop
         else:
             if not binary.exists():
                 raise SystemExit(f"{binary} does not exist: cargo build --release -p nw-cli, or set NW_BIN")
             router = Router(binary, scratch)
-            unix, tcp, udp, localhop = router.unix, router.tcp, router.udp, True
-        h = Harness(unix, tcp, udp, scratch, args.cache, str(binary) if binary.exists() else None, localhop)
+            unix, tcp, udp, ws, localhop = router.unix, router.tcp, router.udp, router.ws, True
+        h = Harness(unix, tcp, udp, ws, scratch, args.cache, str(binary) if binary.exists() else None, localhop)
         passed, failed, skipped = asyncio.run(run_tests(h, picked))
     finally:
         if router:

@@ -4,7 +4,7 @@ import json
 
 from harness import Skipped, check, equal, sha256, test
 
-TRANSPORTS = ("unix", "tcp", "udp")
+TRANSPORTS = ("unix", "tcp", "udp", "ws")
 
 
 def ndnts(h, transport, *args):
@@ -12,8 +12,8 @@ def ndnts(h, transport, *args):
 
 
 def needs_localhop(h, transport):
-    """NDNts registers under /localhop/nfd over UDP."""
-    if transport == "udp" and not h.localhop:
+    """NDNts registers under /localhop/nfd over UDP and WebSocket."""
+    if transport in ("udp", "ws") and not h.localhop:
         raise Skipped("the router does not serve /localhop/nfd")
 
 
@@ -50,7 +50,20 @@ async def file(h, transport):
     equal(out.split(), ["3000001", sha256(f)], "octets and SHA-256")
 
 
-for management_transport in ("unix", "tcp"):
+@test("NDNts as a page: what is local is for pages of listed origins")
+async def page(h):
+    command = ndnts(h, "ws", "consume", "/localhost/nfd/status/general")
+    for origin, answered in (("http://localhost:8080", True), ("http://elsewhere.example", False)):
+        out = await h.run(["env", f"NDNTS_ORIGIN={origin}", *command], "ws", fails=True)
+        equal("Error" not in out, answered, f"a page of {origin}")
+    prefix = h.prefix()
+    server = await h.start(ndnts(h, "unix", "produce", prefix))
+    await server.wait_line("^ready$")
+    out = await h.run(["env", "NDNTS_ORIGIN=http://elsewhere.example", *ndnts(h, "ws", "consume", prefix + "/a")], "ws")
+    check("ndnts says hello" in out, out)
+
+
+for management_transport in ("unix", "tcp", "ws"):
     @test(f"NDNts reads every status dataset over {management_transport}")
     async def status(h, transport=management_transport):
         got = json.loads(await h.run(ndnts(h, transport, "status"), transport))

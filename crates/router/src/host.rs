@@ -637,5 +637,8 @@ fn listen(config: &Config, inherited: Option<InheritedUnix>, faces: &mut Faces) 
     for address in &config.udp.listen {
         faces.listen_udp(*address)?;
     }
+    for address in &config.websocket.listen {
+        faces.listen_websocket(*address)?;
+    }
     Ok(())
 }

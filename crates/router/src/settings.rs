@@ -5,7 +5,7 @@ use core::time::Duration;
 use nw_api::config::{Config, ContentStore, CsPolicy, InterfacePattern};
 use nw_elements::RouterConfig;
 use nw_faces::FacesConfig;
-use nw_faces::config::{ReassemblyLimits, ReliabilityLimits, Reliable};
+use nw_faces::config::{ReassemblyLimits, ReliabilityLimits, Reliable, WebSocketConfig};
 use nw_faces::interfaces::filter::{Filter, Pattern};
 use nw_faces::interfaces::policy::{EtherPolicy, GroupPolicy, InterfacePolicy};
 use nw_faces::mac::Mac;
@@ -49,8 +49,21 @@ pub fn faces(config: &Config) -> FacesConfig {
         },
         burst_bytes_max: if config.udp.burst_kib == 0 { usize::MAX } else { kib(config.udp.burst_kib) },
         burst_pause: Duration::from_micros(u64::from(config.udp.burst_pause_us)),
+        websocket: websocket(config),
         reconnect_max: Duration::from_secs(u64::from(config.faces.reconnect_max_s)),
         ..FacesConfig::default()
+    }
+}
+
+fn websocket(config: &Config) -> WebSocketConfig {
+    let config = &config.websocket;
+    WebSocketConfig {
+        faces_max: config.connections as usize,
+        ping_interval: Duration::from_secs(u64::from(config.ping_interval_s)),
+        loopback_local: config.loopback_is_local,
+        local_origins: config.local_origins.iter().map(|origin| origin.0.clone()).collect(),
+        other_origins: config.other_origins,
+        ..WebSocketConfig::default()
     }
 }
 

@@ -19,15 +19,18 @@ pub(super) fn contradictions(config: &Config, places: &Places, source: &mut Sour
             "no path, or enabled = true",
         );
     }
-    if !config.unix.enabled && config.tcp.listen.is_empty() && config.udp.listen.is_empty() {
+    let listens = [&config.tcp.listen, &config.udp.listen, &config.websocket.listen];
+    if !config.unix.enabled && listens.iter().all(|listen| listen.is_empty()) {
         check.say(
             "faces.unix.enabled",
             "no listener at all",
-            "at least one of faces.unix, faces.tcp and faces.udp to listen",
+            "at least one of faces.unix, faces.tcp, faces.udp and faces.websocket to listen",
         );
     }
     check.listeners("faces.tcp.listen", &config.tcp.listen);
     check.listeners("faces.udp.listen", &config.udp.listen);
+    check.listeners("faces.websocket.listen", &config.websocket.listen);
+    check.ports(config);
     check.groups(&config.multicast.groups);
     let store = &config.content_store;
     if (store.packets == 0) != (store.mib == 0) {
@@ -96,6 +99,17 @@ impl Check<'_, '_> {
             let clash = earlier.filter(|_| address.port() != 0).find(|other| overlaps(**other, *address));
             if let Some(other) = clash {
                 self.say(option, format!("{address}, which {other} covers"), "each address and port once");
+            }
+        }
+    }
+
+    /// TCP and WebSocket can't share a port.
+    fn ports(&mut self, config: &Config) {
+        for address in config.websocket.listen.iter().filter(|address| address.port() != 0) {
+            let mut streams = config.tcp.listen.iter().chain(&config.control.listen);
+            if let Some(other) = streams.find(|other| overlaps(**other, *address)) {
+                let seen = format!("{address}, which {other} of another listener covers");
+                self.say("faces.websocket.listen", seen, "a port of its own, such as 9696");
             }
         }
     }

@@ -18,10 +18,11 @@ pub use interface::{InterfacePattern, MacAddress, MacGroup};
 pub use options::{
     ContentStore, Control, CsPolicy, Ethernet, FaceItem, Faces, Forwarder, Log, LogFormat, LogLevel,
     Management, Multicast, Persistency, Reach, Rib, RouteItem, StrategyItem, Tables, Tcp, Udp, Unix,
+    WebSocket,
 };
 pub use problem::{Problem, Problems};
 pub use trust::{ANY, AllowItem, Allowed, AnchorItem, Faces as RuleFaces, VouchItem};
-pub use value::{Mode, Uri};
+pub use value::{Mode, Origin, Uri};
 
 use problem::Source;
 use section::{Item, Section};
@@ -38,6 +39,8 @@ pub struct Config {
     pub tcp: Tcp,
     /// `[faces.udp]`
     pub udp: Udp,
+    /// `[faces.websocket]`
+    pub websocket: WebSocket,
     /// `[faces.multicast]`
     pub multicast: Multicast,
     /// `[faces.ethernet]`
@@ -92,6 +95,7 @@ impl Config {
         section::write::<Unix>(&mut text);
         section::write::<Tcp>(&mut text);
         section::write::<Udp>(&mut text);
+        section::write::<WebSocket>(&mut text);
         section::write::<Multicast>(&mut text);
         section::write::<Ethernet>(&mut text);
         section::write::<Tables>(&mut text);
@@ -164,6 +168,7 @@ impl Config {
             of::<Unix>(),
             of::<Tcp>(),
             of::<Udp>(),
+            of::<WebSocket>(),
             of::<Multicast>(),
             of::<Ethernet>(),
             of::<Tables>(),

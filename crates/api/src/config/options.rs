@@ -5,7 +5,7 @@
 
 use super::interface::{InterfacePattern, MacAddress, MacGroup};
 use super::section::{item, section};
-use super::value::{Mode, Uri, words};
+use super::value::{Mode, Origin, Uri, words};
 use nw_name::Name;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -88,6 +88,26 @@ section! {
         burst_kib: u32 = 128, in 0..=1_048_576;
         /// Microseconds between bursts to one peer.
         burst_pause_us: u32 = 250, in 50..=1_000_000;
+    }
+}
+
+section! {
+    /// WebSocket, for pages in browsers and for programs that speak nothing else. Each message is one packet. For wss:// put a web server
+    /// before it.
+    WebSocket = "faces.websocket" {
+        /// Addresses to listen on; NDN's port is 9696. None unless said, unlike NFD: every page that a browser shows could connect.
+        listen: Vec<SocketAddr> = vec![], as "[\"[::]:9696\", \"0.0.0.0:9696\"]";
+        /// Origins of pages that count as programs of the machine their browser runs on. Pages of other origins are never local faces.
+        local_origins: Vec<Origin> = vec![], as "[\"http://localhost:8080\"]";
+        /// Let pages of other origins connect, as somebody of another machine.
+        other_origins: bool = true;
+        /// Programs of this machine, and pages of `local_origins`, are local faces. Say false when a web server on this machine passes
+        /// connections of others on.
+        loopback_is_local: bool = true;
+        /// Connections of one address in `listen` at one time.
+        connections: u32 = 1024, in 1..=1_000_000;
+        /// A peer that was silent for so many seconds is asked whether it is there; after as many again without a word its face goes away.
+        ping_interval_s: u32 = 10, in 1..=3600;
     }
 }
 

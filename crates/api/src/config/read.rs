@@ -90,6 +90,7 @@ pub(super) fn config(source: &mut Source<'_>) -> Config {
         unix: file.section(),
         tcp: file.section(),
         udp: file.section(),
+        websocket: file.section(),
         multicast: file.section(),
         ethernet: file.section(),
         tables: file.section(),
@@ -211,7 +212,8 @@ fn find<'t>(root: &'t DeTable<'t>, path: &str) -> Option<(&'t Spanned<DeValue<'t
 }
 
 /// Sections that stand in others.
-const SECTIONS: [&str; 5] = ["faces.unix", "faces.tcp", "faces.udp", "faces.multicast", "faces.ethernet"];
+const SECTIONS: [&str; 6] =
+    ["faces.unix", "faces.tcp", "faces.udp", "faces.websocket", "faces.multicast", "faces.ethernet"];
 
 fn entries_of<'a>(
     table: &'a DeTable<'a>,

@@ -102,6 +102,8 @@ fn contradictions() {
         ),
         ("[faces.tcp]\nlisten = [\"0.0.0.0:1\", \"127.0.0.1:1\"]", 2, "faces.tcp.listen"),
         ("[faces.udp]\nlisten = [\"[::1]:1\", \"[::1]:1\"]", 2, "faces.udp.listen"),
+        ("[faces.websocket]\nlisten = [\"[::1]:1\", \"[::1]:1\"]", 2, "faces.websocket.listen"),
+        ("[faces.websocket]\nlisten = [\"127.0.0.1:6363\"]", 2, "faces.websocket.listen"),
         ("[faces.multicast]\ngroups = [\"192.0.2.1:56363\"]", 2, "faces.multicast.groups"),
         ("[faces.multicast]\ngroups = [\"[ff05::1]:56363\"]", 2, "faces.multicast.groups"),
         ("[faces.multicast]\ngroups = [\"[ff02::1]:1\", \"[ff02::1]:1\"]", 2, "faces.multicast.groups"),
@@ -136,6 +138,16 @@ fn contradictions() {
         [""; 0],
         "any free port, twice"
     );
+}
+
+#[test]
+fn origins_are_as_browsers_write_them() {
+    let file = |origin: &str| format!("[faces.websocket]\nlocal_origins = [\"{origin}\"]");
+    let config = Config::parse("nw.toml", &file("HTTP://Localhost:8080")).expect("an origin");
+    assert_eq!(config.websocket.local_origins, [Origin("http://localhost:8080".to_owned())]);
+    for bad in ["null", "", "localhost:8080", "http://", "http://localhost/", "http://*", "http://a b"] {
+        assert_eq!(problems(&file(bad)).len(), 1, "{bad}");
+    }
 }
 
 #[test]

@@ -150,6 +150,29 @@ impl Value for Name {
     }
 }
 
+/// Where a page comes from, as browsers write it in `Origin`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Origin(pub String);
+
+impl Value for Origin {
+    fn read(value: &DeValue<'_>, _: &Limits) -> Option<Self> {
+        let origin = value.as_str()?;
+        let (scheme, host) = origin.split_once("://")?;
+        let word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic() && b != b'/');
+        // Anything more, a path or a last slash, is never equal to what a browser writes.
+        (word(scheme) && word(host) && !host.contains('*')).then(|| Origin(origin.to_ascii_lowercase()))
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(quote(&self.0))
+    }
+
+    fn expected(_: &Limits) -> String {
+        "an origin in quotes as browsers write it, without a path, such as \"http://localhost:8080\""
+            .to_owned()
+    }
+}
+
 /// Where a face leads, as its URI. Whether it can be made is seen when it is made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Uri(pub String);
@@ -158,7 +181,8 @@ impl Value for Uri {
     fn read(value: &DeValue<'_>, _: &Limits) -> Option<Self> {
         let uri = value.as_str()?;
         let (scheme, rest) = uri.split_once("://")?;
-        let known = ["unix", "tcp", "tcp4", "tcp6", "udp", "udp4", "udp6", "ether", "dev"].contains(&scheme);
+        let known =
+            ["unix", "tcp", "tcp4", "tcp6", "udp", "udp4", "udp6", "ws", "ether", "dev"].contains(&scheme);
         (known && !rest.is_empty()).then(|| Uri(uri.to_owned()))
     }
 
@@ -167,7 +191,7 @@ impl Value for Uri {
     }
 
     fn expected(_: &Limits) -> String {
-        "a face URI in quotes: unix:///path, tcp4://, tcp6://, udp4:// or udp6:// with an address and perhaps a port, ether://[08:00:27:01:02:03], or dev:// and an interface".to_owned()
+        "a face URI in quotes: unix:///path, tcp4://, tcp6://, udp4://, udp6:// or ws:// with an address and perhaps a port, ether://[08:00:27:01:02:03], or dev:// and an interface".to_owned()
     }
 }
 

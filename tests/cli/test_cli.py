@@ -131,6 +131,40 @@ class Transfers(CommandLine):
         self.assertEqual(summary["bytes"], len(content))
         self.assertGreaterEqual(summary["interests"], summary["segments"])
 
+    def test_through_two_routers_by_websocket(self):
+        port, content = free_port(socket.SOCK_STREAM), os.urandom(1_000_000)
+        far = self.router("far", f'[faces.websocket]\nlisten = ["127.0.0.1:{port}"]\n')
+        near = self.router("near")
+        uri = f"ws://127.0.0.1:{port}"
+        self.assertIn(uri, self.nw("face", "channels", router=far).stdout.decode())
+        self.nw("face", "create", uri, "--persistency", "permanent", router=near)
+        self.nw("route", "add", "/t", uri, router=near)
+        self.put(far, "/t/file", content)
+        self.assertEqual(self.nw("cat", "/t/file", router=near).stdout, content)
+        faces = [json.loads(line) for line in self.nw("face", "list", "--json", router=far).stdout.splitlines()]
+        clients = [face for face in faces if face["uri"].startswith("wsclient://127.0.0.1:")]
+        self.assertEqual([(face["local_uri"], face["persistency"]) for face in clients], [(uri, "on-demand")])
+
+    def test_a_page_of_another_origin_is_not_local(self):
+        port = free_port(socket.SOCK_STREAM)
+        router = self.router(more=f'[faces.websocket]\nlisten = ["127.0.0.1:{port}"]\nlocal_origins = ["http://mine.example"]\n')
+        words = (b"localhost", b"nfd", b"status", b"general")
+        name = b"".join(b"\x08" + bytes([len(word)]) + word for word in words)
+        # CanBePrefix, MustBeFresh, Nonce.
+        packet = b"\x07" + bytes([len(name)]) + name + bytes.fromhex("210012000a0401020304")
+        interest = b"\x05" + bytes([len(packet)]) + packet
+        for origin, dropped in (("http://mine.example", 0), ("http://other.example", 1)):
+            with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as page:
+                page.sendall(
+                    b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: " + origin.encode() + b"\r\n\r\n"
+                )
+                self.assertIn(b" 101 ", page.recv(4096))
+                page.sendall(b"\x82" + bytes([0x80 | len(interest)]) + bytes(4) + interest)
+                time.sleep(0.3)
+            drops = self.nw("status", "--drops", router=router).stdout.decode().splitlines()
+            self.assertEqual(sum("scope_localhost" in line for line in drops), dropped, drops)
+
     def test_standard_input_empty_and_small_segments(self):
         router = self.router()
         for number, content in enumerate((b"", b"x", os.urandom(5000))):

@@ -35,6 +35,10 @@ GROWTH_MAX_KIB = 400 << 10  # tables at their bounds, no more
 ATTACK_BATCH = 512
 
 
+HANDSHAKE = (b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+             b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n")
+
+
 def free_port(kind):
     with socket.socket(type=kind) as s:
         s.bind(("127.0.0.1", 0))
@@ -49,10 +53,12 @@ class Router:
         self.unix = os.path.join(self.scratch, "nw.sock")
         self.tcp = ("127.0.0.1", free_port(socket.SOCK_STREAM))
         self.udp = ("127.0.0.1", free_port(socket.SOCK_DGRAM))
+        self.ws = ("127.0.0.1", free_port(socket.SOCK_STREAM))
         config = os.path.join(self.scratch, "nw.toml")
         with open(config, "w") as f:
             f.write(f'[faces.unix]\npath = "{self.unix}"\n[faces.tcp]\nlisten = ["{self.tcp[0]}:{self.tcp[1]}"]\n'
-                    f'[faces.udp]\nlisten = ["{self.udp[0]}:{self.udp[1]}"]\n')
+                    f'[faces.udp]\nlisten = ["{self.udp[0]}:{self.udp[1]}"]\n'
+                    f'[faces.websocket]\nlisten = ["{self.ws[0]}:{self.ws[1]}"]\n')
         self.log = open(os.path.join(self.scratch, "log"), "w")
         self.process = subprocess.Popen([binary, "run", "--config", config], stdout=self.log, stderr=self.log)
         end = time.monotonic() + 10
@@ -67,6 +73,12 @@ class Router:
             s.connect(self.unix)
         elif transport == "tcp":
             s = socket.create_connection(self.tcp)
+        elif transport == "ws":
+            s = socket.create_connection(self.ws)
+            s.settimeout(5)
+            s.sendall(HANDSHAKE)
+            if not s.recv(4096).startswith(b"HTTP/1.1 101 "):
+                raise ConnectionError("no WebSocket")
         else:
             s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             s.connect(self.udp)
@@ -216,16 +228,37 @@ def open_fragments(rng):
     return tlv(100, sequence + tlv(82, b"\x00") + tlv(83, b"\x03") + tlv(80, rng.randbytes(1000)))
 
 
+def message(packet):
+    """A packet as a WebSocket client sends it; the mask that changes nothing is a mask, too."""
+    size = len(packet)
+    return b"\x82" + (bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2, "big")) + bytes(4) + packet
+
+
+def broken_frames(rng):
+    """Frames of all kinds, whole and in pieces, with bits and lengths as they come."""
+    kind = rng.choice([0x02, 0x00, 0x80, 0x89, 0x8a, 0x82, 0x82, 0x82, rng.randrange(256)])
+    length = rng.choice([b"\x80", b"\x85", b"\xfd", b"\xfe\x00\x7e", b"\xff" + rng.randbytes(8), bytes([rng.randrange(256)])])
+    return bytes([kind]) + length + rng.randbytes(rng.choice([4, 9, 130]))
+
+
+def endless_handshakes(rng):
+    """Requests that never end."""
+    return HANDSHAKE[:rng.randrange(5, len(HANDSHAKE) - 1)]
+
+
 ATTACKS = [
     ("random octets", random_octets), ("mutated packets", mutated), ("truncated packets", truncated),
     ("hostile lengths", hostile_lengths), ("unsatisfiable Interests", unsatisfiable), ("Interests nobody routes", nowhere),
     ("fragments without an end", open_fragments),
 ]
+WEBSOCKET_ATTACKS = [("broken frames", broken_frames), ("handshakes without an end", endless_handshakes)]
 
 
 def attack(router_address, make, transport, seconds, seed, count):
     """Sends what it can for a while; a stream the router has closed is opened again."""
     rng = random.Random(seed)
+    if make is endless_handshakes:
+        return shake_hands(router_address, rng, seconds, count)
     connect = lambda: Router.connect(router_address, transport)  # noqa: E731
     end, sock = time.monotonic() + seconds, connect()
     while time.monotonic() < end:
@@ -239,7 +272,8 @@ def attack(router_address, make, transport, seconds, seed, count):
                     count.value += len(packets)
                 else:
                     sock.settimeout(0.2)
-                    sock.sendall(b"".join(packets))
+                    wrap = message if transport == "ws" and make is not broken_frames else bytes
+                    sock.sendall(b"".join(map(wrap, packets)))
                     count.value += len(packets)
                     drain(sock)
                 if make in (unsatisfiable, nowhere):
@@ -251,6 +285,22 @@ def attack(router_address, make, transport, seconds, seed, count):
                 except OSError:
                     time.sleep(0.01)
     sock.close()
+
+
+def shake_hands(router_address, rng, seconds, count):
+    """Opens what connections it can, of which the last five hundred stay."""
+    end, held = time.monotonic() + seconds, []
+    while time.monotonic() < end:
+        try:
+            held.append(socket.create_connection(router_address.ws))
+            held[-1].sendall(endless_handshakes(rng))
+            count.value += 1
+        except OSError:
+            time.sleep(0.001)
+        if len(held) > 500:
+            held.pop(0).close()
+    for each in held:
+        each.close()
 
 
 def drain(sock):
@@ -266,7 +316,7 @@ class Address:
     """What an attacker needs of the router, and can be sent to another process."""
 
     def __init__(self, router):
-        self.unix, self.tcp, self.udp = router.unix, router.tcp, router.udp
+        self.unix, self.tcp, self.udp, self.ws = router.unix, router.tcp, router.udp, router.ws
 
 
 def silent_face(router):
@@ -292,7 +342,7 @@ def main():
     parser.add_argument("--nw", default=os.environ.get("NW_BIN", os.path.join(HERE, "../../target/release/nw")))
     parser.add_argument("--seconds", type=float, default=float(os.environ.get("SECONDS_PER_ATTACK", "1")))
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--transport", choices=["unix", "tcp", "udp"], action="append")
+    parser.add_argument("--transport", choices=["unix", "tcp", "udp", "ws"], action="append")
     parser.add_argument("--json", help="where to write the figures")
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -304,8 +354,9 @@ def main():
     rss_before = router.rss_kib()
     rows, failed = [], 0
     try:
-        for title, make in ATTACKS:
-            for transport in options.transport or ["udp", "tcp", "unix"]:
+        transports = options.transport or ["udp", "tcp", "unix", "ws"]
+        for title, make in ATTACKS + (WEBSOCKET_ATTACKS if "ws" in transports else []):
+            for transport in transports if (title, make) in ATTACKS else ["ws"]:
                 row = fire(router, bystanders, title, make, transport, options.seconds, seed)
                 rows.append(row)
                 failed += not row["ok"]

@@ -3,3 +3,4 @@
 pub mod command_target;
 pub mod targets;
 pub mod control_targets;
+pub mod websocket_target;

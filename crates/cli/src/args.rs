@@ -343,7 +343,7 @@ pub enum FaceVerb {
     },
     /// Make a face to a peer
     Create {
-        /// The peer: udp4://192.0.2.1:6363, tcp4://…, ether://[08:00:27:01:02:03]
+        /// The peer: udp4://192.0.2.1:6363, tcp4://…, ws://…, ether://[08:00:27:01:02:03]
         uri: String,
         /// This end; for Ethernet and groups the interface, as in dev://eth0
         #[arg(long, value_name = "URI")]

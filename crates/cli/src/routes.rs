@@ -134,7 +134,7 @@ pub fn export(only: Option<&str>, reading: &Reading) -> Result<ExitCode> {
 
 /// True for faces that can be made anew from their URI.
 fn is_address(uri: &str) -> bool {
-    ["udp4://", "udp6://", "tcp4://", "tcp6://"].iter().any(|scheme| uri.starts_with(scheme))
+    ["udp4://", "udp6://", "tcp4://", "tcp6://", "ws://"].iter().any(|scheme| uri.starts_with(scheme))
 }
 
 #[cfg(test)]

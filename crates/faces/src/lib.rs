@@ -17,7 +17,7 @@ mod listener;
 pub mod mac;
 mod memory;
 mod outbox;
-mod queue;
+pub mod queue;
 mod slab;
 pub mod status;
 mod stream;

@@ -1,0 +1,73 @@
+//! What a WebSocket peer may send: a request, an answer to ours, or frames in pieces. Replayed by `crates/faces/tests/corpus.rs`.
+
+use nw_element::{Packet, Pool};
+use nw_faces::config::{LINK_PACKET_LEN_MAX, WebSocketConfig};
+use nw_faces::queue::ByteQueue;
+use nw_faces::websocket::WebSocket;
+use nw_faces::websocket::frame::HEAD_LEN_MAX;
+use nw_faces::websocket::handshake::{Asked, HTTP_LEN_MAX, Opening, judge};
+use nw_name::HashKey;
+use std::net::SocketAddr;
+
+/// The first octet says what the others are: 0 a request, 1 an answer, otherwise frames that are read so many octets at a time.
+pub fn websocket(bytes: &[u8]) -> Result<(), &'static str> {
+    let Some((what, bytes)) = bytes.split_first() else { return Err("partial") };
+    match what {
+        0 => request(bytes),
+        1 => answer(bytes),
+        piece => frames(bytes, usize::from(*piece)),
+    }
+}
+
+fn request(bytes: &[u8]) -> Result<(), &'static str> {
+    let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+    match judge(bytes, 0, peer, &WebSocketConfig::default()) {
+        Asked::Accepted(_, answer) => {
+            assert!(answer.starts_with(b"HTTP/1.1 101 ") && answer.ends_with(b"\r\n\r\n"));
+            Ok(())
+        }
+        Asked::Partial => {
+            assert!(bytes.len() < HTTP_LEN_MAX);
+            Err("partial")
+        }
+        Asked::Refused(answer) => {
+            assert!(answer.starts_with(b"HTTP/1.1 4"));
+            Err("refused")
+        }
+    }
+}
+
+/// Nobody can know the key of an opening, so nothing is accepted.
+fn answer(bytes: &[u8]) -> Result<(), &'static str> {
+    let opening = Opening::to(SocketAddr::from(([127, 0, 0, 1], 9696)));
+    match opening.answered(bytes) {
+        Ok(None) => Err("partial"),
+        Ok(Some(_)) => panic!("accepted an answer to another question"),
+        Err(_) => Err("refused"),
+    }
+}
+
+fn frames(bytes: &[u8], piece: usize) -> Result<(), &'static str> {
+    let mut pool = Pool::new(HashKey::new([1, 2, 3, 4]), 2, 64);
+    let (mut socket, mut answers, mut carry) = (WebSocket::accepted(), ByteQueue::default(), Vec::new());
+    for now in bytes.chunks(piece) {
+        let chunk = pool.take_chunk().expect("one is free");
+        carry.extend_from_slice(now);
+        pool.chunk_bytes_mut(&chunk)[..carry.len()].copy_from_slice(&carry);
+        let mut each = |packet: Option<Packet>, pool: &mut Pool| {
+            if let Some(packet) = packet {
+                assert!(pool.bytes(&packet).len() <= LINK_PACKET_LEN_MAX);
+                pool.release(packet);
+            }
+        };
+        let (at, result) = socket.cut(&chunk, carry.len(), &mut pool, &mut answers, &mut each);
+        carry.drain(..at);
+        pool.release_chunk(chunk);
+        assert_eq!(pool.packets_in_use(), 0);
+        if result.is_err() {
+            return Err("ended");
+        }
+        assert!(carry.len() < HEAD_LEN_MAX + LINK_PACKET_LEN_MAX);
+    }
+    if carry.is_empty() { Ok(()) } else { Err("partial") }
+}

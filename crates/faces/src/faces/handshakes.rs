@@ -87,10 +87,13 @@ impl Faces {
         let listener = shaken.listener;
         let room = self.listeners[listener as usize].faces < self.config.websocket.faces_max
             && self.slots.len() < self.config.faces_max;
+        if !room {
+            return self.refuse_handshake(index, &handshake::no_room());
+        }
         // The first that is sent, and short: a socket that doesn't take it whole is broken.
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        if !room || rustix::net::send(&shaken.socket, answer, flags) != Ok(answer.len()) {
-            return self.refuse_handshake(index, &handshake::no_room());
+        if rustix::net::send(&shaken.socket, answer, flags) != Ok(answer.len()) {
+            return self.refuse_handshake(index, &[]);
         }
         let Some(shaken) = self.take_handshake(index) else { return };
         let stream = Stream::new(shaken.socket, true, Some(WebSocket::accepted()));
@@ -114,6 +117,10 @@ impl Faces {
         let Some(shaken) = self.take_handshake(index) else { return };
         self.listeners[shaken.listener as usize].refused += 1;
         if !answer.is_empty() {
+            let why =
+                answer.split(|octet| *octet == b'\n').rfind(|line| !line.is_empty()).unwrap_or_default();
+            let why = String::from_utf8_lossy(why);
+            tracing::debug!(peer = %shaken.ends.0, %why, "WebSocket connection refused");
             let _ = rustix::net::send(&shaken.socket, answer, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
             stream::hang_up(shaken.socket.as_fd());
         }

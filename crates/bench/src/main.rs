@@ -65,6 +65,11 @@ enum Command {
 const ROWS: &[&str] = &[
     "forward/memory/fib1e4",
     "forward/memory/fib1e6",
+    "forward/memory/fib2p26",
+    "forward/memory/pit1e7",
+    "forward/memory/churn",
+    "forward/memory/curve",
+    "cs_hit/memory",
     "idle",
     "transfer/unix/8000",
     "transfer/unix/100",
@@ -89,7 +94,13 @@ fn main() -> Result<()> {
         Command::Forward { prefixes, pending, rounds, no_prefetch } => {
             println!(
                 "{:?}",
-                forward::measure(forward::Options { prefixes, pending, rounds, prefetch: !no_prefetch })
+                forward::measure(forward::Options {
+                    prefixes,
+                    pending,
+                    rounds,
+                    prefetch: !no_prefetch,
+                    ..forward::Options::default()
+                })
             );
             Ok(())
         }
@@ -118,7 +129,7 @@ fn run(wanted: &str, json: Option<PathBuf>) -> Result<()> {
     for row in chosen {
         eprintln!("measuring {row} …");
         rows.extend(match row.split('/').next() {
-            Some("forward") => forward::run(row),
+            Some("forward" | "cs_hit") => forward::run(row),
             Some("transfer") => transfer::run(row)?,
             Some("idle") => idle::run()?,
             Some("control") => control::run(row)?,

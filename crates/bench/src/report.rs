@@ -31,7 +31,7 @@ impl Row {
         Row {
             name: name.into(),
             unit: unit.into(),
-            value: median(&sorted),
+            value: median(runs),
             spread: sorted.last().unwrap_or(&0.0) - sorted.first().unwrap_or(&0.0),
             reference: None,
             ratio: None,
@@ -69,7 +69,10 @@ impl Row {
     }
 }
 
-fn median(sorted: &[f64]) -> f64 {
+/// The middle of some figures, in any order.
+pub fn median(runs: &[f64]) -> f64 {
+    let mut sorted = runs.to_vec();
+    sorted.sort_by(f64::total_cmp);
     match sorted.len() {
         0 => f64::NAN,
         odd if odd % 2 == 1 => sorted[odd / 2],

@@ -1,11 +1,10 @@
-//! `forward/memory/…`: the complete forwarding plane on one core, no I/O.
+//! `forward/memory/…` and `cs_hit/memory`: the complete forwarding plane on one core, no I/O.
 //!
 //! Worst case for tables: every name is different, nothing is cached or aggregated, each Interest's longest prefix is all but its last
 //! component, and a million Interests are pending all the time. A timed batch begins with packets in a receive buffer and ends when what leaves
 //! has been released: decoding, hashing, content store, PIT, FIB, strategy, dead nonces, timers. Filling the buffer is not timed (a network
 //! card's work).
 
-use crate::report::Row;
 use core::time::Duration;
 use nw_element::decode::decode;
 use nw_element::{FaceId, FaceInfo, Instant, Kind, LinkType, Packet, Pool, Scope};
@@ -17,6 +16,10 @@ use nw_tables::fib::{FibConfig, NextHop};
 use nw_tables::pit::PitConfig;
 use nw_wire::{DataBuilder, InterestBuilder, Sign, Token};
 use std::hint::black_box;
+
+mod rows;
+
+pub use rows::run;
 
 const CONSUMER: FaceId = FaceId::from_slot(300, 0);
 const PRODUCER: FaceId = FaceId::from_slot(301, 0);
@@ -34,16 +37,17 @@ impl Sign for Short {
     }
 }
 
-/// Names of 4 to 8 components, all different: the prefix (all but the last component) of number `i`, one of `prefixes`, and the whole.
-fn names(i: u64, prefixes: u64) -> (Name, Name) {
-    let (i, turn) = (i % prefixes, i / prefixes);
+/// Names of so many components, all different: the prefix (all but the last component) of number `i`, one of `prefixes`, and the whole.
+fn names(i: u64, options: &Options) -> (Name, Name) {
+    let (i, turn) = (i % options.prefixes, i / options.prefixes);
     let mut random = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bf0_3635;
     let mut word = || {
         random = (random ^ random >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         random ^= random >> 32;
         random
     };
-    let components = 4 + (word() % 5) as usize;
+    let (least, most) = options.components;
+    let components = least + (word() % (most - least + 1) as u64) as usize;
     let mut prefix = Name::new();
     for depth in 0..components - 1 {
         // Upper levels are shared by many names, as names are; the last one of a prefix makes it unique.
@@ -95,6 +99,24 @@ pub struct Options {
     pub rounds: usize,
     /// Whether batches ask for memory first.
     pub prefetch: bool,
+    /// Components of a name, at least and at most; its prefix has one less.
+    pub components: (usize, usize),
+    /// Batches between two changes of the FIB, each of which adds one route and takes one away; 0 for no change.
+    pub batches_per_change: u64,
+}
+
+impl Default for Options {
+    /// The row `forward/memory/fib1e6`.
+    fn default() -> Self {
+        Options {
+            prefixes: 1_000_000,
+            pending: 1_000_000,
+            rounds: 5,
+            prefetch: true,
+            components: (4, 8),
+            batches_per_change: 0,
+        }
+    }
 }
 
 /// Nanoseconds per packet of each round: Interests, Data, both.
@@ -117,24 +139,36 @@ struct Bench {
     out: Vec<Packet>,
     now: Instant,
     tokens: Vec<Token>,
+    options: Options,
+    batches: u64,
 }
 
-/// Runs the measurement.
-pub fn measure(options: Options) -> Figures {
-    let key = HashKey::new([
-        0x243f_6a88_85a3_08d3,
-        0x1319_8a2e_0370_7344,
-        0xa409_3822_299f_31d0,
-        0x082e_fa98_ec4e_6c89,
-    ]);
+/// An Interest and a Data for each of twice as many names as are pending, spread over all prefixes.
+fn packets(options: &Options) -> (Packets, Packets) {
     let count = 2 * options.pending;
-    let name = |i| names(i, options.prefixes).1;
+    let apart = (options.prefixes / count).max(1);
+    let name = |i| names(i * apart, options).1;
     let interests = Packets::new(count, |i| InterestBuilder::new(name(i)).nonce(i as u32 | 1).encode());
     let data = Packets::new(count, |i| {
         let Ok(wire) = DataBuilder::new(&name(i), b"x").encode(&Short);
         wire
     });
-    let mut bench = Bench::new(key, options);
+    (interests, data)
+}
+
+const KEY: HashKey = HashKey::new([
+    0x243f_6a88_85a3_08d3,
+    0x1319_8a2e_0370_7344,
+    0xa409_3822_299f_31d0,
+    0x082e_fa98_ec4e_6c89,
+]);
+
+/// Runs the measurement.
+pub fn measure(options: Options) -> Figures {
+    let (interests, data) = packets(&options);
+    // Smaller than the names that come between two uses of one, so that nothing is ever answered from it.
+    let mut bench = Bench::new(options, 65_536.min(options.pending as usize / 2));
+    let count = 2 * options.pending;
     // Fill: the first `pending` Interests wait.
     let pending = options.pending as usize;
     for start in (0..pending).step_by(BATCH) {
@@ -163,7 +197,7 @@ pub fn measure(options: Options) -> Figures {
 }
 
 impl Bench {
-    fn new(key: HashKey, options: Options) -> Self {
+    fn new(options: Options, cached: usize) -> Self {
         let router = RouterConfig {
             shard: 0,
             pit: PitConfig::for_entries(options.pending as usize + 4 * BATCH),
@@ -174,11 +208,10 @@ impl Bench {
             lifetime_max_ms: 3_600_000,
             ..RouterConfig::default()
         };
-        // Smaller than the names that come between two uses of one, so that nothing is ever answered from it.
-        let packets_max = 65_536.min(options.pending as usize / 2);
-        let mut plane = Plane::new(key, 7, router, CsConfig { packets_max, bytes_max: 64 << 20 });
+        let store = CsConfig { packets_max: cached, bytes_max: (cached * 512).max(64 << 20) };
+        let mut plane = Plane::new(KEY, 7, router, store);
         plane.set_prefetch(options.prefetch);
-        let mut pool = Pool::new(key, 64, 4096);
+        let mut pool = Pool::new(KEY, 64, 4096);
         let mut out = Vec::with_capacity(4 * BATCH);
         let now = Instant::from_millis(1);
         plane.with_router(now, &mut pool, &mut out, |router, context| {
@@ -188,18 +221,30 @@ impl Bench {
             for i in 0..options.prefixes {
                 let hop = NextHop { face: PRODUCER, cost: 10 };
                 router
-                    .set_route(
-                        now,
-                        names(i, options.prefixes).0.as_ref(),
-                        &[hop],
-                        Strategies::DEFAULT,
-                        context,
-                    )
+                    .set_route(now, names(i, &options).0.as_ref(), &[hop], Strategies::DEFAULT, context)
                     .expect("the FIB was made for so many");
             }
         });
         let tokens = vec![Token::NONE; 2 * options.pending as usize];
-        Bench { plane, pool, batch: Vec::with_capacity(BATCH), out, now, tokens }
+        Bench { plane, pool, batch: Vec::with_capacity(BATCH), out, now, tokens, options, batches: 0 }
+    }
+
+    /// Adds one route and takes another away, now and then.
+    fn change(&mut self) {
+        self.batches += 1;
+        let every = self.options.batches_per_change;
+        if every == 0 || !self.batches.is_multiple_of(every) {
+            return;
+        }
+        let route = |number: u64| Name::new().with_generic("churn").with_segment(number % 16);
+        let (now, change) = (self.now, self.batches / every);
+        self.plane.with_router(now, &mut self.pool, &mut self.out, |router, context| {
+            let hop = NextHop { face: PRODUCER, cost: 10 };
+            router
+                .set_route(now, route(change).as_ref(), &[hop], Strategies::DEFAULT, context)
+                .expect("the FIB was made for so many");
+            router.remove_route(route(change + 8).as_ref());
+        });
     }
 
     fn interests(&mut self, packets: &Packets, start: usize, many: usize) -> Duration {
@@ -215,6 +260,14 @@ impl Bench {
     fn data(&mut self, packets: &Packets, start: usize, many: usize) -> Duration {
         let took = self.run(packets, start, many, Kind::Data);
         assert_eq!(self.out.len(), many, "every Data is delivered: {:?}", self.dropped());
+        self.out.drain(..).for_each(|packet| self.pool.release(packet));
+        took
+    }
+
+    fn hits(&mut self, packets: &Packets, start: usize, many: usize) -> Duration {
+        let took = self.run(packets, start, many, Kind::Interest);
+        let answered = self.out.iter().all(|packet| self.pool.meta(packet).kind == Kind::Data);
+        assert!(answered && self.out.len() == many, "every Interest is answered: {:?}", self.dropped());
         self.out.drain(..).for_each(|packet| self.pool.release(packet));
         took
     }
@@ -238,6 +291,7 @@ impl Bench {
             ends[i + 1] = ends[i] + bytes.len();
         }
         let started = std::time::Instant::now();
+        self.change();
         for i in 0..many {
             let packet =
                 self.pool.packet_in(&chunk, ends[i]..ends[i + 1]).expect("packets come back each batch");
@@ -257,25 +311,4 @@ impl Bench {
         self.pool.release_chunk(black_box(chunk));
         took
     }
-}
-
-/// The rows.
-pub fn run(row: &str) -> Vec<Row> {
-    let (prefixes, pending) = match row {
-        "forward/memory/fib1e6" => (1_000_000, 1_000_000),
-        "forward/memory/fib1e4" => (10_000, 10_000),
-        _ => return Vec::new(),
-    };
-    let options = Options { prefixes, pending, rounds: 5, prefetch: true };
-    let with = measure(options);
-    let without = measure(Options { prefetch: false, rounds: 3, ..options });
-    let reference = Row::new("", "", &without.packet_ns).value;
-    let bound = |row: Row| if prefixes == 1_000_000 { row.at_most(150.0) } else { row };
-    vec![
-        bound(Row::new(row, "ns_per_packet", &with.packet_ns)).beside(reference),
-        bound(Row::new(row, "ns_per_interest", &with.interest_ns)),
-        bound(Row::new(row, "ns_per_data", &with.data_ns)),
-        Row::new(row, "interest_octets", &[with.len.0]),
-        Row::new(row, "data_octets", &[with.len.1]),
-    ]
 }

@@ -1,12 +1,13 @@
 //! Certificates (format version 2): a Data of type KEY that binds a public key to a name for some time.
 
+use crate::calendar::{moment, parse_moment};
 use crate::key::Key;
 use crate::verify::{VerifyKey, verify_data};
 use crate::{Error, text};
 use nw_name::{Component, NameRef};
 use nw_wire::certificate::Certificate;
 use nw_wire::tlv::push_tlv;
-use nw_wire::{DataBuilder, types as t};
+use nw_wire::{DataBuilder, Reader, Tlv, types as t};
 
 /// FreshnessPeriod of certificates: one hour, as everybody has it.
 const FRESHNESS_MS: u64 = 3_600_000;
@@ -74,6 +75,26 @@ pub fn issue(
         .encode_with(issuer_key, &validity.encode())
 }
 
+/// What a certificate says about its owner besides: AdditionalDescription, keys and values, as far as it can be read.
+pub fn description(certificate: &Certificate<'_>) -> Vec<(String, String)> {
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    let mut pairs = Vec::new();
+    for entry in elements(certificate.data().signature_info().value())
+        .filter(|element| element.typ == t::ADDITIONAL_DESCRIPTION)
+        .flat_map(|description| elements(description.value))
+        .filter(|element| element.typ == t::DESCRIPTION_ENTRY)
+    {
+        let part = |typ| elements(entry.value).find(|e| e.typ == typ).map(|e| text(e.value));
+        pairs.extend(part(t::DESCRIPTION_KEY).zip(part(t::DESCRIPTION_VALUE)));
+    }
+    pairs
+}
+
+fn elements(value: &[u8]) -> impl Iterator<Item = Tlv<'_>> {
+    let mut reader = Reader::new(value, 0);
+    std::iter::from_fn(move || reader.next().ok().flatten())
+}
+
 /// The key a certificate vouches for, once its time and its signature by `issuer` have been checked.
 ///
 /// # Errors
@@ -99,59 +120,11 @@ pub fn read_file(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(wire)
 }
 
-const DAY_S: u64 = 86_400;
-/// 9999-12-31T23:59:59, the last moment that four digits of a year can say.
-const LAST_S: u64 = 253_402_300_799;
-
-/// `YYYYMMDDThhmmss`, UTC.
-fn moment(seconds: u64) -> [u8; 15] {
-    let seconds = seconds.min(LAST_S);
-    let (year, month, day) = date(seconds / DAY_S);
-    let rest = seconds % DAY_S;
-    let written =
-        format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}", rest / 3600, rest / 60 % 60, rest % 60);
-    written.into_bytes().try_into().expect("fifteen characters")
-}
-
-fn parse_moment(text: &[u8]) -> Option<u64> {
-    let number = |from: usize, to: usize| std::str::from_utf8(text.get(from..to)?).ok()?.parse::<u64>().ok();
-    let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
-    let (hour, minute, second) = (number(9, 11)?, number(11, 13)?, number(13, 15)?);
-    if !(1..=12).contains(&month) || day == 0 || hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    if year < 1970 {
-        return Some(0); // before our time, which is all that matters
-    }
-    let days = days_since_1970(year, month, day);
-    (date(days) == (year, month, day)).then_some(days * DAY_S + hour * 3600 + minute * 60 + second)
-}
-
-/// Days from 1970-01-01 to a date of the Gregorian calendar. Years begin in March here, so that the leap day is the last.
-const fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let leap_days = year / 4 - year / 100 + year / 400;
-    year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468
-}
-
-/// The inverse: year, month, day.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468; // from 0000-03-01
-    let (era, day_of_era) = (days / 146_097, days % 146_097); // 400 years each
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (era * 400 + year_of_era + carry, month, day)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::key::KeyKind;
     use nw_name::Name;
-    use proptest::prelude::*;
 
     const VALIDITY: Validity = Validity { not_before_s: 1_700_000_000, not_after_s: 1_800_000_000 };
 
@@ -197,31 +170,5 @@ mod tests {
         let blob = DataBuilder::new(&name, b"").encode(&key).unwrap();
         assert!(matches!(read_file(&blob), Err(Error::Packet(_))));
         assert!(matches!(read_file(&[0xff; 9]), Err(Error::Text(_))));
-    }
-
-    #[test]
-    fn moments_known_by_heart() {
-        for (seconds, written) in [
-            (0, "19700101T000000"),
-            (951_782_399, "20000228T235959"),
-            (951_782_400, "20000229T000000"),
-            (1_700_000_000, "20231114T221320"),
-            (4_107_542_400, "21000301T000000"),
-            (LAST_S, "99991231T235959"),
-        ] {
-            assert_eq!(moment(seconds), written.as_bytes());
-            assert_eq!(parse_moment(written.as_bytes()), Some(seconds));
-        }
-        for nowhere in ["20231301T000000", "20230229T000000", "20230100T000000", "20230101T240000"] {
-            assert_eq!(parse_moment(nowhere.as_bytes()), None, "{nowhere}");
-        }
-        assert_eq!(moment(u64::MAX), moment(LAST_S));
-    }
-
-    proptest! {
-        #[test]
-        fn moments_come_back(seconds in 0..=LAST_S) {
-            prop_assert_eq!(parse_moment(&moment(seconds)), Some(seconds));
-        }
     }
 }

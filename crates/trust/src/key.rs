@@ -1,8 +1,8 @@
 //! Private keys: made, imported, exported, and signing.
 
 use crate::verify::VerifyKey;
-use crate::{Error, text};
-use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der, PublicKeyX509Der};
+use crate::{Error, safebag, text};
+use aws_lc_rs::encoding::{AsDer, EcPrivateKeyRfc5915Der, Pkcs8V1Der, PublicKeyX509Der};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{
@@ -18,6 +18,9 @@ const SECRET_LEN: usize = 32;
 
 /// Octets of a key id: the start of the key's SHA-256.
 const KEY_ID_LEN: usize = 8;
+
+/// Bits of RSA keys that can be made.
+pub const RSA_BITS: [u16; 3] = [2048, 3072, 4096];
 
 /// What kinds of keys can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +77,23 @@ impl Key {
         Ok(Self::new(identity.to_name().with(convention::KEY).with_generic(id), pair))
     }
 
+    /// As [`generate`](Self::generate), an RSA key of that many bits.
+    ///
+    /// # Errors
+    /// [`Error::NotAKey`] when it is none of [`RSA_BITS`]; or when the library can't.
+    pub fn generate_rsa(bits: u16, identity: NameRef<'_>) -> Result<Self, Error> {
+        let size = match bits {
+            2048 => KeySize::Rsa2048,
+            3072 => KeySize::Rsa3072,
+            4096 => KeySize::Rsa4096,
+            _ => return Err(Error::NotAKey("RSA keys have 2048, 3072 or 4096 bits")),
+        };
+        let pair = RsaKeyPair::generate(size).map_err(|_| Error::Library("making a key"))?;
+        let pair = Pair::Rsa(Box::new(pair));
+        let id = pair.id()?;
+        Ok(Self::new(identity.to_name().with(convention::KEY).with_generic(id), pair))
+    }
+
     /// An HMAC key from a secret that was agreed upon. `name` is the key's whole name.
     pub fn from_secret(name: NameRef<'_>, secret: &[u8]) -> Self {
         Self::new(name.to_name(), Pair::of_secret(secret.to_vec()))
@@ -104,6 +124,24 @@ impl Key {
         Self::from_pkcs8(name, &text::unarmor(pem)?)
     }
 
+    /// As [`from_pkcs8`](Self::from_pkcs8), but the DER may also be PKCS#1 (RSA) or RFC 5915 (ECDSA): what key files of the ecosystem hold.
+    ///
+    /// # Errors
+    /// As [`from_pkcs8`](Self::from_pkcs8).
+    pub fn from_der(name: NameRef<'_>, der: &[u8]) -> Result<Self, Error> {
+        if let Ok(key) = Self::from_pkcs8(name, der) {
+            return Ok(key);
+        }
+        let pair = if let Ok(pair) = RsaKeyPair::from_der(der) {
+            Pair::Rsa(Box::new(pair))
+        } else if let Ok(pair) = EcdsaKeyPair::from_private_key_der(&ECDSA_P256_SHA256_ASN1_SIGNING, der) {
+            Pair::Ecdsa(Box::new(pair))
+        } else {
+            return Err(Error::NotAKey("a private ECDSA P-256, RSA or Ed25519 key was expected"));
+        };
+        Ok(Self::new(name.to_name(), pair))
+    }
+
     fn new(name: Name, pair: Pair) -> Self {
         Key { locator: name.clone(), name, pair }
     }
@@ -120,6 +158,23 @@ impl Key {
             Pair::Rsa(pair) => AsDer::<Pkcs8V1Der<'_>>::as_der(&**pair).map_err(failed)?.as_ref().to_vec(),
             Pair::Hmac { secret, .. } => secret.clone(),
         })
+    }
+
+    /// The key as the ecosystem's key files hold it: PKCS#1 for RSA, RFC 5915 for ECDSA, PKCS#8 for Ed25519, which has no other form.
+    ///
+    /// # Errors
+    /// When the library can't; [`Error::NoPublicHalf`] for an HMAC key.
+    pub fn to_der(&self) -> Result<Vec<u8>, Error> {
+        let failed = |_| Error::Library("exporting a key");
+        match &self.pair {
+            Pair::Ecdsa(pair) => {
+                let der = AsDer::<EcPrivateKeyRfc5915Der<'_>>::as_der(&pair.private_key()).map_err(failed)?;
+                Ok(der.as_ref().to_vec())
+            }
+            Pair::Rsa(_) => safebag::inner_key(&self.to_pkcs8()?),
+            Pair::Ed25519(_) => self.to_pkcs8(),
+            Pair::Hmac { .. } => Err(Error::NoPublicHalf),
+        }
     }
 
     /// [`to_pkcs8`](Self::to_pkcs8) as PEM.
@@ -349,6 +404,17 @@ mod tests {
                 assert_eq!(again.public_key(), key.public_key());
             }
         }
+    }
+
+    #[test]
+    fn key_files_come_back() {
+        for kind in [KeyKind::EcdsaP256, KeyKind::Rsa2048, KeyKind::Ed25519] {
+            let key = Key::generate(kind, identity().as_ref()).unwrap();
+            let again = Key::from_der(key.name(), &key.to_der().unwrap()).unwrap();
+            assert_eq!(again.public_key(), key.public_key(), "{kind:?}");
+            assert_eq!(Key::from_der(key.name(), &key.to_pkcs8().unwrap()).unwrap().kind(), kind);
+        }
+        assert!(matches!(Key::generate_rsa(1024, identity().as_ref()), Err(Error::NotAKey(_))));
     }
 
     #[test]

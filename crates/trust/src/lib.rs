@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod authority;
+pub mod calendar;
 pub mod certificate;
 pub mod chain;
 pub mod command;
@@ -15,6 +16,7 @@ pub mod pattern;
 pub mod policy;
 pub mod replay;
 pub mod rules;
+pub mod safebag;
 pub mod text;
 pub mod verify;
 
@@ -52,6 +54,15 @@ pub enum Error {
     /// The certificate is valid at another time, or at none.
     #[error("the certificate is not valid at this time")]
     OutOfTime,
+    /// An encrypted key does not open with this passphrase.
+    #[error("wrong passphrase, or the encrypted key is damaged")]
+    WrongPassphrase,
+    /// An encrypted key is encrypted in a way we don't know, or don't take.
+    #[error("the key is encrypted in another way than PBES2 with PBKDF2: {0}")]
+    Encryption(&'static str),
+    /// The private key is not the one that the certificate is for.
+    #[error("the private key does not belong to the certificate beside it")]
+    NotItsKey,
     /// The text is not what was asked for.
     #[error("not {0}")]
     Text(&'static str),

@@ -17,17 +17,17 @@ pub struct VerifyKey(Half);
 
 #[derive(Clone)]
 enum Half {
-    Public { key: Box<ParsedPublicKey>, makes: SignatureType },
+    Public { key: Box<ParsedPublicKey>, makes: SignatureType, kind: &'static str },
     Secret(Box<hmac::Key>),
 }
 
 /// Kinds of public keys by what they sign as; the first that can read a key has it.
-const PUBLIC_KINDS: [(SignatureType, &dyn VerificationAlgorithm); 5] = [
-    (SignatureType::Sha256WithEcdsa, &ECDSA_P256_SHA256_ASN1),
-    (SignatureType::Sha256WithRsa, &RSA_PKCS1_2048_8192_SHA256),
-    (SignatureType::Ed25519, &ED25519),
-    (SignatureType::Sha256WithEcdsa, &ECDSA_P384_SHA256_ASN1),
-    (SignatureType::Sha256WithEcdsa, &ECDSA_P521_SHA256_ASN1),
+const PUBLIC_KINDS: [(SignatureType, &dyn VerificationAlgorithm, &str); 5] = [
+    (SignatureType::Sha256WithEcdsa, &ECDSA_P256_SHA256_ASN1, "ECDSA P-256"),
+    (SignatureType::Sha256WithRsa, &RSA_PKCS1_2048_8192_SHA256, "RSA"),
+    (SignatureType::Ed25519, &ED25519, "Ed25519"),
+    (SignatureType::Sha256WithEcdsa, &ECDSA_P384_SHA256_ASN1, "ECDSA P-384"),
+    (SignatureType::Sha256WithEcdsa, &ECDSA_P521_SHA256_ASN1, "ECDSA P-521"),
 ];
 
 impl VerifyKey {
@@ -36,10 +36,11 @@ impl VerifyKey {
     /// # Errors
     /// [`Error::NotAKey`].
     pub fn from_spki(der: &[u8]) -> Result<Self, Error> {
-        let read = |(makes, algorithm): (SignatureType, &'static dyn VerificationAlgorithm)| {
-            let key = Box::new(ParsedPublicKey::new(algorithm, der).ok()?);
-            Some(VerifyKey(Half::Public { key, makes }))
-        };
+        let read =
+            |(makes, algorithm, kind): (SignatureType, &'static dyn VerificationAlgorithm, &'static str)| {
+                let key = Box::new(ParsedPublicKey::new(algorithm, der).ok()?);
+                Some(VerifyKey(Half::Public { key, makes, kind }))
+            };
         PUBLIC_KINDS
             .into_iter()
             .find_map(read)
@@ -56,6 +57,14 @@ impl VerifyKey {
         match &self.0 {
             Half::Public { makes, .. } => *makes,
             Half::Secret(_) => SignatureType::HmacWithSha256,
+        }
+    }
+
+    /// What kind of key it is, in a word or two.
+    pub fn kind(&self) -> &'static str {
+        match &self.0 {
+            Half::Public { kind, .. } => kind,
+            Half::Secret(_) => "HMAC",
         }
     }
 
@@ -82,7 +91,9 @@ impl VerifyKey {
                 verify_slices_are_equal(context.sign().as_ref(), signature)
             }
             // Ed25519 has no form over a digest.
-            Half::Public { key, makes: SignatureType::Ed25519 } => key.verify_sig(&parts.concat(), signature),
+            Half::Public { key, makes: SignatureType::Ed25519, .. } => {
+                key.verify_sig(&parts.concat(), signature)
+            }
             Half::Public { key, .. } => key.verify_digest_sig(&sha256_context(parts), signature),
         };
         fits.map_err(|_| Error::Mismatch)

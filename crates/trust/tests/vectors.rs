@@ -2,7 +2,7 @@
 
 use nw_name::Name;
 use nw_trust::{
-    Command, CommandFormat, CommandSigner, Error, Key, KeyKind, Validity, VerifyKey, certificate,
+    Command, CommandFormat, CommandSigner, Error, Key, KeyKind, Validity, VerifyKey, certificate, safebag,
     verify_data, verify_digest, verify_interest,
 };
 use nw_wire::certificate::Certificate;
@@ -141,4 +141,15 @@ fn an_interest_with_parameters() {
     assert_eq!((interest.nonce(), interest.hop_limit()), (Some(0x0102_0304), Some(5)));
     assert!(interest.can_be_prefix() && interest.must_be_fresh());
     assert_eq!(interest.name().prefix(2).to_string(), "/vector/ask");
+}
+
+#[test]
+fn safebags_as_openssl_encrypts_them() {
+    for (kind, how) in [("ecdsa", "aes256-sha256"), ("rsa", "aes256-sha1"), ("ecdsa", "3des")] {
+        let bag = vector(&format!("safebag-{kind}-{how}"));
+        let (wire, key) = safebag::open(&bag, b"vector").unwrap_or_else(|error| panic!("{how}: {error}"));
+        assert_eq!(wire, vector(&format!("certificate-{kind}")));
+        assert_eq!(key.public_key().unwrap(), vector(&format!("spki-{kind}")));
+        assert_eq!(safebag::open(&bag, b"victor").unwrap_err(), Error::WrongPassphrase, "{how}");
+    }
 }

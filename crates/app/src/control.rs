@@ -1,15 +1,17 @@
 //! Telling a router what to do, and asking it how it is: the asking side of the NFD management protocol over a [`Client`].
 
-use crate::client::{Client, ClientError};
-use crate::object::{Reply, exchange, exchange_with, fresh_nonce};
+use crate::client::{Client, ClientError, Outgoing, Received};
+use crate::keystore::Credentials;
+use crate::object::{Reply, exchange, exchange_serving, exchange_with, fresh_nonce};
 use core::time::Duration;
 use nw_api::management::client::{LIFETIME_MS, Progress, Reassembly, ReassemblyError, Uniqueness};
 use nw_api::management::{
     ControlParameters, ControlResponse, Dataset, FaceQueryFilter, Root, Verb, client as message,
 };
 use nw_element::LinkFields;
+use nw_faces::FaceUri;
 use nw_name::Name;
-use nw_wire::{Data, DigestSha256, InterestBuilder, NackReason, Token};
+use nw_wire::{Data, DigestSha256, Interest, InterestBuilder, NackReason, Token};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Why a router did not do or tell what was asked.
@@ -18,6 +20,9 @@ pub enum ControlError {
     /// It can't be talked to.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// The command could not be signed.
+    #[error("can't sign the command: {0}")]
+    Signing(#[from] nw_trust::Error),
     /// It said no.
     #[error("the router refused {verb}: {} {}", response.code, response.text)]
     Refused {
@@ -68,7 +73,80 @@ pub fn uniqueness(client: &Client) -> Uniqueness {
     Uniqueness { nonce: fresh_nonce(client), signature_nonce, time_ms: since.as_millis() as u64 }
 }
 
-/// Commands the router; the answer's parameters.
+/// Who commands, and where. [`Commander::default`] is anybody at a router of this machine: commands are signed by a plain digest.
+#[derive(Clone, Copy, Debug)]
+pub struct Commander<'a> {
+    /// The root that commands are sent to.
+    pub root: Root,
+    /// Who signs them. The router may ask for certificates that it lacks; it is answered while it is waited for.
+    pub by: Option<&'a Credentials>,
+}
+
+impl Default for Commander<'_> {
+    fn default() -> Self {
+        Commander { root: Root::Localhost, by: None }
+    }
+}
+
+impl<'a> Commander<'a> {
+    /// One who reaches the router at `uri`: `/localhost/nfd` is for faces of this machine, others have `/localhop/nfd`, where routes can be
+    /// registered for the own face and no more.
+    pub fn at(uri: &FaceUri, by: Option<&'a Credentials>) -> Self {
+        let local = match uri {
+            FaceUri::Unix(_) => true,
+            FaceUri::Tcp(address) => address.ip().to_canonical().is_loopback(),
+            _ => false,
+        };
+        Commander { root: if local { Root::Localhost } else { Root::Localhop }, by }
+    }
+
+    /// Commands the router; the answer's parameters.
+    ///
+    /// # Errors
+    /// When it refuses or does not answer.
+    pub fn command(
+        self,
+        client: &mut Client,
+        verb: Verb,
+        parameters: &ControlParameters,
+    ) -> Result<ControlParameters, ControlError> {
+        let unique = uniqueness(client);
+        let wire = match self.by {
+            Some(by) => message::command(self.root, verb, parameters, unique, &by.key)?,
+            None => {
+                let Ok(wire) = message::command(self.root, verb, parameters, unique, &DigestSha256);
+                wire
+            }
+        };
+        // A token tells the router that we understand them: it then puts its own on what it sends, and finds our answers at once.
+        let link = LinkFields { token: Token::new(b"nw").expect("two octets fit"), ..LinkFields::default() };
+        let reply = exchange_serving(client, &wire, link, PATIENCE, |asked, out| self.serve(asked, out))?;
+        let response = respond(verb, reply)?;
+        if response.is_ok() {
+            Ok(response.body)
+        } else {
+            Err(ControlError::Refused { verb, response: Box::new(response) })
+        }
+    }
+
+    /// Makes Interests under `prefix` come to this client, as long as it is connected.
+    ///
+    /// # Errors
+    /// When the router refuses or does not answer.
+    pub fn register(self, client: &mut Client, prefix: impl Into<Name>) -> Result<(), ControlError> {
+        self.command(client, Verb::RibRegister, &ControlParameters::of(prefix)).map(drop)
+    }
+
+    /// Answers an Interest for a certificate of the commander.
+    pub(crate) fn serve(self, asked: &Received<'_>, out: &mut Outgoing) {
+        let Ok(interest) = Interest::check(asked.wire) else { return };
+        if let Some(certificate) = self.by.and_then(|by| by.answer(&interest)) {
+            out.answer(asked, certificate);
+        }
+    }
+}
+
+/// Commands a router of this machine, signed by a plain digest; the answer's parameters.
 ///
 /// # Errors
 /// When it refuses or does not answer.
@@ -77,15 +155,7 @@ pub fn command(
     verb: Verb,
     parameters: &ControlParameters,
 ) -> Result<ControlParameters, ControlError> {
-    let Ok(wire) = message::command(Root::Localhost, verb, parameters, uniqueness(client), &DigestSha256);
-    // A token tells the router that we understand them: it then puts its own on what it sends, and finds our answers at once.
-    let link = LinkFields { token: Token::new(b"nw").expect("two octets fit"), ..LinkFields::default() };
-    let response = respond(verb, exchange_with(client, &wire, link, PATIENCE)?)?;
-    if response.is_ok() {
-        Ok(response.body)
-    } else {
-        Err(ControlError::Refused { verb, response: Box::new(response) })
-    }
+    Commander::default().command(client, verb, parameters)
 }
 
 fn respond(verb: Verb, reply: Reply) -> Result<ControlResponse, ControlError> {
@@ -105,7 +175,7 @@ fn respond(verb: Verb, reply: Reply) -> Result<ControlResponse, ControlError> {
 /// # Errors
 /// When the router refuses or does not answer.
 pub fn register(client: &mut Client, prefix: impl Into<Name>) -> Result<(), ControlError> {
-    command(client, Verb::RibRegister, &ControlParameters::of(prefix)).map(drop)
+    Commander::default().register(client, prefix)
 }
 
 /// The content of a dataset, whole.

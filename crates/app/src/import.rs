@@ -1,7 +1,7 @@
 //! Many routes at once: batches of a few hundred, several on their way.
 
 use crate::client::{Client, ClientError};
-use crate::control::{ControlError, uniqueness};
+use crate::control::{Commander, ControlError, uniqueness};
 use core::time::Duration;
 use nw_api::management::client::{self as message, IMPORT_LEN_MAX};
 use nw_api::management::{ControlParameters, ControlResponse};
@@ -42,6 +42,18 @@ pub fn import(
     client: &mut Client,
     routes: impl IntoIterator<Item = ControlParameters>,
 ) -> Result<u64, ImportError> {
+    import_by(client, Commander::default(), routes)
+}
+
+/// As [`import`], by somebody who signs. Only a router of this machine takes batches.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_by(
+    client: &mut Client,
+    commander: Commander<'_>,
+    routes: impl IntoIterator<Item = ControlParameters>,
+) -> Result<u64, ImportError> {
     let mut routes = routes.into_iter().peekable();
     let (mut next, mut done) = (0u64, 0u64);
     // Where each batch on its way begins, and when it was sent.
@@ -60,8 +72,16 @@ pub fn import(
                 routes.next();
                 next += 1;
             }
-            let Ok(wire) =
-                message::import(&batch, PATIENCE.as_millis() as u64, uniqueness(client), &DigestSha256);
+            let (lifetime_ms, unique) = (PATIENCE.as_millis() as u64, uniqueness(client));
+            let wire = match commander.by {
+                Some(by) => {
+                    message::import(&batch, lifetime_ms, unique, &by.key).map_err(ControlError::from)?
+                }
+                None => {
+                    let Ok(wire) = message::import(&batch, lifetime_ms, unique, &DigestSha256);
+                    wire
+                }
+            };
             if let Ok(interest) = Interest::check(&wire) {
                 open.insert(interest.name().to_name(), (first, client.now()));
             }
@@ -72,8 +92,10 @@ pub fn import(
             break;
         }
         let mut answers = Vec::new();
-        client.turn(Some(Duration::from_secs(1)), |_, received, _| {
-            if let Some((first, _)) = open.remove(received.name().as_bytes()) {
+        client.turn(Some(Duration::from_secs(1)), |_, received, out| {
+            if received.kind() == Kind::Interest {
+                commander.serve(&received, out);
+            } else if let Some((first, _)) = open.remove(received.name().as_bytes()) {
                 answers.push((first, answer(received.kind(), received.wire)));
             }
         })?;

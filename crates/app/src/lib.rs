@@ -9,6 +9,7 @@ pub mod client;
 pub mod control;
 pub mod fetch;
 pub mod import;
+pub mod keystore;
 pub mod object;
 pub mod publish;
 pub mod rtt;

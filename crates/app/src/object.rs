@@ -314,13 +314,27 @@ pub fn exchange_with(
     link: LinkFields,
     patience: Duration,
 ) -> Result<Reply, ClientError> {
+    exchange_serving(client, wire, link, patience, |_, _| {})
+}
+
+/// As [`exchange_with`], and meanwhile `serve` sees the Interests that come.
+///
+/// # Errors
+/// When the router went away.
+pub fn exchange_serving(
+    client: &mut Client,
+    wire: &[u8],
+    link: LinkFields,
+    patience: Duration,
+    mut serve: impl FnMut(&Received<'_>, &mut Outgoing),
+) -> Result<Reply, ClientError> {
     let Ok(interest) = nw_wire::Interest::check(wire) else { return Ok(Reply::Silence) };
     let deadline = client.now() + patience;
     let mut reply = None;
     client.send_with(wire, link);
     while reply.is_none() && client.now() < deadline {
         let left = deadline.since(client.now());
-        client.turn(Some(left), |_, received, _| match received.kind() {
+        client.turn(Some(left), |_, received, out| match received.kind() {
             Kind::Data => {
                 let digest = || nw_wire::sha256(&[received.wire]);
                 if reply.is_none() && interest.is_answered_by(received.name(), digest) {
@@ -330,7 +344,8 @@ pub fn exchange_with(
             Kind::Nack if received.name() == interest.name() => {
                 reply = Some(Reply::Nack(received.nack().unwrap_or_default()));
             }
-            Kind::Nack | Kind::Interest => {}
+            Kind::Interest => serve(&received, out),
+            Kind::Nack => {}
         })?;
     }
     Ok(reply.unwrap_or(Reply::Silence))

@@ -35,13 +35,8 @@ pub fn default_uri() -> Result<FaceUri, TransportError> {
     if let Ok(text) = env::var("NDN_CLIENT_TRANSPORT") {
         return parse("NDN_CLIENT_TRANSPORT", &text);
     }
-    let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".ndn"));
-    let system = ["/usr/local/etc/ndn", "/opt/local/etc/ndn", "/etc/ndn"].map(PathBuf::from);
-    for directory in home.into_iter().chain(system) {
-        let path = directory.join("client.conf");
-        if let Some(text) = std::fs::read_to_string(&path).ok().as_deref().and_then(transport_line) {
-            return parse(&path.display().to_string(), text);
-        }
+    if let Some((path, text)) = client_conf("transport") {
+        return parse(&path.display().to_string(), &text);
     }
     let there = user_socket().into_iter().chain(SOCKETS.map(PathBuf::from)).find(|path| path.exists());
     let path = there.unwrap_or_else(|| PathBuf::from(SOCKETS[0]));
@@ -57,12 +52,23 @@ fn parse(source_name: &str, text: &str) -> Result<FaceUri, TransportError> {
     text.parse::<FaceUri>().map_err(|e| error(e.to_string()))
 }
 
-/// The value of `transport=` in a client.conf; `;` starts a comment.
-fn transport_line(conf: &str) -> Option<&str> {
+/// The value of a key in the first client.conf that has it, and that file.
+pub(crate) fn client_conf(key: &str) -> Option<(PathBuf, String)> {
+    let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".ndn"));
+    let system = ["/usr/local/etc/ndn", "/opt/local/etc/ndn", "/etc/ndn"].map(PathBuf::from);
+    home.into_iter().chain(system).find_map(|directory| {
+        let path = directory.join("client.conf");
+        let text = std::fs::read_to_string(&path).ok()?;
+        conf_value(&text, key).map(|value| (path, value.to_owned()))
+    })
+}
+
+/// The value of `key=` in a client.conf; `;` starts a comment.
+fn conf_value<'a>(conf: &'a str, key: &str) -> Option<&'a str> {
     conf.lines().map(str::trim).filter(|line| !line.starts_with(';') && !line.starts_with('#')).find_map(
         |line| {
-            let (key, value) = line.split_once('=')?;
-            (key.trim() == "transport").then(|| value.trim())
+            let (found, value) = line.split_once('=')?;
+            (found.trim() == key).then(|| value.trim())
         },
     )
 }
@@ -78,10 +84,9 @@ mod tests {
 
     #[test]
     fn client_conf_is_read_as_the_libraries_do() {
-        assert_eq!(
-            transport_line("; a\n;transport=unix:///x\ntransport = unix:///y\npib=z"),
-            Some("unix:///y")
-        );
-        assert_eq!(transport_line("pib=z\n"), None);
+        let conf = "; a\n;transport=unix:///x\ntransport = unix:///y\npib=z";
+        assert_eq!(conf_value(conf, "transport"), Some("unix:///y"));
+        assert_eq!(conf_value(conf, "pib"), Some("z"));
+        assert_eq!(conf_value("pib=z\n", "transport"), None);
     }
 }

@@ -52,6 +52,12 @@ pub enum Command {
     /// Show, change and empty the content store
     #[command(subcommand)]
     Cs(CsVerb),
+    /// Make, list, export and import keys of identities
+    #[command(subcommand)]
+    Key(crate::keys::KeyVerb),
+    /// Show, sign, install and export certificates
+    #[command(subcommand)]
+    Cert(crate::keys::CertVerb),
     /// Watch rates of faces and prefixes, tables and drops on the terminal
     ///
     /// Keys: q ends, s sorts by something else, r reverses, space pauses, arrows scroll.
@@ -140,15 +146,41 @@ pub enum LogFormat {
 /// With what packets are signed.
 #[derive(Debug, Clone, Args)]
 pub struct Signing {
-    /// Sign with this private key (PKCS#8 in PEM: ECDSA P-256, RSA or Ed25519) instead of a plain digest
-    #[arg(long, value_name = "FILE", requires = "key_name")]
-    pub key: Option<PathBuf>,
+    /// Sign with this key of the key store instead of a plain digest: an identity, key or certificate, or `default`
+    ///
+    /// The registration is signed with it, too. With --key-name it is a file: a private key in PEM (PKCS#8: ECDSA P-256, RSA or Ed25519).
+    #[arg(long, value_name = "NAME")]
+    pub key: Option<String>,
     /// Sign with HMAC and the octets of this file
     #[arg(long, value_name = "FILE", requires = "key_name", conflicts_with = "key")]
     pub hmac: Option<PathBuf>,
-    /// Name of the key, as verifiers know it: /alice/KEY/1
+    /// Name of a key that is in a file, as verifiers know it: /alice/KEY/1
     #[arg(long, value_name = "NAME")]
     pub key_name: Option<Name>,
+    #[command(flatten)]
+    pub store: Store,
+}
+
+/// Which key store.
+#[derive(Debug, Clone, Args)]
+pub struct Store {
+    /// Folder of the key store; default: NDN_CLIENT_PIB and NDN_CLIENT_TPM, else client.conf, else ~/.ndn
+    #[arg(long, value_name = "FOLDER")]
+    pub store: Option<PathBuf>,
+}
+
+/// A command that changes a router.
+#[derive(Debug, Clone, Args)]
+pub struct Order {
+    #[command(flatten)]
+    pub reading: Reading,
+    /// Sign with this key of the key store: an identity, key or certificate, or `default`
+    ///
+    /// A router on another machine takes commands of keys only, by its rules, and only for routes to the face they come by.
+    #[arg(long, value_name = "NAME")]
+    pub key: Option<String>,
+    #[command(flatten)]
+    pub store: Store,
 }
 
 #[derive(Debug, Args)]
@@ -351,7 +383,7 @@ pub enum FaceVerb {
         #[command(flatten)]
         options: FaceOptions,
         #[command(flatten)]
-        reading: Reading,
+        order: Order,
     },
     /// Change a face
     Update {
@@ -360,14 +392,14 @@ pub enum FaceVerb {
         #[command(flatten)]
         options: FaceOptions,
         #[command(flatten)]
-        reading: Reading,
+        order: Order,
     },
     /// End a face
     Destroy {
         /// Its id
         id: u64,
         #[command(flatten)]
-        reading: Reading,
+        order: Order,
     },
     /// Show what happens to faces, as it happens
     Events {
@@ -443,7 +475,7 @@ pub enum RouteVerb {
         #[arg(long, value_name = "MS")]
         expires: Option<u64>,
         #[command(flatten)]
-        reading: Reading,
+        order: Order,
     },
     /// Add many routes from a file, a hundred thousand a second
     ///
@@ -453,7 +485,7 @@ pub enum RouteVerb {
         /// The file; - is standard input
         file: PathBuf,
         #[command(flatten)]
-        reading: Reading,
+        order: Order,
     },
     /// Write all routes, in the form that `nw route import` reads
     Export {
@@ -473,7 +505,7 @@ pub enum RouteVerb {
         #[arg(long, default_value = "static")]
         origin: String,
         #[command(flatten)]
-        reading: Reading,
+        order: Order,
     },
 }
 
@@ -497,14 +529,14 @@ pub enum StrategyVerb {
         #[arg(verbatim_doc_comment, value_parser = StrategyName)]
         strategy: String,
         #[command(flatten)]
-        reading: Reading,
+        order: Order,
     },
     /// Leave the choice to the shorter prefix
     Unset {
         /// The prefix
         prefix: Name,
         #[command(flatten)]
-        reading: Reading,
+        order: Order,
     },
 }
 
@@ -562,7 +594,7 @@ pub enum CsVerb {
         #[arg(long, value_name = "BOOL")]
         serve: Option<bool>,
         #[command(flatten)]
-        reading: Reading,
+        order: Order,
     },
     /// Erase what is under a prefix
     Erase {
@@ -572,7 +604,7 @@ pub enum CsVerb {
         #[arg(long, value_name = "PACKETS")]
         count: Option<u64>,
         #[command(flatten)]
-        reading: Reading,
+        order: Order,
     },
 }
 

@@ -1,11 +1,12 @@
 //! `nw status`, `nw face`, `nw route`, `nw strategy`, `nw cs`: the management protocol for people.
 
 use crate::args::{
-    CsVerb, FaceOptions, FaceVerb, Persistency, Reading, RouteVerb, Status as StatusArgs, StrategyVerb,
+    CsVerb, FaceOptions, FaceVerb, Order, Persistency, Reading, RouteVerb, Status as StatusArgs, StrategyVerb,
 };
 use crate::connect::connect;
 use crate::output::{json_line, row, table};
 use crate::signals;
+use crate::signing::commanded;
 use anyhow::{Context, Result, bail};
 use core::time::Duration;
 use nw_api::counters::drop_reasons;
@@ -16,7 +17,7 @@ use nw_api::management::{
     FaceStatus, FibEntry, RibEntry, Root, StrategyChoice, Verb, flags, origin,
 };
 use nw_api::report::Status;
-use nw_app::control::{ControlError, command, dataset};
+use nw_app::control::{Commander, ControlError, dataset};
 use nw_app::object::{Reply, exchange};
 use nw_app::{Client, FaceUri};
 use nw_name::{Name, convention};
@@ -26,14 +27,15 @@ use std::process::ExitCode;
 type Done = Result<ExitCode>;
 
 /// Sends a command and tells what came of it.
-fn order(
-    reading: &Reading,
+fn give(
+    order: &Order,
     verb: Verb,
     parameters: &ControlParameters,
     done: impl FnOnce(&ControlParameters) -> String,
 ) -> Done {
-    let mut client = connect(&reading.router)?;
-    report(reading, &command(&mut client, verb, parameters)?, done)
+    let mut router = commanded(order)?;
+    let (client, commander) = router.parts();
+    report(&order.reading, &commander.command(client, verb, parameters)?, done)
 }
 
 fn report(
@@ -163,32 +165,33 @@ pub fn face(verb: &FaceVerb) -> Done {
             }
             Ok(ExitCode::SUCCESS)
         }
-        FaceVerb::Create { uri, local, options, reading } => {
+        FaceVerb::Create { uri, local, options, order } => {
             let parameters = ControlParameters {
                 uri: Some(canonical(uri)?),
                 local_uri: local.clone(),
                 ..face_parameters(options)
             };
-            let mut client = connect(&reading.router)?;
-            match command(&mut client, Verb::FacesCreate, &parameters) {
-                Ok(body) => report(reading, &body, |body| {
+            let mut router = commanded(order)?;
+            let (client, commander) = router.parts();
+            match commander.command(client, Verb::FacesCreate, &parameters) {
+                Ok(body) => report(&order.reading, &body, |body| {
                     format!("face {} to {}", number(body.face_id), text(&body.uri))
                 }),
                 Err(ControlError::Refused { response, .. }) if response.code == 409 => {
-                    report(reading, &response.body, |body| {
+                    report(&order.reading, &response.body, |body| {
                         format!("face {} is there already", number(body.face_id))
                     })
                 }
                 Err(error) => Err(error.into()),
             }
         }
-        FaceVerb::Update { id, options, reading } => {
+        FaceVerb::Update { id, options, order } => {
             let parameters = ControlParameters { face_id: Some(*id), ..face_parameters(options) };
-            order(reading, Verb::FacesUpdate, &parameters, |_| format!("face {id} changed"))
+            give(order, Verb::FacesUpdate, &parameters, |_| format!("face {id} changed"))
         }
-        FaceVerb::Destroy { id, reading } => {
+        FaceVerb::Destroy { id, order } => {
             let parameters = ControlParameters { face_id: Some(*id), ..ControlParameters::default() };
-            order(reading, Verb::FacesDestroy, &parameters, |_| format!("face {id} ended"))
+            give(order, Verb::FacesDestroy, &parameters, |_| format!("face {id} ended"))
         }
         FaceVerb::Events { reading } => events(reading),
     }
@@ -344,9 +347,10 @@ pub fn route(verb: &RouteVerb) -> Done {
             Ok(ExitCode::SUCCESS)
         }
         RouteVerb::List { fib: false, reading } => routes(reading),
-        RouteVerb::Add { prefix, next_hop, cost, origin, no_inherit, capture, expires, reading } => {
-            let mut client = connect(&reading.router)?;
-            let face = face_of(&mut client, next_hop)?;
+        RouteVerb::Add { prefix, next_hop, cost, origin, no_inherit, capture, expires, order } => {
+            let mut router = commanded(order)?;
+            let (client, commander) = router.parts();
+            let face = face_of(client, commander, next_hop)?;
             let inherit = if *no_inherit { 0 } else { flags::CHILD_INHERIT };
             let parameters = ControlParameters {
                 face_id: Some(face),
@@ -356,24 +360,25 @@ pub fn route(verb: &RouteVerb) -> Done {
                 expiration_period: *expires,
                 ..ControlParameters::of(prefix.clone())
             };
-            let body = command(&mut client, Verb::RibRegister, &parameters)?;
-            report(reading, &body, |body| {
+            let body = commander.command(client, Verb::RibRegister, &parameters)?;
+            report(&order.reading, &body, |body| {
                 format!("{prefix} goes to face {} at cost {}", number(body.face_id), number(body.cost))
             })
         }
-        RouteVerb::Import { file, reading } => crate::routes::import(file, reading),
+        RouteVerb::Import { file, order } => crate::routes::import(file, order),
         RouteVerb::Export { origin, reading } => crate::routes::export(origin.as_deref(), reading),
-        RouteVerb::Remove { prefix, next_hop, origin, reading } => {
-            let mut client = connect(&reading.router)?;
-            let face = existing_face(&mut client, next_hop)?
+        RouteVerb::Remove { prefix, next_hop, origin, order } => {
+            let mut router = commanded(order)?;
+            let (client, commander) = router.parts();
+            let face = existing_face(client, next_hop)?
                 .with_context(|| format!("there is no face to {next_hop}"))?;
             let parameters = ControlParameters {
                 face_id: Some(face),
                 origin: Some(origin_number(origin)?),
                 ..ControlParameters::of(prefix.clone())
             };
-            let body = command(&mut client, Verb::RibUnregister, &parameters)?;
-            report(reading, &body, |_| format!("{prefix} does not go to face {face} any more"))
+            let body = commander.command(client, Verb::RibUnregister, &parameters)?;
+            report(&order.reading, &body, |_| format!("{prefix} does not go to face {face} any more"))
         }
     }
 }
@@ -417,12 +422,12 @@ fn existing_face(client: &mut Client, next_hop: &str) -> Result<Option<u64>> {
 }
 
 /// The face that a number or URI means; made if it is not there.
-pub(crate) fn face_of(client: &mut Client, next_hop: &str) -> Result<u64> {
+pub(crate) fn face_of(client: &mut Client, commander: Commander<'_>, next_hop: &str) -> Result<u64> {
     if let Ok(id) = next_hop.parse() {
         return Ok(id);
     }
     let parameters = ControlParameters { uri: Some(canonical(next_hop)?), ..ControlParameters::default() };
-    let body = match command(client, Verb::FacesCreate, &parameters) {
+    let body = match commander.command(client, Verb::FacesCreate, &parameters) {
         Ok(body) => body,
         Err(ControlError::Refused { response, .. }) if response.code == 409 => response.body,
         Err(error) => return Err(error.into()),
@@ -447,22 +452,22 @@ pub fn strategy(verb: &StrategyVerb) -> Done {
             table(&rows)?;
             Ok(ExitCode::SUCCESS)
         }
-        StrategyVerb::Set { prefix, strategy, reading } => {
+        StrategyVerb::Set { prefix, strategy, order } => {
             let name: Name = match strategy.starts_with('/') {
                 true => strategy.parse()?,
                 false => format!("/localhost/nfd/strategy/{strategy}").parse()?,
             };
             let parameters =
                 ControlParameters { strategy: Some(Strategy(name)), ..ControlParameters::of(prefix.clone()) };
-            order(reading, Verb::StrategyChoiceSet, &parameters, |body| {
+            give(order, Verb::StrategyChoiceSet, &parameters, |body| {
                 format!(
                     "{prefix} is forwarded by {}",
                     body.strategy_name().map_or(String::new(), |name| name.to_string())
                 )
             })
         }
-        StrategyVerb::Unset { prefix, reading } => {
-            order(reading, Verb::StrategyChoiceUnset, &ControlParameters::of(prefix.clone()), |_| {
+        StrategyVerb::Unset { prefix, order } => {
+            give(order, Verb::StrategyChoiceUnset, &ControlParameters::of(prefix.clone()), |_| {
                 format!("{prefix} is forwarded as what is above it")
             })
         }
@@ -489,7 +494,7 @@ pub fn cs(verb: &CsVerb) -> Done {
             ])?;
             Ok(ExitCode::SUCCESS)
         }
-        CsVerb::Config { capacity, admit, serve, reading } => {
+        CsVerb::Config { capacity, admit, serve, order } => {
             let bits = [(*admit, flags::CS_ADMIT), (*serve, flags::CS_SERVE)];
             let mask =
                 bits.iter().filter(|(wanted, _)| wanted.is_some()).fold(0, |mask, (_, bit)| mask | bit);
@@ -504,28 +509,29 @@ pub fn cs(verb: &CsVerb) -> Done {
                 mask: (mask != 0).then_some(mask),
                 ..ControlParameters::default()
             };
-            order(reading, Verb::CsConfig, &parameters, |body| {
+            give(order, Verb::CsConfig, &parameters, |body| {
                 format!("the content store holds up to {} packets", number(body.capacity))
             })
         }
-        CsVerb::Erase { prefix, count, reading } => erase(reading, prefix, *count),
+        CsVerb::Erase { prefix, count, order } => erase(order, prefix, *count),
     }
 }
 
 /// The router erases a bounded number at a time and says when more are left.
-fn erase(reading: &Reading, prefix: &Name, count: Option<u64>) -> Done {
-    let mut client = connect(&reading.router)?;
+fn erase(order: &Order, prefix: &Name, count: Option<u64>) -> Done {
+    let mut router = commanded(order)?;
+    let (client, commander) = router.parts();
     let mut erased = 0;
     loop {
         let left = count.map(|count| count - erased);
         let parameters = ControlParameters { count: left, ..ControlParameters::of(prefix.clone()) };
-        let body = command(&mut client, Verb::CsErase, &parameters)?;
+        let body = commander.command(client, Verb::CsErase, &parameters)?;
         let now = body.count.unwrap_or(0);
         erased += now;
         let more = body.capacity.is_some() && now > 0 && count.is_none_or(|count| erased < count);
         if !more {
             let total = ControlParameters { count: Some(erased), ..body };
-            return report(reading, &total, |_| format!("{erased} packets erased"));
+            return report(&order.reading, &total, |_| format!("{erased} packets erased"));
         }
     }
 }

@@ -10,6 +10,7 @@ mod demo;
 mod dissect;
 mod documents;
 mod inside;
+mod keys;
 mod logs;
 mod output;
 mod peek;
@@ -42,6 +43,8 @@ fn main() -> ExitCode {
         Command::Route(verb) => control::route(&verb),
         Command::Strategy(verb) => control::strategy(&verb),
         Command::Cs(verb) => control::cs(&verb),
+        Command::Key(verb) => keys::key(&verb),
+        Command::Cert(verb) => keys::cert(&verb),
         Command::Top(args) => inside::top(&args),
         Command::Trace(args) => inside::trace(&args),
         Command::Tap(args) => inside::tap(&args),

@@ -5,7 +5,6 @@ use crate::connect::connect;
 use crate::output::json_line;
 use crate::{dissect, signals, signing};
 use anyhow::{Context, Result, bail};
-use nw_app::control;
 use nw_app::object::{Reply, exchange};
 use nw_element::Kind;
 use nw_wire::{Data, DataBuilder, Interest, InterestBuilder, KeyLocator};
@@ -83,7 +82,10 @@ pub fn poke(args: &Poke) -> Result<ExitCode> {
     Data::check(&packet)
         .with_context(|| format!("{} octets of content do not fit one packet", content.len()))?;
     let mut client = connect(&args.router)?;
-    control::register(&mut client, args.name.clone()).context("can't serve the name")?;
+    signer
+        .commander(&args.router)?
+        .register(&mut client, args.name.clone())
+        .context("can't serve the name")?;
     let deadline = args.timeout.map(|ms| client.now() + Duration::from_millis(ms));
     let mut answered = false;
     while !answered && !ended.is_ended() {

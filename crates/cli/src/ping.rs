@@ -6,7 +6,6 @@ use crate::output::{duration_us, json_line};
 use crate::{signals, signing};
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
-use nw_app::control;
 use nw_app::object::{Reply, exchange, fresh_nonce};
 use nw_element::Kind;
 use nw_name::{Component, Name};
@@ -83,7 +82,7 @@ pub fn serve(args: &PingServer) -> Result<ExitCode> {
     let signer = signing::signer(&args.signing)?;
     let mut client = connect(&args.router)?;
     let prefix = ping_name(&args.name);
-    control::register(&mut client, prefix.clone()).context("can't serve the name")?;
+    signer.commander(&args.router)?.register(&mut client, prefix.clone()).context("can't serve the name")?;
     if !args.json {
         eprintln!("answering under {prefix}; Ctrl-C ends it");
     }

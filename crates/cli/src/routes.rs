@@ -1,15 +1,16 @@
 //! `nw route import` and `nw route export`: many routes as text, one a line.
 
-use crate::args::Reading;
+use crate::args::{Order, Reading};
 use crate::connect::connect;
 use crate::control::{face_of, origin_number};
 use crate::output::json_line;
+use crate::signing::commanded;
 use anyhow::{Context, Result, bail};
 use nw_api::management::client::decode_items;
 use nw_api::management::{ControlParameters, Dataset, FaceStatus, RibEntry, flags, origin};
 use nw_app::Client;
-use nw_app::control::dataset;
-use nw_app::import::{ImportError, import as import_routes};
+use nw_app::control::{Commander, dataset};
+use nw_app::import::{ImportError, import_by};
 use nw_name::Name;
 use std::collections::HashMap;
 use std::io::{BufWriter, Read, Write};
@@ -18,7 +19,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 /// `nw route import`
-pub fn import(file: &Path, reading: &Reading) -> Result<ExitCode> {
+pub fn import(file: &Path, order: &Order) -> Result<ExitCode> {
     let mut text = String::new();
     match file == Path::new("-") {
         true => drop(std::io::stdin().lock().read_to_string(&mut text)?),
@@ -26,19 +27,20 @@ pub fn import(file: &Path, reading: &Reading) -> Result<ExitCode> {
             text = std::fs::read_to_string(file).with_context(|| format!("can't read {}", file.display()))?
         }
     }
-    let mut client = connect(&reading.router)?;
+    let mut router = commanded(order)?;
+    let (client, commander) = router.parts();
     let mut faces = HashMap::new();
     let (mut routes, mut lines) = (Vec::new(), Vec::new());
     for (at, line) in text.lines().enumerate() {
         if line.trim().is_empty() || line.trim_start().starts_with('#') {
             continue;
         }
-        let route = parse(line, |next_hop| face(&mut client, &mut faces, next_hop));
+        let route = parse(line, |next_hop| face(client, commander, &mut faces, next_hop));
         routes.push(route.with_context(|| format!("line {}: {line}", at + 1))?);
         lines.push(at + 1);
     }
     let start = Instant::now();
-    let count = match import_routes(&mut client, routes) {
+    let count = match import_by(client, commander, routes) {
         Ok(count) => count,
         Err(ImportError::Refused { index, response }) => {
             let line = lines.get(index as usize).copied().unwrap_or_default();
@@ -47,7 +49,7 @@ pub fn import(file: &Path, reading: &Reading) -> Result<ExitCode> {
         Err(error) => return Err(error.into()),
     };
     let seconds = start.elapsed().as_secs_f64();
-    match reading.json {
+    match order.reading.json {
         true => json_line(&serde_json::json!({ "routes": count, "seconds": seconds }))?,
         false => {
             println!("{count} routes in {seconds:.2} s ({:.0} a second)", count as f64 / seconds.max(1e-9))
@@ -57,11 +59,16 @@ pub fn import(file: &Path, reading: &Reading) -> Result<ExitCode> {
 }
 
 /// Each face is asked for once.
-fn face(client: &mut Client, known: &mut HashMap<String, u64>, next_hop: &str) -> Result<u64> {
+fn face(
+    client: &mut Client,
+    commander: Commander<'_>,
+    known: &mut HashMap<String, u64>,
+    next_hop: &str,
+) -> Result<u64> {
     if let Some(id) = known.get(next_hop) {
         return Ok(*id);
     }
-    let id = face_of(client, next_hop)?;
+    let id = face_of(client, commander, next_hop)?;
     known.insert(next_hop.to_owned(), id);
     Ok(id)
 }

@@ -5,10 +5,10 @@ use crate::connect::connect;
 use crate::output::{duration_us, json_line};
 use crate::{progress, signals, signing};
 use anyhow::{Context, Result, bail};
+use nw_app::ClientError;
 use nw_app::fetch::FetchOptions;
 use nw_app::object::{ObjectOptions, ObjectReport, fetch_object};
 use nw_app::publish::{Publication, PublishOptions};
-use nw_app::{ClientError, control};
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, Write, stdin, stdout};
@@ -30,10 +30,13 @@ pub fn put(args: Put) -> Result<ExitCode> {
         ..PublishOptions::default()
     };
     let signer = signing::signer(&args.signing)?;
-    let mut publication = Publication::new(file, args.name.as_ref(), now_us(), options, signer)?;
+    let mut publication = Publication::new(file, args.name.as_ref(), now_us(), options, &signer)?;
     let mut client = connect(&args.router)?;
     if !args.no_register {
-        control::register(&mut client, publication.object()).context("can't serve the name")?;
+        signer
+            .commander(&args.router)?
+            .register(&mut client, publication.object())
+            .context("can't serve the name")?;
     }
     let about = |event: &str, publication: &Publication<_>| {
         let counters = publication.counters();

@@ -236,6 +236,18 @@ pub trait Sign {
     fn sign(&self, parts: &[&[u8]]) -> Result<Vec<u8>, Self::Error>;
 }
 
+impl<S: Sign + ?Sized> Sign for &S {
+    type Error = S::Error;
+
+    fn info(&self) -> Vec<u8> {
+        (**self).info()
+    }
+
+    fn sign(&self, parts: &[&[u8]]) -> Result<Vec<u8>, S::Error> {
+        (**self).sign(parts)
+    }
+}
+
 /// Signs with a plain SHA-256 digest: no key, no authenticity, integrity only.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DigestSha256;

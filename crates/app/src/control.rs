@@ -4,7 +4,9 @@ use crate::client::{Client, ClientError, Outgoing, Received};
 use crate::keystore::Credentials;
 use crate::object::{Reply, exchange, exchange_serving, exchange_with, fresh_nonce};
 use core::time::Duration;
-use nw_api::management::client::{LIFETIME_MS, Progress, Reassembly, ReassemblyError, Uniqueness};
+use nw_api::management::client::{
+    FETCHING_LIFETIME_MS, LIFETIME_MS, Progress, Reassembly, ReassemblyError, Uniqueness,
+};
 use nw_api::management::{
     ControlParameters, ControlResponse, Dataset, FaceQueryFilter, Root, Verb, client as message,
 };
@@ -32,7 +34,7 @@ pub enum ControlError {
         response: Box<ControlResponse>,
     },
     /// It did not answer in time.
-    #[error("the router did not answer {0} within {LIFETIME_MS} ms")]
+    #[error("the router did not answer {0} in time")]
     Silence(String),
     /// It has no such thing, or is none of ours to ask.
     #[error("{what} was refused with Nack({})", reason.as_str())]
@@ -112,7 +114,7 @@ impl<'a> Commander<'a> {
     ) -> Result<ControlParameters, ControlError> {
         let unique = uniqueness(client);
         let wire = match self.by {
-            Some(by) => message::command(self.root, verb, parameters, unique, &by.key)?,
+            Some(by) => message::command_fetching(self.root, verb, parameters, unique, &by.key)?,
             None => {
                 let Ok(wire) = message::command(self.root, verb, parameters, unique, &DigestSha256);
                 wire
@@ -120,7 +122,9 @@ impl<'a> Commander<'a> {
         };
         // A token tells the router that we understand them: it then puts its own on what it sends, and finds our answers at once.
         let link = LinkFields { token: Token::new(b"nw").expect("two octets fit"), ..LinkFields::default() };
-        let reply = exchange_serving(client, &wire, link, PATIENCE, |asked, out| self.serve(asked, out))?;
+        let patience_ms = if self.by.is_some() { FETCHING_LIFETIME_MS } else { LIFETIME_MS };
+        let patience = Duration::from_millis(patience_ms);
+        let reply = exchange_serving(client, &wire, link, patience, |asked, out| self.serve(asked, out))?;
         let response = respond(verb, reply)?;
         if response.is_ok() {
             Ok(response.body)

@@ -16,6 +16,9 @@ use nw_wire::{Data, InterestBuilder, Sign, types};
 /// InterestLifetime of commands and dataset requests, milliseconds.
 pub const LIFETIME_MS: u64 = 4000;
 
+/// InterestLifetime of commands that may wait for certificates: two, one after the other, that are asked for in vain.
+pub const FETCHING_LIFETIME_MS: u64 = 10_000;
+
 /// What makes one command Interest differ from the next. Take nonces from the system's random source.
 #[derive(Clone, Copy, Debug)]
 pub struct Uniqueness {
@@ -39,6 +42,21 @@ pub fn command<S: Sign + ?Sized>(
     signer: &S,
 ) -> Result<Vec<u8>, S::Error> {
     command_named(verb.name(root).with_generic(parameters.encode()), unique, signer)
+}
+
+/// As [`command`], by a signer whose certificates the router may have to fetch first: it lives for [`FETCHING_LIFETIME_MS`].
+///
+/// # Errors
+/// The signer's.
+pub fn command_fetching<S: Sign + ?Sized>(
+    root: Root,
+    verb: Verb,
+    parameters: &ControlParameters,
+    unique: Uniqueness,
+    signer: &S,
+) -> Result<Vec<u8>, S::Error> {
+    let name = verb.name(root).with_generic(parameters.encode());
+    interest(name, unique).lifetime_ms(FETCHING_LIFETIME_MS).encode_signed(signer, &signature_fields(unique))
 }
 
 /// As [`command`], for a command that has another root: the whole name up to the signature.

@@ -34,7 +34,7 @@ pub fn key(verb: &KeyVerb) -> Result<ExitCode> {
             let names: Vec<String> = keys.iter().map(Name::to_string).collect();
             say(showing, json!({ "deleted": name.to_string(), "keys": names }), || {
                 match level(name.as_ref()) {
-                    Level::Identity => format!("{name} is deleted, with {} keys", keys.len()),
+                    Level::Identity => format!("{name} is deleted with its keys ({})", keys.len()),
                     _ => format!("{name} is deleted"),
                 }
             })?;

@@ -1,0 +1,441 @@
+"""nw key and nw cert, and what they are for: signing, and commands that a router takes by its rules, fetching the certificates it lacks."""
+
+import hashlib
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import sqlite3
+import stat
+import subprocess
+import time
+from pathlib import Path
+
+from test_cli import NW, PATIENCE_S, CommandLine
+
+
+class Keys(CommandLine):
+    def setUp(self):
+        super().setUp()
+        self.store = Path(self.folder) / "store"
+        self.passphrase = Path(self.folder) / "passphrase"
+        self.passphrase.write_text("correct horse\n")
+
+    def key(self, *words, store=None, **more):
+        """`nw key …` or `nw cert …` with a store of the test's own."""
+        return self.nw(*words, "--store", store or self.store, **more)
+
+    def generate(self, identity, *words, store=None):
+        return self.key("key", "generate", identity, *words, store=store).stdout.decode().strip()
+
+    def listed(self, noun, store=None):
+        return [json.loads(line) for line in self.key(noun, "list", "--json", store=store).stdout.splitlines()]
+
+    def certified(self, identity, signer, by=None, to=None):
+        """A new key of an identity, with a certificate that somebody signed: the key's name."""
+        name = self.generate(identity, store=to)
+        request, certificate = Path(self.folder) / "request", Path(self.folder) / "certificate"
+        self.key("cert", "request", name, "-o", request, store=to)
+        self.key("cert", "sign", request, "--signer", signer, "--issuer", "boss", "-o", certificate, store=by)
+        self.key("cert", "install", certificate, store=to)
+        return name
+
+    def snapshot(self, folder=None):
+        """Every file of a store with its content and mode."""
+        folder = folder or self.store
+        return {
+            path.relative_to(folder): (stat.S_IMODE(path.stat().st_mode), hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None)
+            for path in sorted(folder.rglob("*"))
+        }
+
+
+class KeyStore(Keys):
+    def test_keys_are_made_listed_chosen_and_deleted(self):
+        first = self.generate("/alice")
+        self.assertRegex(first, r"^/alice/KEY/.+$")
+        second = self.generate("/alice", "--type", "rsa", "--size", "3072")
+        other = self.generate("/bob", "--type", "ed25519")
+        keys = {key["key"]: key for key in self.listed("key")}
+        self.assertEqual({name: key["type"] for name, key in keys.items()}, {first: "ECDSA P-256", second: "RSA", other: "Ed25519"})
+        self.assertTrue(all(key["private"] and len(key["certificates"]) == 1 for key in keys.values()))
+        self.assertEqual([name for name, key in keys.items() if key["default_identity"] and key["default_key"]], [first])
+        self.key("key", "default", second)
+        self.key("key", "default", "/bob")
+        keys = {key["key"]: key for key in self.listed("key")}
+        self.assertEqual((keys[first]["default_key"], keys[second]["default_key"], keys[other]["default_identity"]), (False, True, True))
+        table = self.key("key", "list").stdout.decode()
+        self.assertIn("of its identity", table)
+        self.key("key", "delete", second)
+        self.key("key", "delete", "/bob")
+        self.assertEqual([key["key"] for key in self.listed("key")], [first])
+        self.assertEqual(len(list((self.store / "ndnsec-key-file").iterdir())), 1)
+        third = json.loads(self.key("key", "generate", "/carol", "--default", "--json").stdout)["key"]
+        self.assertEqual([key["key"] for key in self.listed("key") if key["default_identity"]], [third])
+
+    def test_private_keys_are_their_owners(self):
+        old = os.umask(0)
+        try:
+            self.generate("/alice")
+        finally:
+            os.umask(old)
+        modes = {str(path): mode for path, (mode, _) in self.snapshot().items()}
+        self.assertEqual(modes.pop("ndnsec-key-file"), 0o700)
+        self.assertEqual(set(modes.values()), {0o600}, modes)
+        self.assertEqual(stat.S_IMODE(self.store.stat().st_mode), 0o700)
+
+    def test_where_the_store_is(self):
+        home = Path(self.folder) / "home"
+        home.mkdir()
+        plain = {k: v for k, v in os.environ.items() if not k.startswith("NDN_CLIENT")} | {"HOME": str(home)}
+
+        def generate(**environment):
+            subprocess.run([NW, "key", "generate", "/x"], env={**plain, **environment}, check=True, capture_output=True)
+
+        generate()
+        self.assertTrue((home / ".ndn/pib.db").exists())
+        (key,) = (home / ".ndn/ndnsec-key-file").iterdir()
+        self.assertRegex(key.name, r"^[0-9a-f]{64}\.privkey$")
+        # What ndn-cxx compares before it believes the database: another locator would make it forget all keys.
+        locator = sqlite3.connect(home / ".ndn/pib.db").execute("SELECT tpm_locator FROM tpmInfo").fetchall()
+        self.assertEqual(locator, [(b"tpm-file:",)])
+        elsewhere = Path(self.folder) / "elsewhere"
+        generate(NDN_CLIENT_PIB=f"pib-sqlite3:{elsewhere}", NDN_CLIENT_TPM=f"tpm-file:{elsewhere}")
+        self.assertTrue((elsewhere / "pib.db").exists() and (elsewhere / "ndnsec-key-file").is_dir())
+        (home / ".ndn/client.conf").write_text("; keys are there\npib=pib-sqlite3:./there\ntpm=tpm-file:there/ndnsec-key-file\n")
+        generate()
+        self.assertTrue((home / ".ndn/there/pib.db").exists() and (home / ".ndn/there/ndnsec-key-file").is_dir())
+        done = subprocess.run([NW, "key", "list"], env={**plain, "NDN_CLIENT_TPM": "tpm-osxkeychain:"}, capture_output=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("tpm-file:", self.sentence(done))
+
+    def test_a_key_goes_to_another_store(self):
+        name = self.generate("/alice", "--type", "rsa")
+        bag, there = Path(self.folder) / "alice.safebag", Path(self.folder) / "there"
+        self.key("key", "export", "/alice", "-o", bag, "--passphrase-file", self.passphrase)
+        self.assertEqual(stat.S_IMODE(bag.stat().st_mode), 0o600)
+        wrong = Path(self.folder) / "wrong"
+        wrong.write_text("incorrect\n")
+        done = self.key("key", "import", bag, "--passphrase-file", wrong, store=there, code=1)
+        self.assertIn("wrong passphrase", self.sentence(done))
+        self.assertFalse(there.exists(), "a wrong passphrase makes no store")
+        self.key("key", "import", bag, "--passphrase-file", self.passphrase, store=there)
+        self.assertEqual(self.listed("key", store=there), self.listed("key"))
+        again = self.key("key", "import", bag, "--passphrase-file", self.passphrase, store=there, code=1)
+        self.assertIn(f"{name} is there already", self.sentence(again))
+        raw = self.key("key", "export", "default", "--raw", "--passphrase-file", self.passphrase).stdout
+        self.assertEqual(raw[0], 0x80)
+        self.key("key", "import", "-", "--passphrase-file", self.passphrase, store=Path(self.folder) / "third", stdin=raw)
+        empty = Path(self.folder) / "empty"
+        empty.write_text("\n")
+        self.sentence(self.key("key", "export", "/alice", "--passphrase-file", empty, code=1))
+
+    def test_the_terminal_is_asked_without_echo(self):
+        self.generate("/alice")
+        bag = Path(self.folder) / "bag"
+
+        def typed(words, answers):
+            pid, terminal = pty.fork()
+            if pid == 0:
+                os.execv(NW, [NW, *map(str, words), "--store", str(self.store)])
+            seen, deadline = b"", time.monotonic() + PATIENCE_S
+            while time.monotonic() < deadline:
+                if select.select([terminal], [], [], 0.1)[0]:
+                    try:
+                        seen += os.read(terminal, 1000)
+                    except OSError:
+                        break
+                if answers and seen.rstrip().endswith(b":"):
+                    time.sleep(0.05)
+                    os.write(terminal, answers.pop(0) + b"\n")
+                    seen += b"(typed)"
+            os.close(terminal)
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), seen
+
+        code, seen = typed(["key", "export", "/alice", "-o", bag], [b"secret1", b"secret2"])
+        self.assertEqual((code, bag.exists()), (1, False), seen)
+        code, seen = typed(["key", "export", "/alice", "-o", bag], [b"secret1", b"secret1"])
+        self.assertEqual(code, 0, seen)
+        self.assertNotIn(b"secret1", seen)
+        self.key("key", "delete", "/alice")
+        code, seen = typed(["key", "import", bag], [b"secret1"])
+        self.assertEqual((code, len(self.listed("key"))), (0, 1), seen)
+        done = subprocess.run([NW, "key", "export", "/alice", "--store", self.store], stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True)
+        self.assertIn("--passphrase-file", self.sentence(done))
+
+    def test_certificates(self):
+        boss, clerk = self.generate("/site"), self.generate("/site/clerk")
+        request = self.key("cert", "request", "/site/clerk").stdout
+        signed = self.key("cert", "sign", "-", "--signer", "/site", "--issuer", "boss", "--not-before", "2026-01-01", "--not-after", "20360101T000000", stdin=request).stdout
+        path = Path(self.folder) / "clerk.cert"
+        path.write_bytes(signed)
+        shown = json.loads(self.key("cert", "show", path, "--json").stdout)
+        self.assertEqual((shown["key"], shown["issuer"], shown["identity"]), (clerk, "boss", "/site/clerk"))
+        self.assertEqual((shown["not_before_s"], shown["not_after_s"]), (1767225600, 2082758400))
+        self.assertTrue(shown["key_locator"].startswith(boss))
+        words = self.key("cert", "show", path).stdout.decode()
+        for word in ("2026-01-01 00:00:00", "ECDSA P-256", "issuer", "fingerprint", shown["fingerprint"]):
+            self.assertIn(word, words)
+        raw = self.key("cert", "export", "/site", "--raw").stdout
+        self.assertEqual(json.loads(self.key("cert", "show", "/site", "--json").stdout)["fingerprint"], hashlib.sha256(raw).hexdigest())
+        self.assertIn("signed by itself", self.key("cert", "show", boss).stdout.decode())
+        # Installed, it is what the key shows; the own one can be chosen again, and deleted.
+        name = json.loads(self.key("cert", "install", path, "--json").stdout)["certificate"]
+        own = next(c["name"] for c in self.listed("cert") if c["key"] == clerk and c["issuer"] == "self")
+        self.assertEqual([c["name"] for c in self.listed("cert") if c["default"] and c["key"] == clerk], [name])
+        self.key("cert", "default", own)
+        self.assertEqual([c["name"] for c in self.listed("cert") if c["default"] and c["key"] == clerk], [own])
+        self.key("cert", "delete", own)
+        self.assertNotIn(own, self.key("cert", "list").stdout.decode())
+        self.assertIn(name, self.key("cert", "list").stdout.decode())
+        # A request can be made anew when the own one is gone.
+        self.assertEqual(json.loads(self.nw("cert", "show", "-", "--json", stdin=self.key("cert", "request", clerk).stdout).stdout)["key"], clerk)
+
+    def test_what_is_not_signed(self):
+        self.generate("/site")
+        self.certified("/site/clerk", "/site")
+        certificate = Path(self.folder) / "certificate"
+        done = self.key("cert", "sign", certificate, "--signer", "/site", code=1)
+        self.assertIn("not signed by the key that is in it", self.sentence(done))
+        request = self.key("cert", "request", "/site/clerk").stdout
+        for words in (["--signer", "/nobody"], ["--signer", "/site", "--issuer", "a/b"], ["--signer", "/site", "--not-after", "2000-01-01"]):
+            self.sentence(self.key("cert", "sign", "-", *words, stdin=request, code=1))
+        self.key("cert", "sign", "-", "--signer", "/site", "--not-after", "someday", stdin=request, code=2)
+        # A certificate for a key that is not here, and one for another key of the same name.
+        there = Path(self.folder) / "there"
+        self.generate("/else", store=there)
+        done = self.key("cert", "install", "-", stdin=self.key("cert", "export", "/else", store=there).stdout, code=1)
+        self.assertIn("there is no key /else/KEY/", self.sentence(done))
+        self.assertIn("holds no certificate", self.sentence(self.key("cert", "install", "-", stdin=b"nonsense", code=1)))
+
+    def test_wrong_words_end_in_advice(self):
+        self.assertIn("nw key generate", self.sentence(self.key("key", "list", code=1)))
+        self.assertFalse(self.store.exists(), "looking makes no store")
+        self.generate("/alice")
+        for words, advice in (
+            (["key", "generate", "/"], "whose key"),
+            (["key", "generate", "/a/KEY/1"], "no name of an identity"),
+            (["key", "generate", "/a", "--size", "384"], "256"),
+            (["key", "generate", "/a", "--type", "rsa", "--size", "1024"], "2048, 3072 or 4096"),
+            (["key", "generate", "/a", "--type", "ed25519", "--size", "256"], "--size"),
+            (["key", "default", "/nobody"], "nw key list"),
+            (["key", "delete", "/alice/KEY/1"], "nw key list"),
+            (["key", "delete", "/alice/KEY/1/self/v=1"], "nw cert"),
+            (["key", "export", "/nobody", "--passphrase-file", self.passphrase], "no identity /nobody"),
+            (["key", "export", "/alice", "--passphrase-file", "/no/such/file"], "/no/such/file"),
+            (["key", "import", self.passphrase, "--passphrase-file", self.passphrase], "no key that was exported"),
+            (["cert", "show", "nothing"], "no file nothing"),
+            (["cert", "show", "/nobody"], "no identity /nobody"),
+            (["cert", "default", "/alice"], "nw cert list"),
+            (["cert", "export", "/alice/KEY/x/self/v=1"], "no key"),
+        ):
+            before = self.snapshot()
+            self.assertIn(advice, self.sentence(self.key(*words, code=1)), words)
+            self.assertEqual(self.snapshot(), before, words)
+        self.key("key", "generate", "alice//", "--type", "dsa", code=2)
+
+    def test_a_private_key_that_is_gone(self):
+        name = self.generate("/alice")
+        (path,) = (self.store / "ndnsec-key-file").iterdir()
+        path.write_text("bm9uc2Vuc2U=\n")
+        self.assertIn(str(path), self.sentence(self.key("key", "export", "/alice", "--passphrase-file", self.passphrase, code=1)))
+        path.unlink()
+        self.assertFalse(self.listed("key")[0]["private"])
+        text = self.sentence(self.key("key", "export", "/alice", "--passphrase-file", self.passphrase, code=1))
+        self.assertIn(f"the private key of {name} is not here", text)
+        self.assertIn("nw key import", text)
+
+    def test_a_damaged_database_stays_as_it_is(self):
+        self.generate("/alice")
+        for damage in (b"this is no database at all, " * 100, (self.store / "pib.db").read_bytes()[:4096] + b"\xff" * 20000):
+            (self.store / "pib.db").write_bytes(damage)
+            before = self.snapshot()
+            for words in (["key", "list"], ["key", "generate", "/bob"], ["cert", "show", "default"]):
+                self.assertIn("is no key database", self.sentence(self.key(*words, code=1)))
+            self.assertEqual(self.snapshot(), before)
+
+    def test_a_database_that_another_holds(self):
+        self.generate("/alice")
+        before = self.snapshot()
+        held = sqlite3.connect(self.store / "pib.db")
+        held.execute("BEGIN IMMEDIATE")
+        self.assertIn("try again", self.sentence(self.key("key", "generate", "/bob", code=1)))
+        held.rollback()
+        held.close()
+        self.assertEqual(self.snapshot(), before)
+
+    def test_a_folder_of_somebody_else(self):
+        if os.geteuid() != 0 or not shutil.which("setpriv"):
+            self.skipTest("becoming somebody else needs root and setpriv")
+        self.generate("/alice")
+        os.chmod(self.folder, 0o755)
+        before = self.snapshot()
+        for words in (["key", "list"], ["key", "generate", "/bob"]):
+            somebody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", NW, *words, "--store", self.store]
+            done = subprocess.run(somebody, capture_output=True)
+            if b"failed to execute" in done.stderr:
+                self.skipTest("the binary is where nobody else may look")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("Permission denied", self.sentence(done))
+        self.assertEqual(self.snapshot(), before)
+
+    def test_a_full_disk(self):
+        mount = Path(self.folder) / "small"
+        mount.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", mount], capture_output=True).returncode != 0:
+            self.skipTest("a small disk needs the right to mount one")
+        try:
+            store = mount / "store"
+            self.generate("/alice", store=store)
+            # Room for the database's journal and for a key, then for less and less.
+            filler = mount / "filler"
+            free = os.statvfs(mount).f_bavail * os.statvfs(mount).f_frsize
+            for left in (32768, 16384, 8192, 4096, 0):
+                filler.write_bytes(b"x" * (free - left))
+                before = self.snapshot(store)
+                done = subprocess.run([NW, "key", "generate", "/bob", "--store", store], capture_output=True)
+                if done.returncode != 0:
+                    self.sentence(done)
+                    self.assertEqual(self.snapshot(store), before, left)
+                filler.unlink()
+                if done.returncode == 0:
+                    self.key("key", "delete", "/bob", store=store)
+                    free = os.statvfs(mount).f_bavail * os.statvfs(mount).f_frsize
+            self.assertNotEqual(done.returncode, 0, "no room at all was enough")
+            # A first key, where there is no room: no store is left.
+            filler.write_bytes(b"x" * free)
+            self.sentence(self.key("key", "generate", "/bob", store=mount / "other", code=1))
+            filler.unlink()
+            self.assertFalse((mount / "other/pib.db").exists())
+            self.assertEqual([key["identity"] for key in self.listed("key", store=store)], ["/alice"])
+        finally:
+            subprocess.run(["umount", mount], check=True)
+
+
+RULES = """
+[management]
+digest = "{digest}"
+unknown_key = "{digest}"
+localhop = "anywhere"
+
+[[anchor]]
+id = "site"
+file = "{anchor}"
+
+[[allow]]
+id = "users"
+from = "remote"
+anchors = ["site"]
+signer = "/site/<who>/<..>/KEY/<_>"
+privileges = ["rib"]
+prefix = "/site/<who>/<..>"
+"""
+
+OPERATORS = """
+[[allow]]
+id = "operators"
+anchors = ["site"]
+signer = "/site/operator/<_>/KEY/<_>"
+privileges = ["all"]
+"""
+
+
+class Authority(Keys):
+    """Routers that take commands by rules: the certificates they lack come over the network."""
+
+    def setUp(self):
+        super().setUp()
+        self.boss = Path(self.folder) / "boss"
+        self.generate("/site", store=self.boss)
+        self.anchor = Path(self.folder) / "site.cert"
+        self.key("cert", "export", "/site", "-o", self.anchor, store=self.boss)
+
+    def ruled(self, name="ruled", digest="local", more=""):
+        return self.router(name, RULES.format(anchor=self.anchor, digest=digest) + more)
+
+    def serve(self, router, *words):
+        """A neighbour's `nw ping-server` over UDP: the process, and what it said first."""
+        process = self.start(router, "ping-server", "--socket", f"udp4://127.0.0.1:{router.udp}", *words)
+        return process, process.stderr.readline().decode()
+
+    def test_a_neighbour_registers_with_a_certificate_that_is_fetched(self):
+        router = self.ruled()
+        self.certified("/site/alice", "/site", by=self.boss)
+        certificate = json.loads(self.key("cert", "show", "/site/alice", "--json").stdout)
+        self.nw("peek", "--lifetime", "300", certificate["name"], router=router, code=1)
+        _, said = self.serve(router, "--key", "/site/alice", "--store", self.store, "/site/alice")
+        self.assertIn("answering under /site/alice", said)
+        self.assertIn("1 answered", self.nw("ping", "/site/alice", "-c", "1", router=router).stdout.decode())
+        # The router asked for the certificate: it is in its content store now.
+        packet = self.nw("peek", "--show", "packet", certificate["name"], router=router).stdout
+        self.assertEqual(hashlib.sha256(packet).hexdigest(), certificate["fingerprint"])
+        route = next(json.loads(line) for line in self.nw("route", "list", "--json", router=router).stdout.splitlines() if b"/site/alice" in line)
+        self.assertEqual(route["name"], "/site/alice/ping")
+
+    def test_a_chain_of_two_is_fetched(self):
+        router = self.ruled()
+        self.certified("/site/dept", "/site", by=self.boss)
+        self.certified("/site/dept/carol", "/site/dept")
+        _, said = self.serve(router, "--key", "/site/dept/carol", "--store", self.store, "/site/dept/carol")
+        self.assertIn("answering", said)
+        self.assertIn("1 answered", self.nw("ping", "/site/dept/carol", "-c", "1", router=router).stdout.decode())
+
+    def test_who_is_refused(self):
+        router = self.ruled()
+        # Nobody vouches for it.
+        self.generate("/site/mallory")
+        process, said = self.serve(router, "--key", "/site/mallory", "--store", self.store, "/site/mallory")
+        self.assertRegex(said, r"^nw: can't serve the name: the router refused rib/register: 403 \w.+\n$")
+        self.assertEqual(process.wait(PATIENCE_S), 1)
+        # Somebody else's anchor of the same name.
+        impostor = Path(self.folder) / "impostor"
+        self.generate("/site", store=impostor)
+        self.certified("/site/eve", "/site", by=impostor)
+        _, said = self.serve(router, "--key", "/site/eve", "--store", self.store, "/site/eve")
+        self.assertRegex(said, r"403 .*(certificate|signature|trust anchor)")
+        # Well known, but for another prefix.
+        self.certified("/site/alice", "/site", by=self.boss)
+        _, said = self.serve(router, "--key", "/site/alice", "--store", self.store, "/site/bob")
+        self.assertRegex(said, r"403 .*no rule")
+        # Nobody.
+        _, said = self.serve(router, "/site/alice")
+        self.assertRegex(said, r"403 .*signed by a key")
+        self.assertNotIn(b"/site/", self.nw("route", "list", router=router).stdout)
+
+    def test_routes_of_a_remote_router(self):
+        router = self.ruled()
+        self.certified("/site/alice", "/site", by=self.boss)
+        words = ["--socket", f"udp4://127.0.0.1:{router.udp}", "--key", "/site/alice", "--store", self.store]
+        self.nw("route", "add", "/site/alice/x", "0", "--origin", "app", *words, router=router)
+        self.assertIn(b"/site/alice/x", self.nw("route", "list", router=router).stdout)
+        self.assertIn("403", self.sentence(self.nw("route", "add", "/other", "0", *words, router=router, code=1)))
+
+    def test_operators_sign_here_too(self):
+        router = self.ruled(digest="nowhere", more=OPERATORS)
+        self.assertIn("403", self.sentence(self.nw("strategy", "set", "/x", "multicast", router=router, code=1)))
+        self.certified("/site/operator/olga", "/site", by=self.boss)
+        self.key("strategy", "set", "/x", "multicast", "--key", "/site/operator/olga", router=router)
+        self.assertIn(b"/x ", self.nw("strategy", "list", router=router).stdout)
+        routes = "".join(f"/many/{i} udp4://127.0.0.1:{router.tcp}\n" for i in range(300)).encode()
+        done = self.key("route", "import", "-", "--json", "--key", "default", router=router, stdin=routes)
+        self.assertEqual(json.loads(done.stdout)["routes"], 300)
+
+    def test_packets_name_the_certificate(self):
+        router = self.router()
+        self.certified("/site/alice", "/site", by=self.boss)
+        name = json.loads(self.key("cert", "show", "/site/alice", "--json").stdout)["name"]
+        process = self.start(router, "poke", "--key", "/site/alice", "--store", self.store, "/site/alice/hello", "hello")
+        answer = None
+        for _ in range(50):
+            done = subprocess.run([NW, "peek", "--json", "--lifetime", "500", "/site/alice/hello"], capture_output=True, env=router.environment())
+            if done.returncode == 0:
+                answer = json.loads(done.stdout)
+                break
+            time.sleep(0.05)
+        self.assertIsNotNone(answer)
+        self.assertEqual((answer["signature_type"], answer["key_locator"]), (3, name))
+        self.assertEqual(process.wait(PATIENCE_S), 0)
+        for words, advice in ((["--key", "alice.pem"], "--key-name"), (["--key", "/nobody"], "nw key list")):
+            text = self.sentence(self.key("poke", *words, "/x", "hello", router=router, code=1))
+            self.assertTrue(re.search(re.escape(advice), text), text)

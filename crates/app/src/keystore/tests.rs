@@ -61,7 +61,7 @@ fn what_is_deleted_takes_with_it_what_belongs_to_it() {
     let mut store = store(folder.path());
     let (first, second) = (add(&mut store, "/a"), add(&mut store, "/a"));
     add(&mut store, "/b");
-    assert_eq!(store.delete(first.as_ref()).unwrap(), [first.clone()]);
+    assert_eq!(store.delete(first.as_ref()).unwrap().as_slice(), std::slice::from_ref(&first));
     assert!(!files::path(&folder.path().join("ndnsec-key-file"), first.as_ref()).exists());
     assert!(matches!(store.delete(first.as_ref()), Err(KeyStoreError::Unknown { what: "key", .. })));
     let certificate = store.certificate(Some(second.as_ref())).unwrap().name;

@@ -45,6 +45,8 @@ pub fn run(args: &Run) -> Result<ExitCode> {
         }
     }
     let unix_path = unix.as_ref().map_or_else(|| nw_router::unix_path(&config), |unix| unix.path.clone());
+    // Before its socket answers: who sees that may send SIGHUP, which must not end it.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("can't watch for signals")?;
     let mut host = Host::with_inherited(config.clone(), unix)?;
     for (uri, advice) in host.listeners() {
         tracing::info!(%uri, "listening");
@@ -53,7 +55,7 @@ pub fn run(args: &Run) -> Result<ExitCode> {
         }
     }
     let _server = control(&config, &unix_path, control_socket, host.handle(), &levels)?;
-    watch_signals(host.handle(), path, args.log.is_none().then_some(levels))?;
+    watch_signals(signals, host.handle(), path, args.log.is_none().then_some(levels))?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "running");
     systemd::ready(&host.handle()).context("can't start a thread")?;
     host.run()?;
@@ -108,8 +110,12 @@ fn found_config() -> Option<PathBuf> {
 }
 
 /// SIGTERM and SIGINT end the router, SIGHUP makes it read its configuration again. A file with mistakes changes nothing.
-fn watch_signals(handle: Handle, path: Option<PathBuf>, levels: Option<Levels>) -> Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("can't watch for signals")?;
+fn watch_signals(
+    mut signals: Signals,
+    handle: Handle,
+    path: Option<PathBuf>,
+    levels: Option<Levels>,
+) -> Result<()> {
     let watch = move || {
         for signal in signals.forever() {
             if signal != SIGHUP {

@@ -8,8 +8,10 @@ import re
 import select
 import shutil
 import sqlite3
+import socket
 import stat
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -380,6 +382,35 @@ class Authority(Keys):
         _, said = self.serve(router, "--key", "/site/dept/carol", "--store", self.store, "/site/dept/carol")
         self.assertIn("answering", said)
         self.assertIn("1 answered", self.nw("ping", "/site/dept/carol", "-c", "1", router=router).stdout.decode())
+
+    def test_the_network_has_what_the_sender_lacks(self):
+        department, clerk = Path(self.folder) / "department", Path(self.folder) / "clerk"
+        self.certified("/site/dept", "/site", by=self.boss, to=department)
+        self.certified("/site/dept/carol", "/site/dept", by=department, to=clerk)
+        self.assertEqual(len(self.listed("cert", store=clerk)), 2, "carol has her own certificates only")
+        packet = self.key("cert", "export", "/site/dept", "--raw", store=department).stdout
+        # A third machine serves the department's certificate to whoever asks.
+        third, asked = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), []
+        third.bind(("127.0.0.1", 0))
+        self.addCleanup(third.close)
+
+        def serve():
+            try:
+                while True:
+                    interest, peer = third.recvfrom(9000)
+                    if not interest:
+                        return
+                    asked.append(interest)
+                    third.sendto(packet, peer)
+            except OSError:
+                pass
+
+        threading.Thread(target=serve, daemon=True).start()
+        route = f'[[route]]\nprefix = "/site/dept/KEY"\nface = "udp4://127.0.0.1:{third.getsockname()[1]}"\n'
+        router = self.ruled(more=route)
+        _, said = self.serve(router, "--key", "/site/dept/carol", "--store", clerk, "/site/dept/carol")
+        self.assertIn("answering", said)
+        self.assertTrue(any(b"dept" in interest and b"KEY" in interest for interest in asked), asked)
 
     def test_who_is_refused(self):
         router = self.ruled()

@@ -1,4 +1,4 @@
-//! Writes the seeds of the fuzz target `command`: `cargo run -p nw-trust --example seed_corpus`.
+//! Writes the seeds of the fuzz targets `command` and `safebag`: `cargo run -p nw-trust --example seed_corpus`.
 //!
 //! As `crates/wire/examples/seed_corpus.rs` does for the others. Judged at 1 700 000 000 000 ms since 1970, from a local face.
 
@@ -78,7 +78,47 @@ fn main() -> io::Result<()> {
         ("bad-refused-short", InterestBuilder::new("/a".parse::<Name>().expect("a name")).encode()),
         ("bad-truncated", v02(&[])[..20].to_vec()),
     ];
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/command");
+    write("command", seeds.into_iter().collect())?;
+    write("safebag", safebags()?)
+}
+
+fn write(target: &str, seeds: Vec<(&str, Vec<u8>)>) -> io::Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     fs::create_dir_all(&folder)?;
     seeds.into_iter().try_for_each(|(name, bytes)| fs::write(folder.join(name), bytes))
+}
+
+/// What OpenSSL encrypted for the test vectors, and what is wrong with changed ones.
+fn safebags() -> io::Result<Vec<(&'static str, Vec<u8>)>> {
+    let vector = |name: &str| -> io::Result<Vec<u8>> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/vectors/{name}.hex"));
+        let digits: Vec<u32> = fs::read_to_string(path)?.chars().filter_map(|c| c.to_digit(16)).collect();
+        Ok(digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect())
+    };
+    let (aes, sha1) = (vector("safebag-ecdsa-aes256-sha256")?, vector("safebag-rsa-aes256-sha1")?);
+    let (certificate, other) = (vector("certificate-ecdsa")?, vector("certificate-rsa")?);
+    let bag = |parts: &[&[u8]]| element(t::SAFE_BAG, &parts.concat());
+    // A SafeBag's head has four octets: its type, and a length in three.
+    let encrypted = &aes[4 + certificate.len()..];
+    let changed = |at: usize, octet: u8| {
+        let mut changed = aes.clone();
+        changed[at] = octet;
+        changed
+    };
+    let rounds = aes.windows(4).position(|octets| octets == [2, 2, 8, 0]).expect("2048 rounds");
+    Ok(vec![
+        ("bad-unreadable-empty", Vec::new()),
+        ("bad-unreadable-bag", bag(&[])),
+        ("bad-unreadable-certificate-only", bag(&[&certificate])),
+        ("bad-unreadable-key-first", bag(&[encrypted, &certificate])),
+        ("bad-unreadable-no-der", bag(&[&certificate, &element(t::ENCRYPTED_KEY, b"nonsense")])),
+        ("bad-unreadable-half", aes[..aes.len() / 2].to_vec()),
+        ("bad-key-of-another", bag(&[&other, encrypted])),
+        ("bad-passphrase-damaged", changed(aes.len() - 1, aes[aes.len() - 1] ^ 1)),
+        ("bad-passphrase-few-rounds", changed(rounds + 2, 1)),
+        ("bad-slow-many-rounds", changed(rounds + 2, 0x7f)),
+        ("ok-aes", aes.clone()),
+        ("ok-aes-sha1", sha1),
+        ("ok-3des", vector("safebag-ecdsa-3des")?),
+    ])
 }

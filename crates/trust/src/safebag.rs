@@ -60,6 +60,16 @@ pub fn certificate(bag: &[u8]) -> Result<&[u8], Error> {
     Ok(wire)
 }
 
+/// Rounds of PBKDF2 that opening it takes: what it costs, before any passphrase.
+///
+/// # Errors
+/// As [`open`], but for the passphrase and what it hides.
+pub fn rounds(bag: &[u8]) -> Result<u32, Error> {
+    let (wire, encrypted) = parts(bag)?;
+    Certificate::check(wire)?;
+    Ok(scheme(encrypted)?.1)
+}
+
 /// The octets of a SafeBag given as bytes or as base64.
 ///
 /// # Errors
@@ -105,17 +115,22 @@ fn encrypt(der: &[u8], passphrase: &[u8]) -> Result<Vec<u8>, Error> {
 
 /// The PKCS#8 document within.
 fn decrypt(encrypted: &[u8], passphrase: &[u8]) -> Result<Vec<u8>, Error> {
+    let (encrypted, _) = scheme(encrypted)?;
+    // A wrong passphrase makes wrong padding, or else no document.
+    let document = encrypted.decrypt(passphrase).map_err(|_| Error::WrongPassphrase)?;
+    Ok(document.as_bytes().to_vec())
+}
+
+/// The document, and how many rounds of PBKDF2 guard it.
+fn scheme(encrypted: &[u8]) -> Result<(EncryptedPrivateKeyInfoRef<'_>, u32), Error> {
     let encrypted =
         EncryptedPrivateKeyInfoRef::try_from(encrypted).map_err(|_| Error::Encryption("it can't be read"))?;
     let how = encrypted.encryption_algorithm.pbes2().and_then(|how| how.kdf.pbkdf2());
     match how.map(|how| how.iteration_count) {
-        None => return Err(Error::Encryption("it says so")),
-        Some(rounds) if rounds > ROUNDS_MAX => return Err(Error::Encryption("too many rounds")),
-        Some(_) => {}
+        None => Err(Error::Encryption("it says so")),
+        Some(rounds) if rounds > ROUNDS_MAX => Err(Error::Encryption("too many rounds")),
+        Some(rounds) => Ok((encrypted, rounds)),
     }
-    // A wrong passphrase makes wrong padding, or else no document.
-    let document = encrypted.decrypt(passphrase).map_err(|_| Error::WrongPassphrase)?;
-    Ok(document.as_bytes().to_vec())
 }
 
 /// What a PKCS#8 document wraps: for RSA the PKCS#1 key.

@@ -282,7 +282,10 @@ fn fault(path: &Path) -> impl Fn(rusqlite::Error) -> KeyStoreError {
         let path = path.clone();
         match error.sqlite_error_code() {
             Some(Code::DiskFull) => KeyStoreError::NoRoom(path),
-            Some(Code::DatabaseBusy | Code::DatabaseLocked) => KeyStoreError::Busy(path),
+            // What was looked for before is there now: another program was faster.
+            Some(Code::DatabaseBusy | Code::DatabaseLocked | Code::ConstraintViolation) => {
+                KeyStoreError::Busy(path)
+            }
             Some(Code::ReadOnly | Code::PermissionDenied | Code::CannotOpen | Code::SystemIoFailure) => {
                 KeyStoreError::Unwritable { path, error }
             }

@@ -78,7 +78,7 @@ pub fn uniqueness(client: &Client) -> Uniqueness {
 /// Who commands, and where. [`Commander::default`] is anybody at a router of this machine: commands are signed by a plain digest.
 #[derive(Clone, Copy, Debug)]
 pub struct Commander<'a> {
-    /// The root that commands are sent to.
+    /// The root that commands about routes are sent to; all others go to `/localhost/nfd`.
     pub root: Root,
     /// Who signs them. The router may ask for certificates that it lacks; it is answered while it is waited for.
     pub by: Option<&'a Credentials>,
@@ -96,7 +96,7 @@ impl<'a> Commander<'a> {
     pub fn at(uri: &FaceUri, by: Option<&'a Credentials>) -> Self {
         let local = match uri {
             FaceUri::Unix(_) => true,
-            FaceUri::Tcp(address) => address.ip().to_canonical().is_loopback(),
+            FaceUri::Tcp(address) | FaceUri::Ws(address) => address.ip().to_canonical().is_loopback(),
             _ => false,
         };
         Commander { root: if local { Root::Localhost } else { Root::Localhop }, by }
@@ -113,10 +113,12 @@ impl<'a> Commander<'a> {
         parameters: &ControlParameters,
     ) -> Result<ControlParameters, ControlError> {
         let unique = uniqueness(client);
+        // Neighbours may do no more; whether this machine is one is for the router to say.
+        let root = if verb.is_for_neighbours() { self.root } else { Root::Localhost };
         let wire = match self.by {
-            Some(by) => message::command_fetching(self.root, verb, parameters, unique, &by.key)?,
+            Some(by) => message::command_fetching(root, verb, parameters, unique, &by.key)?,
             None => {
-                let Ok(wire) = message::command(self.root, verb, parameters, unique, &DigestSha256);
+                let Ok(wire) = message::command(root, verb, parameters, unique, &DigestSha256);
                 wire
             }
         };

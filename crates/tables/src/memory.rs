@@ -21,7 +21,10 @@ const PAGE: usize = 4096;
 
 /// Maps of at least so many octets ask for huge pages: translating addresses costs a third of a random access there. Smaller ones would
 /// only hold more memory while they are nearly empty.
-const HUGE_FROM: usize = 8 << 20;
+const HUGE_FROM: usize = 4 << 20;
+
+/// Octets of a huge page where they are most often used; elsewhere a map is only a little longer than it must be.
+const HUGE_PAGE: usize = 2 << 20;
 
 /// An array of fixed length, zeroed lazily by the kernel and page aligned: what was never touched costs no resident memory.
 pub struct Lines<T> {
@@ -41,7 +44,7 @@ impl<T: FromZeros> Lines<T> {
     /// # Panics
     /// As `Vec` does when the address space can't hold them. Resident memory is taken when elements are touched, not here.
     pub fn new(len: usize) -> Self {
-        let lines = Self::sparse(len);
+        let lines = Self::map(len, HUGE_FROM);
         if lines.map.len() >= HUGE_FROM {
             // Only advice: a kernel without huge pages is slower, not wrong.
             let _ = lines.map.advise(Advice::HugePage);
@@ -54,13 +57,19 @@ impl<T: FromZeros> Lines<T> {
     /// # Panics
     /// As [`new`](Self::new).
     pub fn sparse(len: usize) -> Self {
+        Self::map(len, usize::MAX)
+    }
+
+    /// Maps from `whole_from` octets on are whole huge pages: the kernel aligns those, and leaves no ends in small pages.
+    fn map(len: usize, whole_from: usize) -> Self {
         const {
             assert!(!needs_drop::<T>(), "elements are never dropped");
             assert!(align_of::<T>() <= PAGE, "maps are aligned to pages only");
         }
         let bytes = len.checked_mul(size_of::<T>()).expect("a table's octets overflow the address space");
+        let mapped = if bytes >= whole_from { bytes.next_multiple_of(HUGE_PAGE) } else { bytes.max(1) };
         let mut options = MmapOptions::new();
-        options.len(bytes.max(1)).no_reserve_swap();
+        options.len(mapped).no_reserve_swap();
         let mut map = match options.map_anon() {
             Ok(map) => map,
             Err(error) => panic!("no address space for a table of {bytes} octets: {error}"),

@@ -138,7 +138,8 @@ struct Bench {
     batch: Vec<Packet>,
     out: Vec<Packet>,
     now: Instant,
-    tokens: Vec<Token>,
+    /// What upstream gives back with a Data: as on the wire.
+    tokens: Vec<[u8; 6]>,
     options: Options,
     batches: u64,
 }
@@ -225,7 +226,7 @@ impl Bench {
                     .expect("the FIB was made for so many");
             }
         });
-        let tokens = vec![Token::NONE; 2 * options.pending as usize];
+        let tokens = vec![[0; 6]; 2 * options.pending as usize];
         Bench { plane, pool, batch: Vec::with_capacity(BATCH), out, now, tokens, options, batches: 0 }
     }
 
@@ -251,7 +252,8 @@ impl Bench {
         let took = self.run(packets, start, many, Kind::Interest);
         assert_eq!(self.out.len(), many, "every Interest is forwarded: {:?}", self.dropped());
         for (i, packet) in self.out.drain(..).enumerate() {
-            self.tokens[start + i] = self.pool.meta(&packet).link.token;
+            let token = self.pool.meta(&packet).link.token;
+            self.tokens[start + i] = token.as_bytes().try_into().unwrap_or_default();
             self.pool.release(packet);
         }
         took
@@ -300,7 +302,7 @@ impl Bench {
             meta.ingress = if kind == Kind::Interest { CONSUMER } else { PRODUCER };
             meta.ingress_local = false;
             if kind == Kind::Data {
-                meta.link.token = self.tokens[start + i];
+                meta.link.token = Token::from_six(self.tokens[start + i]);
             }
             decode(&mut self.pool, &packet).expect("well-formed");
             self.batch.push(packet);

@@ -63,6 +63,11 @@ impl<'a> Received<'a> {
         self.meta.name_in(self.wire)
     }
 
+    /// Of an Interest: whether a longer name may answer.
+    pub const fn can_be_prefix(&self) -> bool {
+        self.meta.can_be_prefix
+    }
+
     /// The PIT token that an answer must carry.
     pub const fn token(&self) -> Token {
         self.meta.link.token
@@ -208,6 +213,11 @@ impl Client {
         Instant::START + self.started.elapsed()
     }
 
+    /// This end of its face: what the router calls the face's far end. `None` once it is closed.
+    pub fn local_uri(&self) -> Option<FaceUri> {
+        self.faces.status(self.face).map(|status| status.local_uri)
+    }
+
     /// Octets that wait because the socket is full.
     pub fn queue_bytes(&self) -> usize {
         self.faces.status(self.face).map_or(0, |status| status.queue_bytes)
@@ -221,6 +231,11 @@ impl Client {
     /// Queues a packet with link fields.
     pub fn send_with(&mut self, wire: &[u8], link: LinkFields) {
         self.outgoing.send_with(wire, link);
+    }
+
+    /// Queues a packet that `write` appends to a buffer, which holds others before it.
+    pub fn send_written(&mut self, link: LinkFields, write: impl FnOnce(&mut Vec<u8>)) {
+        self.outgoing.send_written(link, write);
     }
 
     /// Writes what is queued, as far as the socket takes it.

@@ -14,4 +14,6 @@ pub mod relay;
 pub mod report;
 pub mod table_rows;
 pub mod tables;
+pub mod traffic;
 pub mod transfer;
+pub mod zipf;

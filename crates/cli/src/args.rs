@@ -71,6 +71,9 @@ pub enum Command {
     Log(crate::inside::LogVerb),
     /// Print the OpenAPI document of a router's REST
     Openapi,
+    /// Send traffic by a rule, answer it, and measure latency, rate and loss
+    #[command(subcommand)]
+    Bench(crate::bench::BenchVerb),
     /// Show packets as a readable tree
     Dissect(Dissect),
     /// Watch a real file cross two real routers on this machine, with figures

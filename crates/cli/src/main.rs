@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout)] // printing is what a command does
 
 mod args;
+mod bench;
 mod connect;
 mod control;
 mod demo;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Command::Tap(args) => inside::tap(&args),
         Command::Log(verb) => inside::log(&verb),
         Command::Openapi => inside::openapi(),
+        Command::Bench(verb) => bench::bench(&verb),
         Command::Dissect(args) => dissect::dissect(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Config(args) => documents::config(&args),

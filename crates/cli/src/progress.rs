@@ -20,3 +20,12 @@ pub fn bytes(total: Option<u64>, quiet: bool) -> ProgressBar {
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }
+
+/// A spinner with the time that something takes, on standard error.
+pub fn time(planned: Duration, quiet: bool) -> ProgressBar {
+    let bar = bytes(None, quiet);
+    let style = "{spinner} measuring: {elapsed} of {msg}";
+    bar.set_style(ProgressStyle::with_template(style).expect("a constant template"));
+    bar.set_message(format!("{} s", planned.as_secs_f64()));
+    bar
+}

@@ -6,6 +6,7 @@
 
 use super::cs::{data, key};
 use super::{Row, mix};
+use crate::zipf::Zipf;
 use nw_name::{Name, Prefixes};
 use nw_tables::cs::{BLOCK_LEN, ContentStore, CsConfig, PolicyKind};
 use nw_tables::{Ask, Instant};
@@ -24,7 +25,7 @@ pub fn run() -> Vec<Row> {
     ];
     let mut rows = Vec::new();
     for exponent in [0.8, 1.0] {
-        let zipf = Zipf::new(exponent);
+        let zipf = Zipf::new(NAMES, exponent);
         for (trace, scan) in [("zipf", false), ("scan", true)] {
             for packets in [NAMES / 100, NAMES / 10] {
                 for (policy, kind) in policies {
@@ -63,31 +64,6 @@ fn hits_percent(kind: PolicyKind, packets: usize, zipf: &Zipf, scan: bool) -> f6
     100.0 * hits as f64 / asked as f64
 }
 
-/// Numbers from 0 on by Zipf's law.
-struct Zipf {
-    /// What share of draws is at most this number.
-    shares: Vec<f64>,
-}
-
-impl Zipf {
-    fn new(exponent: f64) -> Self {
-        let mut sum = 0.0;
-        let mut shares: Vec<f64> = (1..=NAMES)
-            .map(|rank| {
-                sum += (rank as f64).powf(-exponent);
-                sum
-            })
-            .collect();
-        shares.iter_mut().for_each(|share| *share /= sum);
-        Zipf { shares }
-    }
-
-    fn draw(&self, random: u64) -> usize {
-        let share = (random >> 11) as f64 / (1_u64 << 53) as f64;
-        self.shares.partition_point(|upto| *upto <= share).min(NAMES - 1)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,22 +71,8 @@ mod tests {
     /// The figures' order is the reason that there are policies.
     #[test]
     fn s3_fifo_hits_more_than_lru_when_there_are_scans() {
-        let zipf = Zipf::new(1.0);
+        let zipf = Zipf::new(NAMES, 1.0);
         let hits = |kind| hits_percent(kind, NAMES / 100, &zipf, true);
         assert!(hits(PolicyKind::S3Fifo) > hits(PolicyKind::Lru));
-    }
-
-    #[test]
-    fn draws_follow_the_law() {
-        let zipf = Zipf::new(1.0);
-        let mut counts = [0; 3];
-        for i in 0..100_000 {
-            if let Some(count) = counts.get_mut(zipf.draw(mix(i))) {
-                *count += 1;
-            }
-        }
-        // The second is asked for half as often as the first, the third a third.
-        assert!((1.8..2.2).contains(&(f64::from(counts[0]) / f64::from(counts[1]))));
-        assert!((2.6..3.4).contains(&(f64::from(counts[0]) / f64::from(counts[2]))));
     }
 }

@@ -1,0 +1,230 @@
+//! A run as one HTML file: tables and charts, nothing from elsewhere.
+
+use super::chart::{Axis, Chart, Line, Scale, Style};
+use super::generator::{Arrivals, Load};
+use super::measured::Measured;
+use super::result::Outcome;
+use super::workload::Pattern;
+use hdrhistogram::Histogram;
+use std::fmt::Write;
+
+/// Bars of the distribution in each power of ten.
+const BARS_PER_DECADE: f64 = 20.0;
+
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;color:#1b1b1b;background:#fff;max-width:1180px;margin:2em auto;padding:0 1em}\
+h1{font-size:1.5em;margin-bottom:.2em}h2{font-size:1.1em;margin:1.6em 0 .4em}p{margin:.2em 0}\
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(460px,1fr));gap:1em 2em}\
+svg{width:100%;height:auto;font:12px system-ui,sans-serif;fill:#333}\
+.title{font-weight:600;font-size:14px;fill:#1b1b1b}.label{font-size:13px}\
+.grid{stroke:#e4e4e4}.axis{stroke:#666;fill:none}\
+table{border-collapse:collapse}td,th{padding:.15em .9em .15em 0;text-align:left;font-weight:400}\
+th{border-bottom:1px solid #bbb;color:#555}.n{text-align:right;font-variant-numeric:tabular-nums}\
+.note{color:#666}footer{margin-top:2em;color:#666;font-size:.9em}";
+
+/// The page.
+pub fn page(outcome: &Outcome, measured: &Measured) -> String {
+    let title = format!("{} over {}", load_words(outcome.load), outcome.over);
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>nw bench: {t}</title>\n<style>{STYLE}</style></head><body>\n<h1>nw bench: {t}</h1>\n<p>{w}</p>\n",
+        t = escape(&title),
+        w = escape(&workload_words(outcome)),
+    );
+    if !outcome.complete {
+        out.push_str("<p><strong>Ended before its time; this is what was measured so far.</strong></p>\n");
+    }
+    out.push_str("<div class=\"charts\">\n");
+    for chart in charts(outcome, measured) {
+        let _ = writeln!(out, "<figure style=\"margin:0\">{}</figure>", chart.svg());
+    }
+    out.push_str("</div>\n<h2>Counted</h2>\n<table>\n");
+    for [what, value, note] in outcome.rows() {
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"note\">{}</td></tr>",
+            escape(&what),
+            escape(&value),
+            escape(&note)
+        );
+    }
+    out.push_str("</table>\n<h2>Latency</h2>\n<table>\n<tr>");
+    let (head, rows) = outcome.latencies();
+    head.iter().for_each(|cell| out.push_str(&format!("<th class=\"n\">{cell}</th>")));
+    out.push_str("</tr>\n");
+    for (what, q) in rows {
+        let _ = write!(out, "<tr><td>{what}</td>");
+        for value in [q.min, q.mean, q.p50, q.p90, q.p99, q.p999, q.max] {
+            let _ = write!(out, "<td class=\"n\">{value:.1}</td>");
+        }
+        out.push_str("</tr>\n");
+    }
+    let _ = write!(
+        out,
+        "</table>\n<p class=\"note\">{}</p>\n<footer>{} · seed {}</footer>\n</body></html>\n",
+        match outcome.load {
+            Load::Open { .. } =>
+                "Latency counts from when a request was due, whether or not it could be sent then: a stall shows in every request it kept waiting.",
+            Load::Closed { .. } =>
+                "Latency counts from when a request was sent. A window waits while the router stalls, so stalls show in few requests; give a rate to see what users would.",
+        },
+        escape(&outcome.machine.to_string()),
+        outcome.workload.seed
+    );
+    out
+}
+
+/// What was asked for, as a sentence.
+pub fn workload_words(outcome: &Outcome) -> String {
+    let w = &outcome.workload;
+    let order = match w.pattern {
+        Pattern::Popular => format!("by Zipf's law with exponent {}", w.zipf),
+        Pattern::Sequential => "one after the other".into(),
+    };
+    let mut text = format!(
+        "{} names below {}, asked for {order}; {} components, {} octets a name, {} octets of content",
+        w.names, w.prefix, w.components, w.name_octets, w.payload
+    );
+    if w.can_be_prefix > 0.0 {
+        let _ = write!(text, "; {} % with CanBePrefix", 100.0 * w.can_be_prefix);
+    }
+    if let Some(ratio) = w.hit_ratio {
+        let _ = write!(text, "; {} % for what is cached", 100.0 * ratio);
+    }
+    text
+}
+
+/// How it was asked for, in a few words.
+pub fn load_words(load: Load) -> String {
+    match load {
+        Load::Open { rate, arrivals: Arrivals::Even } => format!("open loop, {rate} requests a second"),
+        Load::Open { rate, arrivals: Arrivals::Poisson } => {
+            format!("open loop, {rate} requests a second at random")
+        }
+        Load::Closed { window } => format!("closed loop, {window} requests waiting"),
+    }
+}
+
+fn charts(outcome: &Outcome, measured: &Measured) -> Vec<Chart> {
+    let open = matches!(outcome.load, Load::Open { .. });
+    let mut by_share = vec![Line { label: "latency", points: quantiles(&measured.latency) }];
+    if open {
+        by_share.push(Line { label: "since sent", points: quantiles(&measured.since_sent) });
+    }
+    let over_time = |value: fn(&super::result::Point) -> Option<f64>| {
+        outcome
+            .series
+            .iter()
+            .filter_map(|point| Some((point.at_s + point.length_s / 2.0, value(point)?)))
+            .collect()
+    };
+    let time = || Axis { label: "time since the start (s)", scale: Scale::Linear };
+    let latency = || Axis { label: "latency (µs)", scale: Scale::Log };
+    vec![
+        Chart {
+            title: "Latency by share of requests",
+            x: Axis { label: "share of requests at most that long", scale: Scale::Nines },
+            y: latency(),
+            style: Style::Lines,
+            lines: by_share,
+        },
+        Chart {
+            title: "Distribution of latency",
+            x: latency(),
+            y: Axis { label: "share of requests (%)", scale: Scale::Linear },
+            style: Style::Bars,
+            lines: vec![Line { label: "latency", points: distribution(&measured.latency) }],
+        },
+        Chart {
+            title: "Requests over time",
+            x: time(),
+            y: Axis { label: "requests a second", scale: Scale::Linear },
+            style: Style::Lines,
+            lines: vec![
+                Line { label: "asked", points: over_time(|point| Some(point.asked_per_s)) },
+                Line { label: "answered", points: over_time(|point| Some(point.answered_per_s)) },
+            ],
+        },
+        Chart {
+            title: "Latency over time",
+            x: time(),
+            y: latency(),
+            style: Style::Lines,
+            lines: vec![
+                Line { label: "median", points: over_time(|point| point.p50_us) },
+                Line { label: "99 %", points: over_time(|point| point.p99_us) },
+            ],
+        },
+    ]
+}
+
+/// Shares, as far as so many samples tell them, and latencies in microseconds.
+fn quantiles(nanos: &Histogram<u64>) -> Vec<(f64, f64)> {
+    if nanos.is_empty() {
+        return Vec::new();
+    }
+    let nines = (nanos.len() as f64).log10().min(5.0);
+    let steps = (nines * 24.0).ceil() as u32;
+    let share = |i| 1.0 - 10f64.powf(-f64::from(i) / 24.0);
+    (0..=steps).map(share).map(|share| (share, nanos.value_at_quantile(share) as f64 / 1e3)).collect()
+}
+
+/// Bars, equally wide on a logarithmic axis: where each begins in microseconds, and percent of all in it. The last ends the one before.
+fn distribution(nanos: &Histogram<u64>) -> Vec<(f64, f64)> {
+    if nanos.is_empty() {
+        return Vec::new();
+    }
+    let bar = |nanos: u64| ((nanos.max(1) as f64).log10() * BARS_PER_DECADE).floor() as i32;
+    // One value far off should not squeeze all others.
+    let (first, last) = (bar(nanos.value_at_quantile(0.0005)), bar(nanos.value_at_quantile(0.9995)));
+    let mut counts = vec![0u64; (last - first + 1) as usize];
+    for value in nanos.iter_recorded() {
+        if let Ok(index) = usize::try_from(bar(value.value_iterated_to()) - first)
+            && let Some(count) = counts.get_mut(index)
+        {
+            *count += value.count_since_last_iteration();
+        }
+    }
+    let start = |index: usize| 10f64.powf(f64::from(first + index as i32) / BARS_PER_DECADE) / 1e3;
+    let share = |count: u64| 100.0 * count as f64 / nanos.len() as f64;
+    let mut bars: Vec<_> = counts.iter().enumerate().map(|(i, count)| (start(i), share(*count))).collect();
+    bars.push((start(counts.len()), 0.0));
+    bars
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::measured::histogram;
+    use super::super::workload::Workload;
+    use super::super::workload::tests::workload;
+    use super::*;
+    use core::time::Duration;
+
+    #[test]
+    fn bars_hold_everything() {
+        let mut nanos = histogram(3);
+        (1..=1000u64).for_each(|i| nanos.record(i * 1000).unwrap());
+        let bars = distribution(&nanos);
+        let sum: f64 = bars.iter().map(|(_, share)| share).sum();
+        assert!((sum - 100.0).abs() < 0.2, "{sum}");
+        assert!(bars.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    }
+
+    /// A run that saw nothing still makes a page, which names nobody else's place and is escaped.
+    #[test]
+    fn a_page_stands_alone() {
+        let measured = Measured::new(Duration::from_secs(1));
+        let workload = Workload { prefix: "/a&b<c".parse().unwrap(), ..workload() };
+        for load in [Load::Closed { window: 3 }, Load::Open { rate: 1e3, arrivals: Arrivals::Poisson }] {
+            let outcome = Outcome::new(&workload, load, "<memory>", false, &measured, None);
+            let page = page(&outcome, &measured);
+            assert_eq!(page.matches("<svg").count(), 4);
+            assert!(page.contains("over &lt;memory&gt;") && !page.contains("<memory>"));
+            // The only address is the name of SVG itself.
+            assert_eq!(page.matches("http").count(), page.matches("http://www.w3.org/2000/svg").count());
+            assert!(!page.contains("<script") && !page.contains("src=") && !page.contains("href="));
+        }
+    }
+}

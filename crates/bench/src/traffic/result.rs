@@ -1,0 +1,255 @@
+//! A run's figures, for people and programs.
+
+use super::generator::Load;
+use super::measured::{Counters, Measured};
+use super::workload::Workload;
+use crate::machine::Machine;
+use core::time::Duration;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What was done, where, and what came of it. Its JSON is documented in docs/guide/measuring.md.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// What was asked for.
+    pub workload: Workload,
+    /// When.
+    pub load: Load,
+    /// By which way: `memory` or the router's URI.
+    pub over: String,
+    /// False when the user, or the router, ended it before its time.
+    pub complete: bool,
+    /// From the first request to the end.
+    pub seconds: f64,
+    /// Requests asked.
+    pub asked: u64,
+    /// Interests sent; the other requests joined one of these.
+    pub interests: u64,
+    /// Requests answered.
+    pub answered: u64,
+    /// Requests refused, by the Nack's reason.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// Requests without answer within the InterestLifetime.
+    pub lost: u64,
+    /// Requests that still waited at the end.
+    pub unanswered: u64,
+    /// Requests that were due, and never asked as this program or the router was too slow.
+    pub unsent: u64,
+    /// Packets that nobody waited for.
+    pub unexpected: u64,
+    /// Data that came before the answer to an earlier Interest had.
+    pub reordered: u64,
+    /// By how many Interests at most.
+    pub reordered_by_max: u64,
+    /// Data with a congestion mark.
+    pub marked: u64,
+    /// Interests that reached the sink; absent when the sink is another process.
+    pub answered_by_sink: Option<u64>,
+    /// Share of Data that did not come from the sink.
+    pub hit_ratio: Option<f64>,
+    /// Requests asked, a second.
+    pub asked_per_s: f64,
+    /// Requests answered, a second.
+    pub answered_per_s: f64,
+    /// Octets of Data packets, a second, in megabits.
+    pub mbit_per_s: f64,
+    /// From when a request was due to its answer.
+    pub latency_us: Quantiles,
+    /// From when it was sent to its answer.
+    pub since_sent_us: Quantiles,
+    /// From when it was due to when it was sent.
+    pub lateness_us: Quantiles,
+    /// Octets of content and such, over time.
+    pub series: Vec<Point>,
+    /// On what.
+    pub machine: Machine,
+}
+
+/// Of a histogram, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Quantiles {
+    /// Least.
+    pub min: f64,
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// Nine of ten.
+    pub p90: f64,
+    /// 99 %.
+    pub p99: f64,
+    /// 99.9 %.
+    pub p999: f64,
+    /// Most.
+    pub max: f64,
+}
+
+impl Quantiles {
+    fn of(nanos: &Histogram<u64>) -> Self {
+        if nanos.is_empty() {
+            return Quantiles::default();
+        }
+        let at = |share| us(nanos.value_at_quantile(share));
+        Quantiles {
+            min: us(nanos.min()),
+            mean: nanos.mean() / 1e3,
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: us(nanos.max()),
+        }
+    }
+}
+
+/// One interval of the series.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Point {
+    /// Its start, seconds.
+    pub at_s: f64,
+    /// Its length, seconds.
+    pub length_s: f64,
+    /// Requests asked in it, a second.
+    pub asked_per_s: f64,
+    /// Requests answered in it, a second.
+    pub answered_per_s: f64,
+    /// Requests given up in it.
+    pub lost: u64,
+    /// Median of those answered in it; absent when none was.
+    pub p50_us: Option<f64>,
+    /// Their 99th percentile.
+    pub p99_us: Option<f64>,
+}
+
+fn us(nanos: u64) -> f64 {
+    nanos as f64 / 1e3
+}
+
+fn per_s(count: u64, time: Duration) -> f64 {
+    if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
+}
+
+impl Outcome {
+    /// Sums up.
+    pub fn new(
+        workload: &Workload,
+        load: Load,
+        over: impl Into<String>,
+        complete: bool,
+        measured: &Measured,
+        answered_by_sink: Option<u64>,
+    ) -> Self {
+        let Counters { asked, answered, lost, unanswered, unsent, unexpected, reordered, .. } =
+            measured.counters;
+        let counters = &measured.counters;
+        let busy = measured.busy();
+        let hits = |by_sink: u64| {
+            (counters.data > 0).then(|| counters.data.saturating_sub(by_sink) as f64 / counters.data as f64)
+        };
+        Outcome {
+            workload: workload.clone(),
+            load,
+            over: over.into(),
+            complete,
+            seconds: measured.elapsed.as_secs_f64(),
+            asked,
+            interests: counters.interests(),
+            answered,
+            refused: counters.refused.clone(),
+            lost,
+            unanswered,
+            unsent,
+            unexpected,
+            reordered,
+            reordered_by_max: counters.reordered_by_max,
+            marked: counters.marked,
+            answered_by_sink,
+            hit_ratio: answered_by_sink.and_then(hits),
+            asked_per_s: per_s(asked, busy),
+            answered_per_s: per_s(answered, busy),
+            mbit_per_s: per_s(counters.octets, busy) * 8.0 / 1e6,
+            latency_us: Quantiles::of(&measured.latency),
+            since_sent_us: Quantiles::of(&measured.since_sent),
+            lateness_us: Quantiles::of(&measured.lateness),
+            series: points(measured),
+            machine: Machine::here(),
+        }
+    }
+
+    /// Rows of a table: what, how much, and what to know about it.
+    pub fn rows(&self) -> Vec<[String; 3]> {
+        let row = |what: &str, value: String, note: String| [what.to_owned(), value, note];
+        let share = |count: u64| format!("{:.3} %", 100.0 * count as f64 / self.asked.max(1) as f64);
+        let mut rows = vec![
+            row("asked", self.asked.to_string(), format!("{:.0} a second", self.asked_per_s)),
+            row("interests", self.interests.to_string(), "the other requests joined one on its way".into()),
+            row(
+                "answered",
+                self.answered.to_string(),
+                format!("{:.0} a second, {:.1} Mbit/s", self.answered_per_s, self.mbit_per_s),
+            ),
+            row("lost", self.lost.to_string(), share(self.lost)),
+            row(
+                "reordered",
+                self.reordered.to_string(),
+                format!("by {} Interests at most", self.reordered_by_max),
+            ),
+        ];
+        if let (Some(ratio), Some(by_sink)) = (self.hit_ratio, self.answered_by_sink) {
+            let wanted =
+                self.workload.hit_ratio.map_or(String::new(), |w| format!(", {:.1} % wanted", 100.0 * w));
+            rows.push(row(
+                "cache hits",
+                format!("{:.1} %", 100.0 * ratio),
+                format!("{by_sink} came to the sink{wanted}"),
+            ));
+        }
+        for (reason, count) in &self.refused {
+            rows.push(row("refused", count.to_string(), format!("Nack({reason})")));
+        }
+        let rare = [
+            ("marked", self.marked, "Data with a congestion mark"),
+            ("unexpected", self.unexpected, "packets that nobody waited for"),
+            ("unanswered", self.unanswered, "still waited at the end"),
+            ("unsent", self.unsent, "were due, but nobody got to them: the rate is too high"),
+        ];
+        for (what, count, note) in rare.into_iter().filter(|(_, count, _)| *count > 0) {
+            rows.push(row(what, count.to_string(), note.into()));
+        }
+        rows
+    }
+
+    /// Rows of the table of latencies, in microseconds, and its head.
+    pub fn latencies(&self) -> ([&'static str; 8], Vec<(&'static str, Quantiles)>) {
+        let head = ["µs", "min", "mean", "50 %", "90 %", "99 %", "99.9 %", "max"];
+        let mut rows = vec![("latency", self.latency_us)];
+        if matches!(self.load, Load::Open { .. }) {
+            rows.push(("since sent", self.since_sent_us));
+            rows.push(("sent late by", self.lateness_us));
+        }
+        (head, rows)
+    }
+}
+
+fn points(measured: &Measured) -> Vec<Point> {
+    let length = measured.series.length;
+    let mut points = Vec::with_capacity(measured.series.intervals.len());
+    for (i, interval) in measured.series.intervals.iter().enumerate() {
+        let at = length * i as u32;
+        // The last interval ends with the run.
+        let lasted = length.min(measured.elapsed.saturating_sub(at)).max(Duration::from_millis(1));
+        let quantile =
+            |share| (!interval.latency.is_empty()).then(|| us(interval.latency.value_at_quantile(share)));
+        points.push(Point {
+            at_s: at.as_secs_f64(),
+            length_s: lasted.as_secs_f64(),
+            asked_per_s: per_s(interval.asked, lasted),
+            answered_per_s: per_s(interval.answered, lasted),
+            lost: interval.lost,
+            p50_us: quantile(0.5),
+            p99_us: quantile(0.99),
+        });
+    }
+    points
+}

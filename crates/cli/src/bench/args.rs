@@ -1,0 +1,253 @@
+//! Words of `nw bench`, with the help that teaches them.
+
+use crate::args::Router;
+use clap::{Args, Subcommand, ValueEnum};
+use core::time::Duration;
+use nw_app::FaceUri;
+use nw_bench::traffic::generator::{Arrivals, Limits, Load, WAITING_MAX};
+use nw_bench::traffic::span::Span;
+use nw_bench::traffic::workload::{Pattern, Workload, WorkloadError};
+use nw_name::Name;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::PathBuf;
+
+#[derive(Debug, Subcommand)]
+pub enum BenchVerb {
+    /// Ask and answer through one router, or over memory, and show what was measured
+    Run(Run),
+    /// Ask: send Interests by a rule and measure what comes back
+    ///
+    /// Somebody must answer: `nw bench answer` at this or another router.
+    Generate(Generate),
+    /// Answer every Interest below a prefix with made-up Data
+    ///
+    /// Keeps no table and makes no signature: the Data claim a digest that does not fit, so only programs that do not verify
+    /// should ask.
+    Answer(Answer),
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    #[command(flatten)]
+    pub router: Router,
+    /// What is between the two ends
+    ///
+    /// UDP, unix and TCP: by the scheme of --socket. AF_XDP is not there.
+    #[arg(long, value_enum, default_value_t = Over::Router)]
+    pub over: Over,
+    #[command(flatten)]
+    pub control: Control,
+    #[command(flatten)]
+    pub workload: WorkloadArgs,
+    #[command(flatten)]
+    pub load: LoadArgs,
+    #[command(flatten)]
+    pub answers: AnswerArgs,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// What is between generator and sink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Over {
+    /// A running router, at --socket
+    Router,
+    /// A forwarding plane in this process: no sockets
+    Memory,
+}
+
+#[derive(Debug, Args)]
+pub struct Generate {
+    #[command(flatten)]
+    pub router: Router,
+    #[command(flatten)]
+    pub workload: WorkloadArgs,
+    #[command(flatten)]
+    pub load: LoadArgs,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub struct Answer {
+    #[command(flatten)]
+    pub router: Router,
+    #[command(flatten)]
+    pub control: Control,
+    #[command(flatten)]
+    pub workload: WorkloadArgs,
+    #[command(flatten)]
+    pub answers: AnswerArgs,
+    /// End after so many seconds; at Ctrl-C when absent
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub seconds: Option<Duration>,
+    /// Do not tell the router that we serve the prefix
+    #[arg(long)]
+    pub no_register: bool,
+    /// Print one JSON object when ready and one at the end
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Control {
+    /// Where the same router takes commands, if --socket is UDP: unix:///path, tcp4://host:port
+    ///
+    /// Default: where other commands find the router.
+    #[arg(long, value_name = "URI")]
+    pub control: Option<FaceUri>,
+}
+
+/// What is asked for. The same options for all that take part.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Workload")]
+pub struct WorkloadArgs {
+    /// Below which all names are
+    #[arg(long, default_value = "/bench", value_name = "NAME")]
+    pub prefix: Name,
+    /// How many names are asked for again and again
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    pub names: usize,
+    /// In which order
+    #[arg(long, value_enum, default_value_t = Order::Popular)]
+    pub pattern: Order,
+    /// Exponent of Zipf's law: the n-th most popular name is asked for in proportion to 1/n^S; 0 is all alike
+    #[arg(long, default_value_t = 1.0, value_name = "S")]
+    pub zipf: f64,
+    /// Components of a name, the prefix's included; or a range, 4-8
+    #[arg(long, default_value = "6", value_name = "N")]
+    pub components: Span,
+    /// Octets of a name: its components with types and lengths; or a range
+    #[arg(long, default_value = "60", value_name = "OCTETS")]
+    pub name_octets: Span,
+    /// Octets of content of a Data; or a range
+    #[arg(long, default_value = "1000", value_name = "OCTETS")]
+    pub payload: Span,
+    /// Share of Interests with CanBePrefix; these are answered with a longer name
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
+    pub can_be_prefix: f64,
+    /// Share of Interests for names that caches have; the others are for names nobody asked for before
+    ///
+    /// All names are asked for once before measuring, so caches must hold more than --names packets. When absent, caches answer what
+    /// they happen to have.
+    #[arg(long, value_name = "SHARE")]
+    pub hit_ratio: Option<f64>,
+    /// The same seed makes the same names in the same order; a new one each time when absent
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+/// In which order names are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Order {
+    /// By Zipf's law
+    Popular,
+    /// One after the other, then from the start
+    Sequential,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Load")]
+pub struct LoadArgs {
+    /// Open loop: so many requests a second, whatever the answers do; latency counts from when a request was due
+    #[arg(long, value_name = "N", conflicts_with = "window", value_parser = rate)]
+    pub rate: Option<f64>,
+    /// Open loop with gaps at random, as of many independent users
+    #[arg(long, requires = "rate")]
+    pub poisson: bool,
+    /// Closed loop: so many requests wait at any time
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=WAITING_MAX as i64))]
+    pub window: u32,
+    /// Ask for so many seconds
+    #[arg(long, default_value = "10", value_name = "S", value_parser = seconds)]
+    pub seconds: Duration,
+    /// Ask so many times at most
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub packets: Option<u64>,
+    /// InterestLifetime, milliseconds: a request that is not answered within it is lost
+    #[arg(long, default_value_t = 1000, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub lifetime: u64,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Answers")]
+pub struct AnswerArgs {
+    /// How long caches may call a Data fresh, milliseconds
+    #[arg(long, default_value_t = 10_000, value_name = "MS")]
+    pub freshness: u64,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Result")]
+pub struct Output {
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub json: bool,
+    /// Also write charts and tables into this file: HTML that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+impl WorkloadArgs {
+    /// The workload, checked.
+    pub fn workload(&self) -> Result<Workload, WorkloadError> {
+        let workload = Workload {
+            prefix: self.prefix.clone(),
+            // Small enough to be typed again.
+            seed: self.seed.unwrap_or_else(|| random() % 1_000_000_000),
+            names: self.names,
+            pattern: match self.pattern {
+                Order::Popular => Pattern::Popular,
+                Order::Sequential => Pattern::Sequential,
+            },
+            zipf: self.zipf,
+            components: self.components,
+            name_octets: self.name_octets,
+            payload: self.payload,
+            can_be_prefix: self.can_be_prefix,
+            hit_ratio: self.hit_ratio,
+        };
+        workload.check()?;
+        Ok(workload)
+    }
+}
+
+impl LoadArgs {
+    /// When requests are due.
+    pub fn load(&self) -> Load {
+        match self.rate {
+            Some(rate) => {
+                Load::Open { rate, arrivals: if self.poisson { Arrivals::Poisson } else { Arrivals::Even } }
+            }
+            None => Load::Closed { window: self.window as usize },
+        }
+    }
+
+    /// What bounds the run.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            packets: self.packets,
+            duration: self.seconds,
+            lifetime: Duration::from_millis(self.lifetime),
+        }
+    }
+}
+
+/// From the system's randomness.
+pub fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.001..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("write a number of seconds from 0.001 to 86400 (a day)".into()),
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if (0.01..=1e8).contains(&rate) => Ok(rate),
+        _ => Err("write a number of requests a second from 0.01 to 100000000".into()),
+    }
+}

@@ -1,0 +1,152 @@
+"""nw bench as a user types it: each way, each end, what it prints, how it ends."""
+
+import json
+import re
+import signal
+import time
+import unittest
+from pathlib import Path
+
+from test_cli import CommandLine
+
+
+class Bench(CommandLine):
+    def run_json(self, *words, router=None, **more):
+        done = self.nw("bench", "run", "--json", *words, router=router, **more)
+        return json.loads(done.stdout)
+
+    def ways(self, router):
+        control = ["--control", f"unix://{router.socket}"]
+        return {
+            "unix": ["--socket", f"unix://{router.socket}"],
+            "tcp": ["--socket", f"tcp4://127.0.0.1:{router.tcp}"],
+            "udp": ["--socket", f"udp4://127.0.0.1:{router.udp}", *control],
+        }
+
+    def test_closed_loop_over_every_way(self):
+        router = self.router()
+        for way, words in self.ways(router).items():
+            with self.subTest(way):
+                result = self.run_json(*words, "--packets", 2000, "--window", 16, "--can-be-prefix", 0.1, router=router)
+                self.assertTrue(result["complete"])
+                self.assertEqual(result["asked"], 2000)
+                self.assertEqual(result["asked"], result["answered"] + result["lost"])
+                self.assertLessEqual(result["lost"], 20, result)
+                self.assertIn(way, result["over"])
+                self.assertGreater(result["latency_us"]["p50"], 0)
+                self.assertGreater(result["answered_by_sink"], 0)
+
+    def test_over_memory(self):
+        result = self.run_json("--over", "memory", "--packets", 20000, "--hit-ratio", 0.3, "--names", 1000)
+        self.assertEqual((result["answered"], result["lost"], result["over"]), (20000, 0, "memory"))
+        self.assertAlmostEqual(result["hit_ratio"], 0.3, delta=0.015)
+
+    def test_open_loop_keeps_its_rate(self):
+        result = self.run_json("--over", "memory", "--rate", 500, "--seconds", 2)
+        self.assertEqual(result["load"], {"open": {"rate": 500.0, "arrivals": "even"}})
+        self.assertEqual((result["asked"], result["answered"], result["unsent"]), (1000, 1000, 0))
+        self.assertAlmostEqual(result["seconds"], 2, delta=0.5)
+        poisson = self.run_json("--over", "memory", "--rate", 500, "--poisson", "--seconds", 2)
+        self.assertAlmostEqual(poisson["asked"], 1000, delta=200)
+
+    def test_the_same_seed_is_the_same_traffic(self):
+        words = ["--over", "memory", "--packets", 3000, "--window", 1, "--names", 500, "--payload", "10-2000", "--components", "4-8", "--name-octets", "70-120"]
+        one, same, other = (self.run_json(*words, "--seed", seed) for seed in (7, 7, 8))
+        self.assertEqual(one["answered_by_sink"], same["answered_by_sink"])
+        self.assertNotEqual(one["answered_by_sink"], other["answered_by_sink"])
+
+    def test_hit_ratio_through_a_router(self):
+        router = self.router()
+        result = self.run_json("--hit-ratio", 0.5, "--names", 500, "--packets", 20000, router=router)
+        self.assertAlmostEqual(result["hit_ratio"], 0.5, delta=0.03)
+
+    def test_generate_and_answer_apart(self):
+        router = self.router()
+        sink = self.start(router, "bench", "answer", "--prefix", "/far/bench", "--json")
+        self.assertEqual(json.loads(sink.stdout.readline()), {"event": "ready", "prefix": "/far/bench"})
+        done = self.nw("bench", "generate", "--prefix", "/far/bench", "--packets", 500, "--json", router=router)
+        result = json.loads(done.stdout)
+        self.assertEqual((result["answered"], result["answered_by_sink"], result["hit_ratio"]), (500, None, None))
+        sink.send_signal(signal.SIGINT)
+        end = json.loads(sink.stdout.readline())
+        self.assertEqual((end["event"], end["answered"] > 0, sink.wait(10)), ("end", True, 0))
+
+    def test_answer_ends_by_itself(self):
+        router = self.router()
+        started = time.monotonic()
+        self.nw("bench", "answer", "--seconds", 0.5, router=router)
+        self.assertLess(time.monotonic() - started, 10)
+
+    def test_ctrl_c_shows_what_was_measured_so_far(self):
+        router = self.router()
+        for verb in (["--over", "memory"], []):
+            process = self.start(router, "bench", "run", "--rate", 200, "--seconds", 600, "--json", *verb)
+            time.sleep(1.5)
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=10)
+            result = json.loads(out)
+            self.assertEqual((process.returncode, result["complete"]), (0, False))
+            self.assertGreater(result["answered"], 20)
+            self.assertLess(result["seconds"], 10)
+
+    def test_the_router_goes_away(self):
+        router = self.router()
+        process = self.start(router, "bench", "run", "--rate", 200, "--seconds", 600, "--json")
+        time.sleep(1)
+        router.end()
+        out, error = process.communicate(timeout=10)
+        self.assertEqual(process.returncode, 1)
+        self.assertFalse(json.loads(out)["complete"])
+        self.assertRegex(error.decode(), "^nw: .*before its time")
+        self.assertNotIn("panicked", error.decode())
+
+    def test_nobody_answers(self):
+        router = self.router()
+        done = self.nw("bench", "generate", "--packets", 10, "--lifetime", 200, router=router, code=1)
+        self.assertRegex(done.stderr.decode(), "nw: nothing below /bench was answered: .*nw bench answer")
+        self.assertRegex(done.stdout.decode(), r"refused +10 +Nack\(NoRoute\)")
+
+    def test_no_router(self):
+        for verb in ("run", "generate", "answer"):
+            self.assertIn("nw run", self.sentence(self.nw("bench", verb, code=1)))
+
+    def test_wrong_arguments(self):
+        for code, words, says in [
+            (1, ["run", "--components", 1], "--components"),
+            (1, ["run", "--name-octets", 8], "--name-octets"),
+            (1, ["run", "--hit-ratio", 2], "--hit-ratio"),
+            (1, ["generate", "--zipf", 99], "--zipf"),
+            (1, ["answer", "--payload", 9000], "--payload"),
+            (1, ["run", "--over", "memory", "--html", "no/such/folder/x.html"], "no folder"),
+            (1, ["run", "--over", "memory", "--socket", "unix:///nowhere"], "--socket"),
+            (2, ["run", "--rate", 0], "requests a second"),
+            (2, ["run", "--rate", 10, "--window", 3], "cannot be used"),
+            (2, ["run", "--poisson"], "--rate"),
+            (2, ["run", "--payload", "9-3"], "smaller number first"),
+            (2, ["run", "--seconds", "soon"], "number of seconds"),
+            (2, ["run", "--over", "wire"], "memory"),
+        ]:
+            with self.subTest(words):
+                done = self.nw("bench", *words, code=code)
+                self.assertIn(says, done.stderr.decode())
+
+    def test_tables_for_people(self):
+        out = self.nw("bench", "run", "--over", "memory", "--packets", 1000, "--rate", 5000).stdout.decode()
+        self.assertRegex(out, r"open loop, 5000 requests a second over memory")
+        self.assertRegex(out, r"answered +1000 +\d+ a second, [\d.]+ Mbit/s")
+        self.assertRegex(out, r"lost +0 +0\.000 %")
+        self.assertRegex(out, r"µs +min +mean +50 % +90 % +99 % +99\.9 % +max\nlatency +[\d.]+")
+
+    def test_report_stands_alone(self):
+        path = Path(self.folder) / "report.html"
+        self.nw("bench", "run", "--over", "memory", "--packets", 5000, "--html", path)
+        page = path.read_text()
+        self.assertEqual(page.count("<svg"), 4)
+        for label in ("latency (µs)", "time since the start (s)", "requests a second", "share of requests (%)"):
+            self.assertIn(label, page)
+        self.assertEqual(set(re.findall(r"https?://[^\"< ]+", page)), {"http://www.w3.org/2000/svg"})
+        self.assertNotRegex(page, "<script|src=|href=|NaN|inf[^o]")
+
+
+if __name__ == "__main__":
+    unittest.main()

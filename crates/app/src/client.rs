@@ -12,6 +12,7 @@ use nw_wire::{NackReason, Token};
 use rustix::event::epoll;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time;
@@ -213,9 +214,18 @@ impl Client {
         Instant::START + self.started.elapsed()
     }
 
-    /// This end of its face: what the router calls the face's far end. `None` once it is closed.
+    /// This end of its face: what the router calls the face's far end. `None` when that can't be known.
     pub fn local_uri(&self) -> Option<FaceUri> {
-        self.faces.status(self.face).map(|status| status.local_uri)
+        let status = self.faces.status(self.face)?;
+        match (status.local_uri, status.uri) {
+            // A socket for all addresses: the route to the router tells which of them it sees.
+            (FaceUri::Udp(own), FaceUri::Udp(router)) if own.ip().is_unspecified() => {
+                let probe = UdpSocket::bind((own.ip(), 0)).ok()?;
+                probe.connect(router).ok()?;
+                Some(FaceUri::Udp(SocketAddr::new(probe.local_addr().ok()?.ip(), own.port())))
+            }
+            (own, _) => Some(own),
+        }
     }
 
     /// Octets that wait because the socket is full.

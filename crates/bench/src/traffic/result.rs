@@ -183,7 +183,11 @@ impl Outcome {
         let share = |count: u64| format!("{:.3} %", 100.0 * count as f64 / self.asked.max(1) as f64);
         let mut rows = vec![
             row("asked", self.asked.to_string(), format!("{:.0} a second", self.asked_per_s)),
-            row("interests", self.interests.to_string(), "the other requests joined one on its way".into()),
+            row(
+                "interests",
+                self.interests.to_string(),
+                format!("{} requests joined one on its way", self.asked - self.interests),
+            ),
             row(
                 "answered",
                 self.answered.to_string(),

@@ -138,7 +138,7 @@ fn log(low: f64, high: f64) -> (Vec<(f64, String)>, f64, f64) {
 
 fn nines(high: f64) -> (Vec<(f64, String)>, f64, f64) {
     let all = [
-        (0.0, "0 %"),
+        (0.0, "0"),
         (0.5, "50 %"),
         (0.9, "90 %"),
         (0.99, "99 %"),

@@ -128,6 +128,10 @@ pub struct LoopTime {
     pub busy_ns: u64,
     /// Nanoseconds of the longest turn.
     pub longest_ns: u64,
+    /// Nanoseconds of processor time of the longest turn among those that began with management waiting: what the system gave to others meanwhile
+    /// is in `longest_ns`, and not here.
+    #[serde(default)]
+    pub longest_management_cpu_ns: u64,
 }
 
 /// `GET /v1/status`: the router as a whole.

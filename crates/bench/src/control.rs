@@ -254,6 +254,8 @@ struct Phase {
     quantiles: [f64; 4],
     /// The longest turn of the router's loop since it started.
     longest_us: f64,
+    /// Processor time of the longest turn with management in it, since the router started: what a hypervisor or other programs took is not in it.
+    longest_cpu_us: f64,
     /// Turns of more than a millisecond, in a hundred.
     slow_percent: f64,
 }
@@ -272,7 +274,12 @@ fn pause() -> Result<Vec<Row>> {
         let quantiles = quantiles(&pings.end()?);
         let after = loop_time(&socket)?;
         let slow = (after.slow_turns - before.slow_turns) as f64 / (after.turns - before.turns) as f64;
-        Ok(Phase { quantiles, longest_us: after.longest_ns as f64 / 1e3, slow_percent: 100.0 * slow })
+        Ok(Phase {
+            quantiles,
+            longest_us: after.longest_ns as f64 / 1e3,
+            longest_cpu_us: after.longest_management_cpu_ns as f64 / 1e3,
+            slow_percent: 100.0 * slow,
+        })
     };
     let quiet = during("quiet", &mut || {
         thread::sleep(QUIET);
@@ -285,6 +292,7 @@ fn pause() -> Result<Vec<Row>> {
             rows.push(Row::new(&row, *unit, &[seen]).beside(quiet));
         }
         rows.push(Row::new(&row, "longest_turn_us", &[seen.longest_us]).beside(quiet.longest_us));
+        rows.push(Row::new(&row, "longest_turn_cpu_us", &[seen.longest_cpu_us]).at_most(1000.0));
         rows.push(Row::new(&row, "slow_turns_percent", &[seen.slow_percent]).beside(quiet.slow_percent));
     };
     report(

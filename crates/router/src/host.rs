@@ -300,10 +300,12 @@ impl Host {
     fn turn_until_stopped(&mut self) -> Result<(), StartError> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut woke = self.now();
+        let mut cpu_before = None;
         loop {
             // One look at the clock serves for this turn's end and the next timer.
             let done = self.now();
-            self.count_turn(done.since(woke));
+            self.count_turn(done.since(woke), cpu_before);
+            cpu_before = self.busy.then(cpu_time);
             let timeout = self.timeout(done);
             events.clear();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
@@ -333,12 +335,17 @@ impl Host {
         }
     }
 
-    fn count_turn(&mut self, took: Duration) {
+    /// `cpu_before` is there when management waited as the turn began; packets alone cost no look at that clock.
+    fn count_turn(&mut self, took: Duration, cpu_before: Option<Duration>) {
         let took_ns = took.as_nanos() as u64;
         self.loop_time.turns += 1;
         self.loop_time.slow_turns += u64::from(took_ns > SLOW_TURN_NS);
         self.loop_time.busy_ns += took_ns;
         self.loop_time.longest_ns = self.loop_time.longest_ns.max(took_ns);
+        if let Some(before) = cpu_before {
+            let cpu_ns = cpu_time().saturating_sub(before).as_nanos() as u64;
+            self.loop_time.longest_management_cpu_ns = self.loop_time.longest_management_cpu_ns.max(cpu_ns);
+        }
     }
 
     fn timeout(&self, now: Instant) -> Option<Timespec> {
@@ -586,6 +593,12 @@ impl Host {
         }
         true
     }
+}
+
+/// Processor time of this thread.
+fn cpu_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
 /// A face is a descriptor, and the usual soft limit of 1024 is for programs with few.

@@ -124,10 +124,10 @@ impl Rib {
             next_hops_max,
             routes_max,
             names: BTreeMap::new(),
-            // Growing it would be one long pause with a million names in it; what is never used is never touched.
+            // Growing these would be one long pause with a million names in them; what is never used is never touched.
             index: HashMap::with_capacity(routes_max.min(INDEX_NAMES_MAX)),
-            entries: Vec::new(),
-            entries_free: Vec::new(),
+            entries: Vec::with_capacity(routes_max.min(INDEX_NAMES_MAX)),
+            entries_free: Vec::with_capacity(routes_max.min(INDEX_NAMES_MAX)),
             routes: BTreeMap::new(),
             by_hand: BTreeMap::new(),
             own: BTreeSet::new(),

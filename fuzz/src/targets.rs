@@ -112,6 +112,7 @@ pub fn lp(bytes: &[u8]) -> Outcome {
         tx_sequence: packet.tx_sequence,
         non_discovery: packet.non_discovery,
         prefix_announcement: packet.prefix_announcement,
+        receive_room_kib: packet.receive_room_kib,
     };
     // Written again, it reads the same.
     let payload = packet.fragment.unwrap_or(&[]);
@@ -123,6 +124,7 @@ pub fn lp(bytes: &[u8]) -> Outcome {
     assert_eq!((second.pit_token, second.nack), (packet.pit_token, packet.nack));
     assert_eq!(second.acks().collect::<Vec<_>>(), acks);
     assert_eq!((second.congestion_mark, second.no_cache), (packet.congestion_mark, packet.no_cache));
+    assert_eq!(second.receive_room_kib, packet.receive_room_kib);
     refuse_cuts(bytes, |cut| LpPacket::check(cut).is_err());
     Ok(())
 }

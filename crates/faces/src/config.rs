@@ -53,7 +53,8 @@ pub struct FacesConfig {
     pub reliable: Reliable,
     /// Limits of reliability.
     pub reliability: ReliabilityLimits,
-    /// Octets of datagrams to one UDP peer that leave in a row; the rest waits for [`burst_pause`](Self::burst_pause). Peers may have little room.
+    /// Octets of datagrams to one UDP peer that leave in a row; the rest waits for [`burst_pause`](Self::burst_pause). Peers may have little room;
+    /// one that says how much it has gets half of that.
     pub burst_bytes_max: usize,
     /// How long a UDP peer is given for a burst.
     pub burst_pause: Duration,

@@ -178,6 +178,53 @@ fn a_burst_waits_its_turn_and_nothing_of_it_is_lost() {
 }
 
 #[test]
+fn whoever_says_how_much_room_it_has_gets_more_in_a_row() {
+    // An hour between bursts: what does not go at once does not go in this test.
+    let pause = Duration::from_secs(3600);
+    let config = FacesConfig { burst_bytes_max: 16 << 10, burst_pause: pause, ..FacesConfig::default() };
+    let (mut host, address) = udp_host(config);
+    for (room_kib, expected) in [(None, 2), (Some(1), 2), (Some(64), 4), (Some(u64::MAX), 10)] {
+        let peer = peer();
+        let mut asks = Vec::new();
+        LpHeader { receive_room_kib: room_kib, ..LpHeader::default() }
+            .encode(interest("asks").len(), &mut asks);
+        asks.extend_from_slice(&interest("asks"));
+        peer.send_to(&asks, address).unwrap();
+        let before = host.received.len();
+        host.until("an Interest", |host| host.received.len() == before + 1);
+        let face = *host.created().last().unwrap();
+        for at in 0..10 {
+            host.send(face, Kind::Data, &data(&format!("{at}"), 7900));
+        }
+        host.turn(0);
+        peer.set_nonblocking(true).unwrap();
+        let mut buffer = [0; 9000];
+        let arrived = core::iter::from_fn(|| peer.recv(&mut buffer).ok()).count();
+        assert_eq!(arrived, expected, "{room_kib:?} KiB");
+    }
+}
+
+#[test]
+fn udp_peers_are_told_on_interests_how_much_room_there_is() {
+    let (mut host, _) = udp_host(FacesConfig::default());
+    let granted_kib = host.faces.listeners()[0].udp.unwrap().granted as u64 >> 10;
+    let peer = peer();
+    let face = connect(&mut host, &FaceUri::Udp(peer.local_addr().unwrap()), &FaceOptions::default());
+    let mut told = |kind, bytes: &[u8], wait_ms| {
+        host.skipped_ms += wait_ms;
+        host.send(face, kind, bytes);
+        host.turn(0);
+        let mut buffer = [0; 100];
+        let len = peer.recv(&mut buffer).unwrap();
+        LpPacket::check(&buffer[..len]).unwrap().receive_room_kib
+    };
+    assert_eq!(told(Kind::Data, &data("a", 1), 0), None);
+    assert_eq!(told(Kind::Interest, &interest("a"), 0), Some(granted_kib));
+    assert_eq!(told(Kind::Interest, &interest("b"), 0), None);
+    assert_eq!(told(Kind::Interest, &interest("c"), 300), Some(granted_kib));
+}
+
+#[test]
 fn what_waits_is_bounded_and_ends_with_its_face() {
     let config =
         FacesConfig { burst_bytes_max: 64 << 10, queue_bytes_max: 200_000, ..FacesConfig::default() };

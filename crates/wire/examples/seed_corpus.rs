@@ -382,6 +382,7 @@ fn links() -> Seeds {
         tx_sequence: Some(5),
         non_discovery: true,
         prefix_announcement: Some(&[6, 0]),
+        receive_room_kib: Some(4096),
         ..token(32)
     };
     let fragmented =

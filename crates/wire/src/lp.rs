@@ -185,6 +185,8 @@ pub struct LpPacket<'a> {
     pub non_discovery: bool,
     /// A whole Data that announces a prefix.
     pub prefix_announcement: Option<&'a [u8]>,
+    /// How many KiB the sender's socket holds: no more should be sent to it in a row.
+    pub receive_room_kib: Option<u64>,
 }
 
 impl<'a> LpPacket<'a> {
@@ -287,6 +289,7 @@ impl<'a> LpPacket<'a> {
                 }
                 t::LP_NON_DISCOVERY => self.non_discovery = true,
                 t::LP_PREFIX_ANNOUNCEMENT => self.prefix_announcement = Some(field.value),
+                t::LP_RECEIVE_ROOM => self.receive_room_kib = Some(field.integer()?),
                 800..=959 if field.typ & 3 == 0 => {}
                 _ => return Err(Error::new(Fault::UnknownCritical, field.start)),
             }

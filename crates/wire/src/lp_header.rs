@@ -34,6 +34,8 @@ pub struct LpHeader<'a> {
     pub non_discovery: bool,
     /// See [`LpPacket::prefix_announcement`](crate::LpPacket::prefix_announcement).
     pub prefix_announcement: Option<&'a [u8]>,
+    /// See [`LpPacket::receive_room_kib`](crate::LpPacket::receive_room_kib).
+    pub receive_room_kib: Option<u64>,
 }
 
 impl LpHeader<'_> {
@@ -51,6 +53,7 @@ impl LpHeader<'_> {
             && self.tx_sequence.is_none()
             && !self.non_discovery
             && self.prefix_announcement.is_none()
+            && self.receive_room_kib.is_none()
     }
 
     /// Appends all that stands before a payload of `payload_len` octets, up to and with the head of Fragment; the payload is to follow.
@@ -102,6 +105,9 @@ impl LpHeader<'_> {
         }
         if let Some(announcement) = self.prefix_announcement {
             push_tlv(t::LP_PREFIX_ANNOUNCEMENT, announcement, out);
+        }
+        if let Some(room_kib) = self.receive_room_kib {
+            push_integer(t::LP_RECEIVE_ROOM, room_kib, out);
         }
         if payload_len > 0 {
             push_number(u64::from(t::LP_FRAGMENT), out);
@@ -183,6 +189,7 @@ mod tests {
             tx_sequence: Some(u64::MAX),
             non_discovery: true,
             prefix_announcement: None,
+            receive_room_kib: Some(u64::MAX),
         };
         let mut out = Vec::new();
         header.encode(8800, &mut out);

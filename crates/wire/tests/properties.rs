@@ -100,6 +100,7 @@ prop_compose! {
             tx_sequence,
             non_discovery: flags.1,
             prefix_announcement: None,
+            receive_room_kib: tx_sequence.map(|number| number / 3),
         }
     }
 }
@@ -178,7 +179,7 @@ proptest! {
         prop_assert_eq!(faces, (header.incoming_face_id, header.next_hop_face_id));
         prop_assert_eq!((seen.congestion_mark, seen.tx_sequence), (header.congestion_mark, header.tx_sequence));
         prop_assert_eq!(seen.acks().collect::<Vec<_>>(), acks.clone());
-        prop_assert_eq!(seen.non_discovery, header.non_discovery);
+        prop_assert_eq!((seen.non_discovery, seen.receive_room_kib), (header.non_discovery, header.receive_room_kib));
         assert_cuts_refused(&wire, |cut| LpPacket::check(cut).map(drop));
     }
 

@@ -84,7 +84,7 @@ section! {
         loopback_is_local: bool = false;
         /// New faces are reliable: link packets are acknowledged and, when lost, sent again. The other end must want it too.
         reliability: bool = false;
-        /// KiB of datagrams to one peer that leave in a row; the rest waits for a pause, as peers may have little room. 0 sets no bound.
+        /// KiB of datagrams to one peer that leave in a row; the rest waits for a pause, as peers may have little room; one that says how much it has gets half of that. 0 sets no bound.
         burst_kib: u32 = 128, in 0..=1_048_576;
         /// Microseconds between bursts to one peer.
         burst_pause_us: u32 = 250, in 50..=1_000_000;

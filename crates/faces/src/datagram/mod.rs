@@ -289,6 +289,11 @@ impl DatagramSocket {
         }
     }
 
+    /// Octets of the receive buffer, where a peer can make use of knowing.
+    pub fn room_to_tell(&self, peer: Peer) -> Option<usize> {
+        (matches!(self.medium, Medium::Udp(_)) && !peer.is_group()).then_some(self.granted)
+    }
+
     /// Octets that wait for the socket.
     pub fn queue_bytes(&self) -> usize {
         self.queue.len()

@@ -179,7 +179,7 @@ impl Faces {
             face.dirty = false;
             let outbox = core::mem::take(&mut face.outbox);
             let items = outbox.items();
-            let max = self.config.burst_bytes_max;
+            let max = face.link.room().burst_max(self.config.burst_bytes_max);
             let count = items.iter().take_while(|item| burst.takes(outbox.item_len(item, pool), max)).count();
             let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
             for item in &items[count..] {
@@ -238,13 +238,13 @@ impl Faces {
         if socket.queue_bytes() == 0 {
             let head = socket.head(*peer);
             let to = (address_of(*peer), head.as_slice());
+            let max = face.link.room().burst_max(self.config.burst_bytes_max);
             let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
             // What the socket doesn't take now waits for the next pause.
-            let _ =
-                burst.send_waiting(now, socket.socket.as_fd(), to, self.config.burst_bytes_max, |errno| {
-                    let cause = if errno == Errno::MSGSIZE { Cause::FaceMtu } else { Cause::SendFailed };
-                    tally.drops(cause, 1);
-                });
+            let _ = burst.send_waiting(now, socket.socket.as_fd(), to, max, |errno| {
+                let cause = if errno == Errno::MSGSIZE { Cause::FaceMtu } else { Cause::SendFailed };
+                tally.drops(cause, 1);
+            });
         }
         if !burst.waiting.is_empty() {
             let due = now + self.config.burst_pause;

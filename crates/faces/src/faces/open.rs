@@ -204,7 +204,10 @@ impl Faces {
         }
         let link_type = self.interfaces.link_type(peer);
         settings.fit(link_type)?;
-        let link = self.link(now, settings);
+        let mut link = self.link(now, settings);
+        if let Some(room) = socket.room_to_tell(peer) {
+            link.room_mut().tell(room);
+        }
         // Nobody closes a group's face by being silent.
         let persistency =
             if peer.is_group() { Persistency::Permanent } else { options.persistency.unwrap_or_default() };

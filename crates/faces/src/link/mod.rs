@@ -7,11 +7,13 @@
 mod marking;
 mod reassembly;
 mod reliability;
+mod room;
 mod send;
 
 pub use marking::Marking;
 pub use reassembly::{Reassembler, ReassemblyBudget};
 pub use reliability::{Pumped, Reliability, ReliabilityCounters};
+pub use room::Room;
 
 use crate::config::{FaceUpdate, FacesConfig, MTU_MIN, ReliabilityLimits};
 use crate::counters::FaceCounters;
@@ -138,6 +140,7 @@ pub struct LinkService {
     reassembler: Option<Box<Reassembler>>,
     /// There while the flag is set.
     reliability: Option<Box<Reliability>>,
+    room: Room,
 }
 
 impl LinkService {
@@ -149,6 +152,7 @@ impl LinkService {
             marking: Marking::default(),
             reassembler: None,
             reliability: None,
+            room: Room::default(),
         };
         link.set(settings);
         link
@@ -175,6 +179,16 @@ impl LinkService {
     #[inline]
     pub const fn is_reliable(&self) -> bool {
         self.reliability.is_some()
+    }
+
+    /// How much may be sent in a row.
+    pub const fn room(&self) -> &Room {
+        &self.room
+    }
+
+    /// For saying what the other end is told.
+    pub const fn room_mut(&mut self) -> &mut Room {
+        &mut self.room
     }
 
     /// Takes one whole link packet and gives the network packet, decoded, if there is one now.
@@ -217,6 +231,9 @@ impl LinkService {
                 }
             }
         };
+        if let Some(kib) = lp.receive_room_kib {
+            self.room.hear(kib);
+        }
         // An idle packet carries acknowledgements only.
         let Some(fragment) = lp.fragment else {
             pool.release(packet);

@@ -80,6 +80,9 @@ impl LinkService {
         tally: &mut Tally<'_>,
     ) {
         let kind = pool.meta(&packet).kind;
+        if kind == Kind::Interest {
+            header.receive_room_kib = self.room.to_tell(now);
+        }
         if self.settings.flags.contains(FaceFlags::CONGESTION_MARKING) {
             let (threshold, interval) = (self.settings.marking_threshold, self.settings.marking_interval);
             if self.marking.is_due(now, queue_bytes as u64, threshold, interval) {

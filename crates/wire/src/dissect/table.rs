@@ -142,6 +142,7 @@ static LP_PACKET: &[Row] = &[
         "PrefixAnnouncement",
         Inside(&[row(t::DATA, "Data", Shape::Packet(DATA))]),
     ),
+    row(t::LP_RECEIVE_ROOM, "ReceiveRoom", Number("KiB")),
 ];
 
 static NACK: &[Row] = &[row(t::LP_NACK_REASON, "NackReason", Words(NACK_REASONS))];

@@ -58,6 +58,8 @@ pub struct FacesConfig {
     pub burst_bytes_max: usize,
     /// How long a UDP peer is given for a burst.
     pub burst_pause: Duration,
+    /// UDP ports are shared with the other shards of this router (SO_REUSEPORT).
+    pub share_ports: bool,
     /// WebSocket listeners and connections.
     pub websocket: WebSocketConfig,
     /// A permanent face that lost its connection tries again after so long, then after twice as long each time.
@@ -104,6 +106,7 @@ impl Default for FacesConfig {
             reliability: ReliabilityLimits::default(),
             burst_bytes_max: 128 << 10,
             burst_pause: Duration::from_micros(250),
+            share_ports: false,
             websocket: WebSocketConfig::default(),
             reconnect_first: Duration::from_secs(1),
             reconnect_max: Duration::from_secs(60),

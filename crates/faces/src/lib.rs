@@ -28,7 +28,7 @@ pub mod websocket;
 pub use config::{FaceOptions, FaceUpdate, FacesConfig};
 pub use counters::FaceCounters;
 pub use error::FaceError;
-pub use faces::Faces;
+pub use faces::{Faces, Lane, Stray, Twins};
 pub use inherited::{InheritedUnix, take_inherited};
 pub use nw_element::{FaceId, FaceInfo, Instant, LinkType, Scope};
 pub use status::{CloseReason, FaceEvent, FaceFlags, FaceStatus, ListenerStatus, Persistency, UdpBuffer};

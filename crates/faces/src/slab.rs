@@ -57,6 +57,15 @@ impl<T> FaceSlab<T> {
         self.slots[id.slot()].face = Some(Box::new(face));
     }
 
+    /// Puts a face under an id that another slab gave, in place of what was there. A slab that this was done to gives no ids of its own.
+    pub fn place(&mut self, id: FaceId, face: T) {
+        let missing = (id.slot() + 1).saturating_sub(self.slots.len());
+        self.slots.extend((0..missing).map(|_| Slot { generation: 0, face: None }));
+        let slot = &mut self.slots[id.slot()];
+        self.len += usize::from(slot.face.is_none());
+        *slot = Slot { generation: id.generation(), face: Some(Box::new(face)) };
+    }
+
     /// A face.
     #[inline]
     pub fn get(&self, id: FaceId) -> Option<&T> {

@@ -197,6 +197,9 @@ impl DatagramSocket {
             }
             sys::enable_errors(socket.as_fd(), address.is_ipv6())?;
             sys::enable_gro(socket.as_fd());
+            if listening && config.share_ports {
+                sockopt::set_socket_reuseport(&socket, true)?;
+            }
             rustix::net::bind(&socket, &address)?;
             let local = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
             size_buffers(&socket, config)?;

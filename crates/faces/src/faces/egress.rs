@@ -31,6 +31,7 @@ impl Faces {
         }
         if !face.dirty {
             self.open_outbox(now, id);
+            self.touch(id);
             match self.slots.get_mut(id) {
                 Some(opened) => face = opened,
                 None => return pool.drop_packet(packet, Cause::FaceGone, &mut self.drops),

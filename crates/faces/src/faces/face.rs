@@ -71,6 +71,8 @@ pub(super) struct Face {
     pub(super) link_timer: Option<Instant>,
     /// Likewise.
     pub(super) idle_timer: Option<Instant>,
+    /// Its counters are to be taken, where it is a lane.
+    pub(super) touched: bool,
     /// Of streams that this end connected.
     pub(super) reconnect: Option<Box<Reconnect>>,
 }
@@ -100,6 +102,7 @@ impl Face {
             heard: now,
             link_timer: None,
             idle_timer: None,
+            touched: false,
             reconnect: None,
         }
     }

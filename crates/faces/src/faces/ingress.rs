@@ -279,12 +279,20 @@ impl Faces {
             };
             let id = match id {
                 Ok(id) => id,
+                Err(_) if self.junior.is_some() => {
+                    for start in (0..message.len.max(1)).step_by(message.stride.max(1)) {
+                        let end = (start + message.stride).min(message.len);
+                        self.keep_stray(index, message.peer, pool.packet_in(chunk, start..end));
+                    }
+                    continue;
+                }
                 Err(reason) => {
                     self.unheard(index, reason, message.len.div_ceil(message.stride).max(1) as u64);
                     continue;
                 }
             };
             last = Some((peer, id));
+            self.touch(id);
             let Some(face) = self.slots.get_mut(id) else { continue };
             face.heard = now;
             let sender = if group.is_some() { sender.mark() } else { 0 };
@@ -329,6 +337,9 @@ impl Faces {
         let Some(Some(socket)) = self.sockets.get(index) else { return Err(Cause::FaceGone.into()) };
         if let Some(id) = socket.peers.get(&peer) {
             return Ok(*id);
+        }
+        if self.junior.is_some() {
+            return Err(Cause::FaceGone.into());
         }
         let nobody = peer.is_group() || matches!(peer, Peer::Ip(address) if address.port() == 0);
         if !socket.listening || nobody {

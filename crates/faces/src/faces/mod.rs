@@ -6,6 +6,7 @@ mod frames;
 mod handshakes;
 mod ingress;
 mod interfaces;
+mod lanes;
 mod open;
 mod reconnect;
 
@@ -26,6 +27,8 @@ use core::time::Duration;
 use face::{Face, Token, Transport};
 use handshakes::Handshake;
 use interfaces::InterfaceFaces;
+pub use lanes::{Lane, Stray, Twins};
+use lanes::Junior;
 use nw_element::{Cause, DropCounters, FaceId, Instant, Pool};
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -67,6 +70,10 @@ pub struct Faces {
     ended: FaceCounters,
     /// When the host last said the time.
     latest: Instant,
+    /// On shards that are not the first.
+    junior: Option<Junior>,
+    /// What lanes that ended had counted.
+    ended_lanes: Vec<(FaceId, FaceCounters)>,
 }
 
 impl Faces {
@@ -96,6 +103,8 @@ impl Faces {
             drops: DropCounters::default(),
             ended: FaceCounters::default(),
             latest: Instant::START,
+            junior: None,
+            ended_lanes: Vec::new(),
         })
     }
 
@@ -316,7 +325,10 @@ impl Faces {
         for (due, timer) in timers {
             due.into_iter().for_each(|due| self.timers.cancel(due, timer));
         }
-        self.ended.merge(&face.counters);
+        match self.junior {
+            None => self.ended.merge(&face.counters),
+            Some(_) => self.ended_lanes.push((id, core::mem::take(&mut face.counters))),
+        }
         if let Some(listener) = face.listener.and_then(|index| self.listeners.get_mut(index as usize)) {
             listener.faces -= 1;
         }

@@ -286,13 +286,18 @@ impl Faces {
 
     pub(super) fn add_socket(&mut self, socket: DatagramSocket) -> Result<usize, FaceError> {
         let index = self.sockets.iter().position(Option::is_none).unwrap_or(self.sockets.len());
+        self.add_socket_at(index, socket)?;
+        Ok(index)
+    }
+
+    pub(super) fn add_socket_at(&mut self, index: usize, socket: DatagramSocket) -> Result<(), FaceError> {
         let watched = self.watch(socket.socket.as_fd(), Token::Datagram(index as u32), false);
         watched.map_err(FaceError::system("watch", socket.local_uri()))?;
         if index == self.sockets.len() {
             self.sockets.push(None);
         }
         self.sockets[index] = Some(socket);
-        Ok(index)
+        Ok(())
     }
 
     /// The host's defaults for a transport.

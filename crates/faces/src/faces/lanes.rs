@@ -1,0 +1,253 @@
+//! Faces of one router on several shards. The first shard owns every face; the UDP sockets of its listeners have twins on the other shards, on the
+//! same port, and each of those shards has a *lane* of every peer of theirs: the same face, with the same id, as far as that shard receives from
+//! and sends to it. A peer that has no lane (a stranger, or one whose link is reliable) is the first shard's: what comes from it is handed over as it came.
+
+use super::Faces;
+use super::face::{Face, Transport};
+use crate::counters::FaceCounters;
+use crate::datagram::{Burst, DatagramSocket, Medium, Peer};
+use crate::error::FaceError;
+use crate::link::{LinkService, LinkSettings, Source, Tally};
+use crate::status::{FaceFlags, Persistency};
+use crate::uri::FaceUri;
+use nw_element::{Cause, FaceId, Instant, LinkType, Packet, Pool, Scope};
+use nw_wire::LpPacket;
+use rustix::io::Errno;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Twins of a router's UDP sockets, for one other shard.
+#[derive(Debug, Default)]
+pub struct Twins(Vec<(usize, DatagramSocket)>);
+
+/// A face, as another shard is to have it.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    id: FaceId,
+    socket: usize,
+    peer: Peer,
+    ends: (FaceUri, FaceUri),
+    scope: Scope,
+    link_type: LinkType,
+    persistency: Persistency,
+    settings: LinkSettings,
+}
+
+impl Lane {
+    /// Whose.
+    pub const fn id(&self) -> FaceId {
+        self.id
+    }
+}
+
+/// A datagram whose peer has no lane here.
+#[derive(Debug)]
+pub struct Stray {
+    /// Which socket it came by, for [`Faces::take_stray`].
+    pub socket: u32,
+    /// Who sent it.
+    pub peer: SocketAddr,
+    /// The link packet, as it came.
+    pub packet: Packet,
+}
+
+/// What a shard that is not the first keeps besides lanes.
+#[derive(Debug, Default)]
+pub(super) struct Junior {
+    /// Makes Sequences differ from those of other shards.
+    shard: u8,
+    pub(super) strays: Vec<Stray>,
+    /// Faces that something came by or was sent to since their counters were taken.
+    pub(super) touched: Vec<FaceId>,
+}
+
+impl Faces {
+    /// Sockets on the ports of this shard's UDP listeners, for another shard. `config.share_ports` must have been set for both.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn twins(&self) -> Result<Twins, FaceError> {
+        let listening = self.listening_udp();
+        let twin = |(index, address): (usize, SocketAddr)| {
+            Ok((index, DatagramSocket::bind(address, true, &self.config)?))
+        };
+        listening.map(twin).collect::<Result<_, _>>().map(Twins)
+    }
+
+    /// The sockets of UDP listeners, for whoever decides which of them gets a datagram: address, and a socket of each shard, this one's first.
+    pub fn groups<'a>(&'a self, twins: &'a [Twins]) -> Vec<(SocketAddr, Vec<BorrowedFd<'a>>)> {
+        let group = |(index, address): (usize, SocketAddr)| {
+            let own = self.sockets[index].as_ref().map(|socket| socket.socket.as_fd());
+            let others = twins.iter().filter_map(move |twins| {
+                let twin = twins.0.iter().find(|(at, _)| *at == index);
+                twin.map(|(_, socket)| socket.socket.as_fd())
+            });
+            (address, own.into_iter().chain(others).collect())
+        };
+        self.listening_udp().map(group).collect()
+    }
+
+    fn listening_udp(&self) -> impl Iterator<Item = (usize, SocketAddr)> {
+        let sockets = self.sockets.iter().enumerate().filter_map(|(at, socket)| Some((at, socket.as_ref()?)));
+        sockets.filter_map(|(index, socket)| match &socket.medium {
+            Medium::Udp(address) if socket.listening => Some((index, *address)),
+            _ => None,
+        })
+    }
+
+    /// Makes this the faces of a shard that is not the first, with these sockets.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn adopt_twins(&mut self, shard: u8, twins: Twins) -> Result<(), FaceError> {
+        self.junior = Some(Junior { shard, ..Junior::default() });
+        for (index, socket) in twins.0 {
+            self.sockets.resize_with(self.sockets.len().max(index + 1), || None);
+            self.add_socket_at(index, socket)?;
+        }
+        Ok(())
+    }
+
+    /// What other shards are told of a face; `None` when it is this shard's alone.
+    pub fn lane(&self, id: FaceId) -> Option<Lane> {
+        let face = self.slots.get(id)?;
+        let Transport::Datagram { socket, peer, .. } = &face.transport else { return None };
+        let listens = self.sockets[*socket].as_ref().is_some_and(|socket| socket.listening);
+        let settings = face.link.settings().clone();
+        // Transmissions are numbered and acknowledged in one place.
+        let shared = listens && !peer.is_group() && !settings.flags.contains(FaceFlags::RELIABILITY);
+        shared.then(|| Lane {
+            id,
+            socket: *socket,
+            peer: *peer,
+            ends: (face.uri.clone(), face.local_uri.clone()),
+            scope: face.scope,
+            link_type: face.link_type,
+            persistency: face.persistency,
+            settings,
+        })
+    }
+
+    /// Opens a lane here, or changes the one there is.
+    pub fn open_lane(&mut self, now: Instant, lane: Lane) {
+        if let Some(face) = self.slots.get_mut(lane.id) {
+            face.persistency = lane.persistency;
+            return face.link.set(lane.settings);
+        }
+        let Some(Some(socket)) = self.sockets.get_mut(lane.socket) else { return };
+        let shard = self.junior.as_ref().map_or(0, |junior| junior.shard);
+        let mut link = LinkService::new(lane.settings, now.as_nanos() | u64::from(shard) << 56);
+        if let Some(room) = socket.room_to_tell(lane.peer) {
+            link.room_mut().tell(room);
+        }
+        socket.peers.insert(lane.peer, lane.id);
+        let transport = Transport::Datagram {
+            socket: lane.socket,
+            peer: lane.peer,
+            run_datagram_max: usize::MAX,
+            burst: Burst::default(),
+        };
+        let mut face = Face::new(now, lane.ends, lane.scope, lane.persistency, transport, link);
+        face.link_type = lane.link_type;
+        self.slots.place(lane.id, face);
+    }
+
+    /// Closes a lane; what it counted is still told.
+    pub fn close_lane(&mut self, id: FaceId, pool: &mut Pool) {
+        self.end_face(id, crate::CloseReason::Asked, pool);
+        self.events.clear();
+    }
+
+    /// True when a packet can be sent to a face from this shard.
+    #[inline]
+    pub fn has_lane(&self, id: FaceId) -> bool {
+        self.junior.is_none() || self.slots.get(id).is_some()
+    }
+
+    /// Datagrams for the first shard that came since the last call, in order.
+    pub fn strays(&mut self) -> impl Iterator<Item = Stray> + use<> {
+        self.junior.as_mut().map(|junior| core::mem::take(&mut junior.strays)).into_iter().flatten()
+    }
+
+    /// Takes in what another shard got from a peer without a lane, as if it had come by this shard's socket. The peer of a listener gets a face.
+    pub fn take_stray(
+        &mut self,
+        now: Instant,
+        (socket, peer): (u32, SocketAddr),
+        packet: Packet,
+        pool: &mut Pool,
+        batch: &mut Vec<Packet>,
+    ) {
+        self.latest = now;
+        let is_packet = LpPacket::check(pool.bytes(&packet)).map(drop);
+        let id = match self.peer_face(now, socket as usize, Peer::Ip(peer), is_packet, pool) {
+            Ok(id) => id,
+            Err(reason) => {
+                if self.sockets.get(socket as usize).is_some_and(Option::is_some) {
+                    self.unheard(socket as usize, reason, 1);
+                }
+                return pool.release(packet);
+            }
+        };
+        let Some(face) = self.slots.get_mut(id) else { return pool.release(packet) };
+        face.heard = now;
+        let source = Source { face: id, local: face.scope == Scope::Local, congested: false, sender: 0 };
+        let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
+        batch.extend(face.link.receive(now, packet, source, pool, &mut self.budget, &mut tally));
+        self.arm_link(id, Instant::START);
+    }
+
+    /// What lanes counted since the last call; at most `max` of them, the others next time.
+    pub fn take_counts(&mut self, max: usize) -> Vec<(FaceId, FaceCounters)> {
+        let Some(junior) = &mut self.junior else { return Vec::new() };
+        let mut counts = core::mem::take(&mut self.ended_lanes);
+        let rest = junior.touched.len().saturating_sub(max);
+        for id in junior.touched.drain(rest..) {
+            if let Some(face) = self.slots.get_mut(id) {
+                face.touched = false;
+                counts.push((id, core::mem::take(&mut face.counters)));
+            }
+        }
+        counts
+    }
+
+    /// Adds what another shard counted for a face.
+    pub fn add_counts(&mut self, now: Instant, id: FaceId, counters: &FaceCounters) {
+        match self.slots.get_mut(id) {
+            Some(face) => {
+                if counters.in_packets > 0 {
+                    face.heard = now;
+                }
+                face.counters.merge(counters);
+            }
+            None => self.ended.merge(counters),
+        }
+    }
+
+    /// The system told another shard that nobody is at this face's port.
+    pub fn peer_is_gone(&mut self, id: FaceId, pool: &mut Pool) {
+        if self.slots.get(id).is_some_and(|face| face.persistency == Persistency::OnDemand) {
+            self.end_face(id, crate::CloseReason::Socket(Errno::CONNREFUSED), pool);
+        }
+    }
+
+    /// A datagram of a peer without a lane: kept for the first shard.
+    pub(super) fn keep_stray(&mut self, socket: usize, peer: SocketAddr, packet: Option<Packet>) {
+        match (&mut self.junior, packet) {
+            (Some(junior), Some(packet)) => junior.strays.push(Stray { socket: socket as u32, peer, packet }),
+            _ => self.unheard(socket, Cause::NoBuffer.into(), 1),
+        }
+    }
+
+    /// The face's counters are to be taken.
+    #[inline]
+    pub(super) fn touch(&mut self, id: FaceId) {
+        if let Some(junior) = &mut self.junior
+            && let Some(face) = self.slots.get_mut(id)
+            && !face.touched
+        {
+            face.touched = true;
+            junior.touched.push(id);
+        }
+    }
+}

@@ -209,8 +209,10 @@ impl Fetcher {
         let rtt = (state.tries == 1).then(|| now.since(state.sent));
         if let Some(rtt) = rtt {
             self.rtt.sample(rtt);
-            self.newest_answered = self.newest_answered.max(state.sent);
         }
+        // Whether this answers the first or the last transmission can't be told. After a time-out it is most likely the last: then all of the
+        // same burst are lost, and each would wait for a time-out of its own, twice as long as the one before.
+        self.newest_answered = self.newest_answered.max(state.sent);
         if marked {
             self.counters.marks += 1;
             self.window.on_congestion(now, state.sent);

@@ -132,6 +132,9 @@ pub struct Run {
     /// How a line of the log looks; log.format when not given
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
+    /// Threads that forward, each with tables and UDP sockets of its own; found out from the machine when not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub shards: Option<u32>,
     /// Check the configuration and end
     #[arg(long)]
     pub check: bool,

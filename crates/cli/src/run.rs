@@ -17,10 +17,13 @@ use std::sync::Arc;
 /// Runs until a signal ends it.
 pub fn run(args: &Run) -> Result<ExitCode> {
     let path = args.config.clone().or_else(found_config);
-    let config = match &path {
+    let mut config = match &path {
         Some(path) => load(path)?,
         None => Config::default(),
     };
+    if let Some(shards) = args.shards {
+        config.forwarder.shards = shards;
+    }
     if args.check {
         println!(
             "{} is a configuration this router can run with",
@@ -55,8 +58,8 @@ pub fn run(args: &Run) -> Result<ExitCode> {
         }
     }
     let _server = control(&config, &unix_path, control_socket, host.handle(), &levels)?;
-    watch_signals(signals, host.handle(), path, args.log.is_none().then_some(levels))?;
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), "running");
+    watch_signals(signals, host.handle(), path, args.shards, args.log.is_none().then_some(levels))?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), shards = host.shards(), "running");
     systemd::ready(&host.handle()).context("can't start a thread")?;
     host.run()?;
     tracing::info!("ended");
@@ -114,6 +117,7 @@ fn watch_signals(
     mut signals: Signals,
     handle: Handle,
     path: Option<PathBuf>,
+    shards: Option<u32>,
     levels: Option<Levels>,
 ) -> Result<()> {
     let watch = move || {
@@ -130,7 +134,8 @@ fn watch_signals(
             };
             systemd::reloading();
             match load(path) {
-                Ok(config) => {
+                Ok(mut config) => {
+                    config.forwarder.shards = shards.unwrap_or(config.forwarder.shards);
                     if let Some(levels) = &levels {
                         let _ = levels.set(Levels::of(&config));
                     }

@@ -87,6 +87,8 @@ reasons! {
     ReassemblyFull = "reassembly_full",
     /// A fragment that contradicts its siblings.
     ReassemblyConflict = "reassembly_conflict",
+    /// For another shard, whose ring was full.
+    ShardFull = "shard_full",
     /// A link packet seen before.
     DuplicateSequence = "duplicate_sequence",
     /// Ended where an element's purpose is to end packets.

@@ -81,6 +81,12 @@ impl HashKey {
     }
 }
 
+/// Which of `shards` a name belongs to, by the hash that [`Prefixes::key`] gives. Takes bits that tables leave alone.
+#[inline]
+pub const fn shard_of(hash: u64, shards: usize) -> usize {
+    ((hash & 0xffff) as usize * shards) >> 16
+}
+
 impl core::fmt::Debug for HashKey {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("HashKey(secret)")

@@ -4,6 +4,9 @@ use crate::control::environment::{
     Created, Environment, FaceChange, FaceRequest, FibChange, FibRefusal, Refusal, Ticket, UpdateRefusal,
 };
 use crate::plane::Plane;
+use crate::settings::Share;
+use crate::shards::Crew;
+use crate::shards::order::{Order, Report};
 use core::time::Duration;
 use nw_api::management::{self as api, ChannelStatus, CsInfo, DropCount, ForwarderStatus, flags};
 use nw_element::{DropReason, FaceId, FaceTable, Instant, LinkType, Packet, Pool, Scope};
@@ -12,6 +15,7 @@ use nw_faces::{FaceError, FaceEvent, FaceFlags, FaceOptions, FaceStatus, FaceUri
 use nw_name::{Name, NameRef};
 use nw_tables::cs::Erasing;
 use nw_wire::{LpHeader, Token};
+use std::sync::Arc;
 
 /// Everything but control itself, lent for the time of one call.
 pub struct Hands<'a> {
@@ -28,6 +32,8 @@ pub struct Hands<'a> {
     pub untold: &'a mut Vec<FaceEvent>,
     /// Faces that are being connected for somebody.
     pub connecting: &'a mut Vec<(FaceId, Ticket)>,
+    /// The other shards, if there are any.
+    pub crew: Option<&'a mut Crew>,
 }
 
 impl Hands<'_> {
@@ -48,7 +54,23 @@ impl Hands<'_> {
                 }
                 FaceEvent::Up(_) | FaceEvent::Down(_) => {}
             }
+            if let (Some(crew), FaceEvent::Created(status) | FaceEvent::Destroyed(status, _)) =
+                (&mut self.crew, &event)
+            {
+                crew.tell_face(self.faces, self.known, status.id);
+            }
             self.untold.push(event);
+        }
+    }
+
+    fn share(&self) -> Share {
+        Share { shard: 0, shards: self.crew.as_ref().map_or(1, |crew| crew.shards()) }
+    }
+
+    /// Gives an order to the other shards, if there are any.
+    fn order(&mut self, order: impl FnOnce() -> Order) {
+        if let Some(crew) = &mut self.crew {
+            crew.order(&order());
         }
     }
 }
@@ -83,7 +105,11 @@ impl Environment for Hands<'_> {
     }
 
     fn update_face(&mut self, face: FaceId, change: &FaceChange) -> Result<(), UpdateRefusal> {
-        self.faces.update(self.now, face, &options(change)).map_err(|error| {
+        let updated = self.faces.update(self.now, face, &options(change));
+        if let Some(crew) = self.crew.as_mut().filter(|_| updated.is_ok()) {
+            crew.tell_face(self.faces, self.known, face);
+        }
+        updated.map_err(|error| {
             let text = error.to_string();
             match error {
                 FaceError::Persistency(_) => {
@@ -130,7 +156,7 @@ impl Environment for Hands<'_> {
 
     fn apply_fib(&mut self, changes: &[FibChange<'_>]) -> Result<(), FibRefusal> {
         let now = self.now;
-        self.plane.with_router(now, self.pool, self.out, |router, context| {
+        let done = self.plane.with_router(now, self.pool, self.out, |router, context| {
             for (index, change) in changes.iter().enumerate() {
                 match change {
                     FibChange::Set { name, next_hops, strategy } => router
@@ -142,11 +168,17 @@ impl Environment for Hands<'_> {
                 }
             }
             Ok(())
-        })
+        });
+        // Those before the one that could not be made are in effect.
+        let made = done.as_ref().map_or_else(|refusal: &FibRefusal| &changes[..refusal.index], |()| changes);
+        if !made.is_empty() {
+            self.order(|| Order::Fib(made.iter().map(Into::into).collect()));
+        }
+        done
     }
 
     fn resolve_strategy(&mut self, name: NameRef<'_>) -> Result<(StrategyId, Name), Refusal> {
-        self.plane.with_router(self.now, self.pool, self.out, |router, _| {
+        let resolved = self.plane.with_router(self.now, self.pool, self.out, |router, _| {
             let id = router.resolve_strategy(name).map_err(|error| {
                 let code = match error {
                     StrategyError::Unknown => 404,
@@ -157,7 +189,11 @@ impl Environment for Hands<'_> {
             })?;
             let listed = router.strategy_name(id).map_or_else(|| name.to_name(), NameRef::to_name);
             Ok((id, listed))
-        })
+        });
+        if resolved.is_ok() {
+            self.order(|| Order::Strategy(Arc::new(name.to_name())));
+        }
+        resolved
     }
 
     fn keep_announcement(&mut self, prefix: NameRef<'_>, announcement: &[u8], until: Instant) {
@@ -165,13 +201,17 @@ impl Environment for Hands<'_> {
         self.plane.with_router(now, self.pool, self.out, |router, _| {
             router.keep_announcement(now, prefix, announcement, until);
         });
+        self.order(|| Order::Announcement(Arc::new(prefix.to_name()), announcement.into(), until));
     }
 
     fn cs_config(&mut self, capacity: Option<u64>, admit: Option<bool>, serve: Option<bool>) {
+        let share = self.share();
+        let capacity = capacity.map(|capacity| usize::try_from(capacity).unwrap_or(usize::MAX));
+        self.order(|| Order::ContentStore { capacity, admit, serve });
         let store = self.plane.content_store_mut().store_mut();
         if let Some(capacity) = capacity {
             let bytes_max = store.limits().bytes_max;
-            store.set_limits(usize::try_from(capacity).unwrap_or(usize::MAX), bytes_max);
+            store.set_limits(share.of(capacity), bytes_max);
         }
         if let Some(admit) = admit {
             store.set_admit(admit);
@@ -182,19 +222,25 @@ impl Environment for Hands<'_> {
     }
 
     fn cs_erase(&mut self, prefix: NameRef<'_>, erasing: &mut Erasing) -> bool {
-        self.plane.content_store_mut().store_mut().erase_part(prefix, erasing)
+        // Ticket 0: the part of this shard is not done.
+        if erasing.elsewhere == 0 && !self.plane.content_store_mut().store_mut().erase_part(prefix, erasing) {
+            return false;
+        }
+        self.crew.as_mut().is_none_or(|crew| crew.erase(prefix, erasing))
     }
 
     fn cs_info(&self) -> CsInfo {
         let store = self.plane.content_store().store();
         let counters = store.counters();
+        let others = || self.crew.iter().flat_map(|crew| crew.reports());
+        let all = |own: usize, other: fn(&Report) -> u64| own as u64 + others().map(other).sum::<u64>();
         let bits = [(store.admits(), flags::CS_ADMIT), (store.serves(), flags::CS_SERVE)];
         CsInfo {
-            capacity: store.limits().packets_max as u64,
+            capacity: all(store.limits().packets_max, |report| report.store_capacity),
             flags: bits.iter().filter(|(on, _)| *on).fold(0, |set, (_, bit)| set | bit),
-            entries: store.len() as u64,
-            hits: counters.hits,
-            misses: counters.misses,
+            entries: all(store.len(), |report| report.status.cs_entries),
+            hits: all(counters.hits as usize, |report| report.status.cs_hits),
+            misses: all(counters.misses as usize, |report| report.status.cs_misses),
         }
     }
 
@@ -202,11 +248,13 @@ impl Environment for Hands<'_> {
         let totals = self.faces.totals();
         let router = self.plane.router();
         let pending = router.counters();
+        let others = || self.crew.iter().flat_map(|crew| crew.reports());
+        let all = |own: u64, other: fn(&Report) -> u64| own + others().map(other).sum::<u64>();
         ForwarderStatus {
             fib_entries: router.fib().len() as u64,
-            pit_entries: router.pit().len() as u64,
-            measurements_entries: router.measurements().len() as u64,
-            cs_entries: self.plane.content_store().store().len() as u64,
+            pit_entries: all(router.pit().len() as u64, |report| report.status.pit_entries),
+            measurements_entries: all(router.measurements().len() as u64, |report| report.measurements),
+            cs_entries: self.cs_info().entries,
             in_interests: totals.in_interests,
             in_data: totals.in_data,
             in_nacks: totals.in_nacks,
@@ -214,8 +262,8 @@ impl Environment for Hands<'_> {
             out_data: totals.out_data,
             out_nacks: totals.out_nacks,
             // As the reference counts: what the content store answered was satisfied, too.
-            satisfied_interests: pending.satisfied + self.plane.content_store().store().counters().hits,
-            unsatisfied_interests: pending.unsatisfied,
+            satisfied_interests: all(pending.satisfied, |report| report.satisfied) + self.cs_info().hits,
+            unsatisfied_interests: all(pending.unsatisfied, |report| report.unsatisfied),
             ..ForwarderStatus::default()
         }
     }
@@ -223,11 +271,15 @@ impl Environment for Hands<'_> {
     fn drops(&self) -> Vec<DropCount> {
         let mut all = self.plane.drops().clone();
         all.merge(self.faces.drops());
+        self.crew.iter().for_each(|crew| crew.add_drops(&mut all));
         let counted = all.iter().filter(|(_, packets)| *packets > 0);
         counted.map(|(reason, count)| DropCount { reason: drop_name(reason), count }).collect()
     }
 
     fn send(&mut self, data: &[u8], token: Token) {
+        if self.crew.as_mut().is_some_and(|crew| crew.hold(data, token)) {
+            return;
+        }
         let header = LpHeader { no_cache: true, pit_token: token, ..LpHeader::default() };
         let mut link_packet = Vec::with_capacity(data.len() + 16);
         header.encode(data.len(), &mut link_packet);

@@ -12,8 +12,11 @@ use crate::control::{Control, ControlConfig, Ingress, Plan, Refusal, Ticket};
 use crate::environment::{Hands, last_status};
 use crate::inside::watch::Watch;
 use crate::inside::{Answer, AskError, QUESTIONS_PER_TURN, Question, Reply};
+use crate::placement;
 use crate::plane::Plane;
-use crate::settings;
+use crate::settings::{self, Share};
+use crate::shards::Crew;
+use crate::shards::order::Order;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use nw_api::config::Config;
 use nw_api::management::FaceEventKind;
@@ -38,15 +41,17 @@ const MANAGEMENT_AT_ONCE: usize = 8;
 /// Sockets served per wait.
 const EVENTS_MAX: usize = 256;
 /// Chunks of 64 KiB that packets of one turn are read into.
-const CHUNKS_MAX: usize = 256;
+pub(crate) const CHUNKS_MAX: usize = 256;
 /// Packets under way at one time.
-const PACKETS_MAX: usize = 65_536;
+pub(crate) const PACKETS_MAX: usize = 65_536;
 /// First octet of a Data.
 const DATA: u8 = nw_wire::types::DATA as u8;
 /// Turns that take longer are counted apart: packets may have waited so long.
 const SLOW_TURN_NS: u64 = 1_000_000;
 /// The host's own epoll token; those of faces are above 2^32.
 const WAKE: u64 = 0;
+/// Likewise: another shard has something for this one.
+const BELL: u64 = 1;
 
 /// What others ask of a running router.
 enum Message {
@@ -126,13 +131,15 @@ pub struct Host {
     /// Without faces, routes and strategies, which control keeps.
     config: Config,
     pub(crate) faces: Faces,
-    known: FaceTable,
+    pub(crate) known: FaceTable,
     pub(crate) plane: Plane,
     pub(crate) pool: Pool,
+    /// The other shards, if there are any.
+    pub(crate) crew: Option<Crew>,
     pub(crate) control: Control,
     authority: Authority,
-    batch: Vec<Packet>,
-    out: Vec<Packet>,
+    pub(crate) batch: Vec<Packet>,
+    pub(crate) out: Vec<Packet>,
     untold: Vec<FaceEvent>,
     connecting: Vec<(FaceId, Ticket)>,
     /// Management has more to do.
@@ -140,6 +147,8 @@ pub struct Host {
     /// Commands of others whose face is being connected.
     pub(crate) waiting: Vec<(Ticket, Reply)>,
     pub(crate) loop_time: LoopTime,
+    /// Packets taken through the plane.
+    pub(crate) packets: u64,
     /// Present while somebody looks.
     pub(crate) watch: Option<Box<Watch>>,
     pub(crate) trace_id: u64,
@@ -164,6 +173,7 @@ macro_rules! hands {
             out: &mut $host.out,
             untold: &mut $host.untold,
             connecting: &mut $host.connecting,
+            crew: $host.crew.as_mut(),
         }
     };
 }
@@ -181,7 +191,7 @@ impl Host {
     ///
     /// # Errors
     /// See there.
-    pub fn with_inherited(config: Config, inherited: Option<InheritedUnix>) -> Result<Self, StartError> {
+    pub fn with_inherited(mut config: Config, inherited: Option<InheritedUnix>) -> Result<Self, StartError> {
         let system = |what| move |errno| StartError::System { what, errno };
         raise_descriptor_limit();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("an epoll descriptor"))?;
@@ -192,16 +202,29 @@ impl Host {
         let (key, seed) = random().map_err(system("random octets"))?;
         let start_unix_ms = unix_ms();
         let authority = Authority::new(&config, start_unix_ms)?;
-        let now = Instant::START;
+        let (now, started) = (Instant::START, time::Instant::now());
+        if config.forwarder.shards == 0 {
+            config.forwarder.shards = placement::shards();
+        }
+        let shards = config.forwarder.shards as usize;
         let mut faces = Faces::new(settings::faces(&config), epoll.as_fd())?;
         let mut known = FaceTable::new();
-        let mut plane = settings::plane(&config, key, seed);
+        let mut plane = settings::plane(&config, key, seed, Share { shard: 0, shards });
         let mut pool = Pool::new(key, CHUNKS_MAX, PACKETS_MAX);
         let (mut batch, mut out, mut untold, mut connecting) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         faces.open_internal(now);
         listen(&config, inherited, &mut faces)?;
         faces.set_interface_policy(now, settings::interfaces(&config), &mut pool)?;
+        let mut crew = match shards {
+            1 => None,
+            _ => Some(Crew::start(&config, (key, seed), started, &faces)?),
+        };
+        if let Some(crew) = &mut crew {
+            let bell = crew.exchange().bell().as_fd();
+            epoll::add(&epoll, bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)
+                .map_err(system("to watch a descriptor"))?;
+        }
         let mut hands = Hands {
             now,
             faces: &mut faces,
@@ -212,6 +235,7 @@ impl Host {
             out: &mut out,
             untold: &mut untold,
             connecting: &mut connecting,
+            crew: crew.as_mut(),
         };
         hands.absorb_face_events();
         let control_config = ControlConfig {
@@ -240,12 +264,13 @@ impl Host {
             epoll,
             wake,
             messages,
-            started: time::Instant::now(),
+            started,
             config,
             faces,
             known,
             plane,
             pool,
+            crew,
             control,
             authority,
             batch,
@@ -255,6 +280,7 @@ impl Host {
             busy: false,
             waiting: Vec::new(),
             loop_time: LoopTime::default(),
+            packets: 0,
             watch: None,
             trace_id: 0,
         })
@@ -263,6 +289,11 @@ impl Host {
     /// For telling this router something once it runs.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
+    }
+
+    /// Threads that forward.
+    pub const fn shards(&self) -> u32 {
+        self.config.forwarder.shards
     }
 
     /// Where it listens, as URIs; and advice about what the system granted.
@@ -294,6 +325,9 @@ impl Host {
         let result = self.turn_until_stopped();
         self.out.drain(..).chain(self.batch.drain(..)).for_each(|packet| self.pool.release(packet));
         self.faces.close_all(&mut self.pool);
+        if let Some(crew) = &mut self.crew {
+            crew.stop();
+        }
         result
     }
 
@@ -307,6 +341,7 @@ impl Host {
             self.count_turn(done.since(woke), cpu_before);
             cpu_before = self.busy.then(cpu_time);
             let timeout = self.timeout(done);
+            let timeout = if self.must_not_sleep() { Some(Timespec { tv_sec: 0, tv_nsec: 0 }) } else { timeout };
             events.clear();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -314,8 +349,13 @@ impl Host {
             }
             let now = self.now();
             woke = now;
+            if let Some(crew) = &mut self.crew {
+                crew.exchange().bell().wake();
+            }
+            self.meet_others(now);
             for event in &events {
                 match event.data.u64() {
+                    BELL => {}
                     WAKE => {
                         if !self.take_messages(now) {
                             return Ok(());
@@ -332,6 +372,9 @@ impl Host {
             self.manage(now);
             self.tick(now);
             self.expire_watch(now);
+            if let Some(crew) = &mut self.crew {
+                crew.exchange().ring();
+            }
         }
     }
 
@@ -363,12 +406,19 @@ impl Host {
         Some(Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) })
     }
 
-    /// Takes what was read through the plane, and queues what leaves.
+    /// Takes what was read, as far as it is this shard's, through the plane, and queues what leaves.
     pub(crate) fn forward(&mut self, now: Instant) {
         hands!(self, now).absorb_face_events();
         if let Some(watch) = &mut self.watch {
             watch.incoming(now, &self.batch, &self.pool);
         }
+        self.distribute(now);
+        self.forward_own(now);
+    }
+
+    /// Takes what is this shard's through the plane, and queues what leaves.
+    pub(crate) fn forward_own(&mut self, now: Instant) {
+        self.packets += self.batch.len() as u64;
         self.plane.process(now, &mut self.batch, &mut self.pool, &mut self.out);
         self.send(now);
         while let Some(lesson) = self.plane.next_lesson() {
@@ -378,7 +428,7 @@ impl Host {
 
     /// Lets control change routes by what self-learning found out.
     #[cold]
-    fn learn(&mut self, now: Instant, lesson: Packet) {
+    pub(crate) fn learn(&mut self, now: Instant, lesson: Packet) {
         let meta = self.pool.meta(&lesson);
         let (kind, face) = (meta.kind, meta.ingress);
         let local = self.known.info(face).is_some_and(|info| info.scope == Scope::Local);
@@ -400,6 +450,7 @@ impl Host {
     }
 
     fn send(&mut self, now: Instant) {
+        self.note_asked(now);
         if let Some(watch) = &mut self.watch {
             self.out.iter().for_each(|packet| watch.outgoing(now, packet, &self.pool));
         }
@@ -568,9 +619,16 @@ impl Host {
                         return true;
                     }
                 }
-                Message::Reload(plan, rules) => {
+                Message::Reload(mut plan, rules) => {
+                    if plan.rest.forwarder.shards == 0 {
+                        plan.rest.forwarder.shards = self.shards();
+                    }
                     let (store_before, store) = (&self.config.content_store, &plan.rest.content_store);
-                    let fits = settings::change_store(&mut self.plane, store_before, store);
+                    let share = Share { shard: 0, shards: self.config.forwarder.shards as usize };
+                    let fits = settings::change_store(&mut self.plane, store_before, store, share);
+                    if let Some(crew) = &mut self.crew {
+                        crew.order(&Order::Reload(Arc::new((store_before.clone(), store.clone()))));
+                    }
                     if !fits || self.config.needs_restart(&plan.rest) {
                         tracing::warn!(
                             "some options that changed take effect at the next start: all but faces, routes, strategies, who may command, what others are told, log level and the content store up to its size at the start"
@@ -584,7 +642,9 @@ impl Host {
                         Ok(rules) => self.authority.reconfigure(*rules),
                         Err(error) => tracing::error!("who may command stays as it was: {error}"),
                     }
+                    let shards = self.shards();
                     self.config = plan.rest.clone();
+                    self.config.forwarder.shards = shards;
                     self.control.apply_config(*plan, &mut hands!(self, now));
                     self.forward(now);
                     tracing::info!("configuration taken over");

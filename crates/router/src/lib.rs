@@ -1,4 +1,4 @@
-//! Host A: the fused router. One shard, one loop.
+//! Host A: the fused router. One shard, one loop; or several, which share nothing.
 //!
 //! Layer 5 (hosts). [`plane`] is the pure part, [`control`] management, [`host`] the loop with sockets.
 
@@ -11,7 +11,9 @@ mod explain;
 pub mod host;
 pub mod inside;
 pub mod plane;
+mod placement;
 mod settings;
+mod shards;
 
 pub use host::{Handle, Host, unix_path};
 pub use nw_faces::{FaceError, InheritedUnix, take_inherited};

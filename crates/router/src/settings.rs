@@ -49,6 +49,7 @@ pub fn faces(config: &Config) -> FacesConfig {
         },
         burst_bytes_max: if config.udp.burst_kib == 0 { usize::MAX } else { kib(config.udp.burst_kib) },
         burst_pause: Duration::from_micros(u64::from(config.udp.burst_pause_us)),
+        share_ports: config.forwarder.shards > 1,
         websocket: websocket(config),
         reconnect_max: Duration::from_secs(u64::from(config.faces.reconnect_max_s)),
         ..FacesConfig::default()
@@ -97,36 +98,56 @@ fn filter(whitelist: &[InterfacePattern], blacklist: &[InterfacePattern]) -> Fil
     Filter { whitelist: patterns(whitelist), blacklist: patterns(blacklist) }
 }
 
+/// Which part of a router's tables is one shard's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Its number.
+    pub shard: usize,
+    /// Of how many.
+    pub shards: usize,
+}
+
+impl Share {
+    #[cfg(test)]
+    pub const WHOLE: Share = Share { shard: 0, shards: 1 };
+
+    /// Its part of a number; all parts come to the whole.
+    pub const fn of(self, total: usize) -> usize {
+        total / self.shards + (self.shard < total % self.shards) as usize
+    }
+}
+
 /// The forwarding plane with its tables.
-pub fn plane(config: &Config, key: HashKey, seed: u64) -> Plane {
+pub fn plane(config: &Config, key: HashKey, seed: u64, share: Share) -> Plane {
     let tables = &config.tables;
+    let part = |total: u32| share.of(total as usize).max(1);
     let router = RouterConfig {
-        shard: 0,
-        pit: PitConfig::for_entries(tables.pit_entries as usize),
+        shard: share.shard as u8,
+        pit: PitConfig::for_entries(part(tables.pit_entries)),
         fib: FibConfig {
             next_hops_per_prefix_max: tables.next_hops_per_prefix as usize,
             ..FibConfig::new(tables.fib_prefixes as usize)
         },
-        dead_nonces: tables.dead_nonces as usize,
+        dead_nonces: part(tables.dead_nonces),
         upstream_tokens: config.forwarder.upstream_tokens,
         accept_data_from_any_face: config.forwarder.accept_data_from_any_face,
         lifetime_max_ms: LIFETIME_MAX_MS,
-        measurements: tables.measurements as usize,
+        measurements: part(tables.measurements),
         ..RouterConfig::default()
     };
-    let store = bounds(&config.content_store);
+    let store = bounds(&config.content_store, share);
     let mut plane = Plane::new(key, seed, router, store);
     let store = plane.content_store_mut().store_mut();
     store.set_policy(policy(config.content_store.policy));
     store.set_admit(config.content_store.admit);
     store.set_serve(config.content_store.serve);
     plane.set_regions(config.forwarder.regions.clone());
-    plane.set_face_limit(tables.pit_entries_per_face);
+    plane.set_face_limit(tables.pit_entries_per_face.div_ceil(share.shards as u32));
     plane
 }
 
 /// Takes over what differs between two configurations of the content store; false when it was made for less than is asked for now.
-pub fn change_store(plane: &mut Plane, before: &ContentStore, after: &ContentStore) -> bool {
+pub fn change_store(plane: &mut Plane, before: &ContentStore, after: &ContentStore, share: Share) -> bool {
     let store = plane.content_store_mut().store_mut();
     if before.policy != after.policy {
         store.set_policy(policy(after.policy));
@@ -140,13 +161,16 @@ pub fn change_store(plane: &mut Plane, before: &ContentStore, after: &ContentSto
     if (before.packets, before.mib) == (after.packets, after.mib) {
         return true;
     }
-    let (wanted, made_for) = (bounds(after), store.made_for());
+    let (wanted, made_for) = (bounds(after, share), store.made_for());
     store.set_limits(wanted.packets_max, wanted.bytes_max);
     wanted.packets_max <= made_for.packets_max && wanted.bytes_max <= made_for.bytes_max
 }
 
-const fn bounds(store: &ContentStore) -> CsConfig {
-    CsConfig { packets_max: store.packets as usize, bytes_max: store.mib as usize * 1024 * 1024 }
+const fn bounds(store: &ContentStore, share: Share) -> CsConfig {
+    CsConfig {
+        packets_max: share.of(store.packets as usize),
+        bytes_max: share.of(store.mib as usize * 1024 * 1024),
+    }
 }
 
 const fn policy(policy: CsPolicy) -> PolicyKind {
@@ -165,7 +189,7 @@ mod tests {
     fn a_content_store_changes_while_it_runs() {
         let config = |text: &str| Config::parse("test", text).expect("a configuration");
         let first = config("[content_store]\npackets = 100\nmib = 2\n");
-        let mut plane = plane(&first, HashKey::new([1, 2, 3, 4]), 7);
+        let mut plane = plane(&first, HashKey::new([1, 2, 3, 4]), 7, Share::WHOLE);
         let store = |plane: &Plane| {
             let store = plane.content_store().store();
             (
@@ -178,17 +202,17 @@ mod tests {
         };
         assert_eq!(store(&plane), (PolicyKind::Lru, 100, 2, true, true));
         let other = config("[content_store]\npackets = 50\nmib = 1\npolicy = \"s3-fifo\"\nserve = false\n");
-        assert!(change_store(&mut plane, &first.content_store, &other.content_store));
+        assert!(change_store(&mut plane, &first.content_store, &other.content_store, Share::WHOLE));
         assert_eq!(store(&plane), (PolicyKind::S3Fifo, 50, 1, true, false));
         assert!(!first.needs_restart(&other));
         // Larger than it was made is not to be had without a new start.
         let large =
             config("[content_store]\npackets = 101\nmib = 1\npolicy = \"priority-fifo\"\nadmit = false\n");
-        assert!(!change_store(&mut plane, &other.content_store, &large.content_store));
+        assert!(!change_store(&mut plane, &other.content_store, &large.content_store, Share::WHOLE));
         assert_eq!(store(&plane), (PolicyKind::PriorityFifo, 100, 1, false, true));
         // What commands changed stays if the file says nothing new.
         plane.content_store_mut().store_mut().set_admit(true);
-        assert!(change_store(&mut plane, &large.content_store, &large.content_store));
+        assert!(change_store(&mut plane, &large.content_store, &large.content_store, Share::WHOLE));
         assert_eq!(store(&plane), (PolicyKind::PriorityFifo, 100, 1, true, true));
     }
 }

@@ -220,6 +220,8 @@ section! {
         regions: Vec<Name> = vec![];
         /// Put PIT tokens on Interests, so that answers are found at once. Peers that don't return them work as well.
         upstream_tokens: bool = true;
+        /// Threads that forward, each with its part of the tables and UDP sockets of its own; 0 finds out from the machine.
+        shards: u32 = 0, in 0..=64;
     }
 }
 

@@ -319,6 +319,7 @@ impl Faces {
                     break;
                 }
             }
+            self.note_room(id);
             self.arm_link(id, Instant::START);
         }
         chunks.into_iter().for_each(|chunk| pool.release_chunk(chunk));

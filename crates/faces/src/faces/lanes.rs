@@ -7,7 +7,7 @@ use super::face::{Face, Transport};
 use crate::counters::FaceCounters;
 use crate::datagram::{Burst, DatagramSocket, Medium, Peer};
 use crate::error::FaceError;
-use crate::link::{LinkService, LinkSettings, Source, Tally};
+use crate::link::{LinkService, LinkSettings, Room, Source, Tally};
 use crate::status::{FaceFlags, Persistency};
 use crate::uri::FaceUri;
 use nw_element::{Cause, FaceId, Instant, LinkType, Packet, Pool, Scope};
@@ -31,6 +31,8 @@ pub struct Lane {
     link_type: LinkType,
     persistency: Persistency,
     settings: LinkSettings,
+    /// What the peer said of its socket, KiB.
+    room_kib: u64,
 }
 
 impl Lane {
@@ -125,13 +127,31 @@ impl Faces {
             link_type: face.link_type,
             persistency: face.persistency,
             settings,
+            room_kib: face.link.room().theirs_kib(),
         })
+    }
+
+    /// Faces whose peers said, since the last call, how much room they have: other shards want to know. The first shard is told by
+    /// [`set_room`](Self::set_room), the others by a new lane.
+    pub fn rooms(&mut self) -> impl Iterator<Item = (FaceId, u64)> + use<> {
+        core::mem::take(&mut self.rooms).into_iter()
+    }
+
+    /// Another shard heard how much room a face's peer has.
+    pub fn set_room(&mut self, id: FaceId, kib: u64) {
+        if let Some(face) = self.slots.get_mut(id) {
+            face.link.room_mut().hear(kib);
+            if face.link.room_mut().take_heard_anew() {
+                self.rooms.push((id, kib));
+            }
+        }
     }
 
     /// Opens a lane here, or changes the one there is.
     pub fn open_lane(&mut self, now: Instant, lane: Lane) {
         if let Some(face) = self.slots.get_mut(lane.id) {
             face.persistency = lane.persistency;
+            hear(face.link.room_mut(), lane.room_kib);
             return face.link.set(lane.settings);
         }
         let Some(Some(socket)) = self.sockets.get_mut(lane.socket) else { return };
@@ -140,6 +160,7 @@ impl Faces {
         if let Some(room) = socket.room_to_tell(lane.peer) {
             link.room_mut().tell(room);
         }
+        hear(link.room_mut(), lane.room_kib);
         socket.peers.insert(lane.peer, lane.id);
         let transport = Transport::Datagram {
             socket: lane.socket,
@@ -195,6 +216,7 @@ impl Faces {
         let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
         batch.extend(face.link.receive(now, packet, source, pool, &mut self.budget, &mut tally));
         self.arm_link(id, Instant::START);
+        self.note_room(id);
     }
 
     /// What lanes counted since the last call; at most `max` of them, the others next time.
@@ -231,6 +253,17 @@ impl Faces {
         }
     }
 
+    /// Notes that a peer said something new of its room.
+    #[inline]
+    pub(super) fn note_room(&mut self, id: FaceId) {
+        if let Some(face) = self.slots.get_mut(id)
+            && face.link.room_mut().take_heard_anew()
+            && self.config.share_ports
+        {
+            self.rooms.push((id, face.link.room().theirs_kib()));
+        }
+    }
+
     /// A datagram of a peer without a lane: kept for the first shard.
     pub(super) fn keep_stray(&mut self, socket: usize, peer: SocketAddr, packet: Option<Packet>) {
         match (&mut self.junior, packet) {
@@ -249,5 +282,13 @@ impl Faces {
             face.touched = true;
             junior.touched.push(id);
         }
+    }
+}
+
+/// What another shard heard is known already where it came from.
+fn hear(room: &mut Room, kib: u64) {
+    if kib > 0 {
+        room.hear(kib);
+        room.take_heard_anew();
     }
 }

@@ -74,6 +74,8 @@ pub struct Faces {
     junior: Option<Junior>,
     /// What lanes that ended had counted.
     ended_lanes: Vec<(FaceId, FaceCounters)>,
+    /// Peers that said something new of their room: KiB. Only where ports are shared.
+    rooms: Vec<(FaceId, u64)>,
 }
 
 impl Faces {
@@ -105,6 +107,7 @@ impl Faces {
             latest: Instant::START,
             junior: None,
             ended_lanes: Vec::new(),
+            rooms: Vec::new(),
         })
     }
 

@@ -16,12 +16,13 @@ pub struct Room {
     ours_kib: u64,
     tell_at: Instant,
     theirs_kib: u64,
+    heard_anew: bool,
 }
 
 impl Default for Room {
     /// Nothing is told, and nothing was.
     fn default() -> Self {
-        Room { ours_kib: 0, tell_at: Instant::NEVER, theirs_kib: 0 }
+        Room { ours_kib: 0, tell_at: Instant::NEVER, theirs_kib: 0, heard_anew: false }
     }
 }
 
@@ -44,7 +45,20 @@ impl Room {
 
     /// The peer said what it has.
     pub fn hear(&mut self, kib: u64) {
-        self.theirs_kib = kib.min(ROOM_MAX_KIB);
+        let kib = kib.min(ROOM_MAX_KIB);
+        self.heard_anew |= kib != self.theirs_kib;
+        self.theirs_kib = kib;
+    }
+
+    /// What the peer said, KiB; 0 is nothing.
+    pub const fn theirs_kib(&self) -> u64 {
+        self.theirs_kib
+    }
+
+    /// True once when the peer has said something else than before.
+    #[inline]
+    pub const fn take_heard_anew(&mut self) -> bool {
+        core::mem::replace(&mut self.heard_anew, false)
     }
 
     /// Octets that may leave in a row: half of what the peer has, as its socket serves others too, but what any peer gets in any case.
@@ -66,6 +80,9 @@ mod tests {
         let told: Vec<_> = [0, 1, 249, 250, 499, 500].map(|ms| room.to_tell(at(ms))).to_vec();
         assert_eq!(told, [Some(4096), None, None, Some(4096), None, Some(4096)]);
         room.hear(4096);
+        assert!(room.take_heard_anew() && !room.take_heard_anew());
+        room.hear(4096);
+        assert!(!room.take_heard_anew());
         assert_eq!((room.burst_max(128 << 10), room.burst_max(usize::MAX)), (2 << 20, usize::MAX));
         room.hear(u64::MAX);
         assert_eq!(room.burst_max(0), 32 << 20);

@@ -4,12 +4,14 @@ use super::{Answer, PAGE, Question, Reply, Traced, WAITING_MAX};
 use crate::Host;
 use crate::control::Environment;
 use crate::environment::drop_name;
+use crate::shards::order::Order;
 use core::time::Duration;
 use nw_api::management::{ControlResponse, DropCount, ForwarderStatus};
 use nw_api::rest::{PrefixTraffic, RouterStatus, TopPrefixes};
 use nw_element::journal::{Decision, Event, Journal};
 use nw_element::{FaceId, Instant};
 use nw_name::Name;
+use std::sync::Arc;
 
 impl Host {
     /// Answers one question; a command whose face is being connected is answered later.
@@ -71,10 +73,12 @@ impl Host {
             Question::StopTrace(id) => {
                 if id == self.trace_id {
                     self.plane.set_journal(None);
+                    self.order_trace(None);
                 }
                 Answer::Stopped
             }
         };
+        self.gather_lanes();
         let spent = self.now().since(began);
         reply(answer, spent);
     }
@@ -83,6 +87,7 @@ impl Host {
     pub(crate) fn expire_watch(&mut self, now: Instant) {
         if self.watch.as_mut().is_some_and(|watch| watch.expire(now)) {
             self.watch = None;
+            self.gather_lanes();
         }
     }
 
@@ -112,8 +117,18 @@ impl Host {
             return None;
         }
         self.trace_id += 1;
+        self.order_trace(Some((&prefix, patience)));
         self.plane.set_journal(Some(Journal::new(prefix, now + patience)));
         Some(self.trace_id)
+    }
+
+    /// Lets other shards write decisions down, or no longer.
+    fn order_trace(&mut self, wanted: Option<(&Name, Duration)>) {
+        if let Some(crew) = &mut self.crew {
+            crew.traced.clear();
+            crew.trace_lost = 0;
+            crew.order(&Order::Trace(wanted.map(|(prefix, patience)| (Arc::new(prefix.clone()), patience))));
+        }
     }
 
     fn take_trace(&mut self, now: Instant, id: u64) -> Option<Traced> {
@@ -122,9 +137,14 @@ impl Host {
         }
         let journal = self.plane.journal_mut()?;
         let over = journal.is_over(now);
-        let (events, lost) = journal.take();
+        let (mut events, mut lost) = journal.take();
+        if let Some(crew) = &mut self.crew {
+            events.append(&mut crew.traced);
+            lost += core::mem::take(&mut crew.trace_lost);
+        }
         if over {
             self.plane.set_journal(None);
+            self.order_trace(None);
         }
         let router = self.plane.router();
         let with_strategy = |(event, name): (Event, Name)| {
@@ -167,6 +187,7 @@ impl Host {
             self.with_control(now, |_, hands| (hands.forwarder_status(), hands.cs_info()));
         let totals = self.faces.totals();
         let current_timestamp = self.control.wall_ms(now);
+        let reports = || self.crew.iter().flat_map(|crew| crew.reports());
         RouterStatus {
             forwarder: ForwarderStatus {
                 version: self.control.version().to_owned(),
@@ -175,18 +196,25 @@ impl Host {
                 ..forwarder
             },
             content_store,
-            content_store_bytes: self.plane.content_store().store().bytes() as u64,
+            content_store_bytes: self.plane.content_store().store().bytes() as u64
+                + reports().map(|report| report.store_bytes).sum::<u64>(),
             faces: self.faces.len() as u64,
             in_bytes: totals.in_bytes,
             out_bytes: totals.out_bytes,
-            packets_in_use: self.pool.packets_in_use() as u64,
+            packets_in_use: self.pool.packets_in_use() as u64
+                + reports().map(|report| report.packets_in_use).sum::<u64>(),
             loop_time: self.loop_time,
+            shards: self
+                .crew
+                .as_ref()
+                .map_or_else(Vec::new, |crew| crew.status(&self.plane, self.packets, &self.loop_time)),
         }
     }
 
     fn drop_counts(&self, zeros: bool) -> Vec<DropCount> {
         let mut all = self.plane.drops().clone();
         all.merge(self.faces.drops());
+        self.crew.iter().for_each(|crew| crew.add_drops(&mut all));
         let counted = all.iter().filter(|(_, packets)| zeros || *packets > 0);
         counted.map(|(reason, count)| DropCount { reason: drop_name(reason), count }).collect()
     }

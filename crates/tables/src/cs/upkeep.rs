@@ -287,6 +287,8 @@ pub struct Erasing {
     pub erased: usize,
     /// At the end: true when there are others.
     pub more: bool,
+    /// Left to whoever goes on with the erasure in other stores; 0 at first.
+    pub elsewhere: u64,
     /// Buckets of the index seen.
     bucket: usize,
 }
@@ -294,7 +296,7 @@ pub struct Erasing {
 impl Erasing {
     /// Of at most so many packets, not begun.
     pub const fn new(limit: usize) -> Self {
-        Erasing { limit, erased: 0, more: false, bucket: 0 }
+        Erasing { limit, erased: 0, more: false, elsewhere: 0, bucket: 0 }
     }
 
     const fn left(&self) -> usize {

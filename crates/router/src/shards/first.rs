@@ -1,0 +1,99 @@
+//! What the first shard does besides its own work when there are others.
+
+use super::parcel::{Arrival, Errand};
+use crate::Host;
+use nw_element::decode::decode;
+use nw_element::{DropCounters, DropReason, Instant};
+use nw_wire::LpHeader;
+
+impl Host {
+    /// Takes in what other shards sent and told, and gives answers of management that waited for them.
+    pub(crate) fn meet_others(&mut self, now: Instant) {
+        let Some(crew) = &mut self.crew else { return };
+        crew.hear(now, &mut self.faces, &self.known, &mut self.pool);
+        let mut arrivals = crew.take_arrivals(&mut self.pool);
+        for arrival in arrivals.drain(..) {
+            self.take_arrival(now, arrival);
+        }
+        if let Some(crew) = &mut self.crew {
+            crew.put_back(arrivals);
+        }
+        self.forward_own(now);
+        while let Some((data, token)) = self.crew.as_mut().and_then(|crew| crew.next_held()) {
+            let header = LpHeader { no_cache: true, pit_token: token, ..LpHeader::default() };
+            let mut link_packet = Vec::with_capacity(data.len() + 16);
+            header.encode(data.len(), &mut link_packet);
+            link_packet.extend_from_slice(&data);
+            self.faces.inject(now, &link_packet, &mut self.pool, &mut self.batch);
+        }
+        self.forward(now);
+    }
+
+    fn take_arrival(&mut self, now: Instant, arrival: Arrival) {
+        match arrival {
+            Arrival::Packet(Errand::Enter, packet) => match decode(&mut self.pool, &packet) {
+                Ok(()) => self.batch.push(packet),
+                // It was decoded where it came in.
+                Err(error) => {
+                    let mut drops = DropCounters::default();
+                    self.pool.drop_packet(packet, DropReason::Malformed(error.fault), &mut drops);
+                    self.count_drops(&drops);
+                }
+            },
+            Arrival::Packet(Errand::Leave, packet) => {
+                if let Some(watch) = &mut self.watch {
+                    watch.outgoing(now, &packet, &self.pool);
+                }
+                let egress = self.pool.meta(&packet).egress;
+                self.faces.send(now, egress, packet, &mut self.pool);
+            }
+            Arrival::Packet(Errand::Lesson, packet) => self.learn(now, packet),
+            Arrival::Stray(socket, peer, packet) => {
+                // Packets of this shard that wait were decoded by others: only what comes in here is distributed.
+                let own = core::mem::take(&mut self.batch);
+                self.faces.take_stray(now, (socket, peer), packet, &mut self.pool, &mut self.batch);
+                self.forward(now);
+                self.batch = own;
+            }
+            Arrival::Lost => {}
+        }
+    }
+
+    /// True when another shard has sent something, or will only once it is asked.
+    pub(crate) fn must_not_sleep(&mut self) -> bool {
+        let Some(crew) = &mut self.crew else { return false };
+        crew.exchange().bell().sleep();
+        !crew.exchange().is_empty() || crew.has_tidings()
+    }
+
+    fn count_drops(&mut self, drops: &DropCounters) {
+        if let Some(crew) = &mut self.crew {
+            crew.exchange().drops.merge(drops);
+        }
+    }
+
+    /// Hands over what is another shard's of packets that were read here.
+    pub(crate) fn distribute(&mut self, now: Instant) {
+        if let Some(crew) = &mut self.crew {
+            crew.exchange().distribute(now, &mut self.batch, &mut self.pool);
+        }
+    }
+
+    /// Notes what leaves and may be answered under a longer name.
+    pub(crate) fn note_asked(&mut self, now: Instant) {
+        if let Some(crew) = &mut self.crew {
+            let exchange = crew.exchange();
+            self.out.iter().for_each(|packet| exchange.note_asked(now, packet, &self.pool));
+        }
+    }
+
+    /// While somebody looks at packets, all of them come in and leave here.
+    pub(crate) fn gather_lanes(&mut self) {
+        let observed = self.watch.is_some();
+        if let Some(crew) = self.crew.as_mut().filter(|crew| crew.observed != observed) {
+            crew.observed = observed;
+            let ids: Vec<_> = self.faces.ids().collect();
+            ids.into_iter().for_each(|id| crew.tell_face(&self.faces, &self.known, id));
+        }
+    }
+}

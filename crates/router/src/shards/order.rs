@@ -1,0 +1,106 @@
+//! What control tells the other shards, and what they tell it. Orders are carried out in the order they were given; each is a bounded piece of work.
+
+use crate::control::environment::FibChange;
+use core::time::Duration;
+use nw_api::config::ContentStore;
+use nw_api::rest::ShardStatus;
+use nw_element::journal::Event;
+use nw_element::{DropCounters, FaceId, FaceInfo, Instant};
+use nw_elements::strategy::StrategyId;
+use nw_faces::{FaceCounters, Lane};
+use nw_name::Name;
+use nw_tables::cs::Erasing;
+use nw_tables::fib::NextHop;
+use std::sync::Arc;
+
+/// To a shard.
+#[derive(Clone, Debug)]
+pub enum Order {
+    /// A face is there, or has changed; with its lane, where that shard is to have one.
+    Face(FaceId, FaceInfo, Option<Box<Lane>>),
+    /// A face is gone.
+    FaceGone(FaceId),
+    /// Changes of the FIB that were found good.
+    Fib(Arc<[OwnedFibChange]>),
+    /// A strategy got its number.
+    Strategy(Arc<Name>),
+    /// Self-learning sends an announcement along with Data below a prefix until then.
+    Announcement(Arc<Name>, Arc<[u8]>, Instant),
+    /// Switches and size of the content store.
+    ContentStore {
+        /// Packets that all of them together may hold.
+        capacity: Option<usize>,
+        /// It takes in.
+        admit: Option<bool>,
+        /// It answers.
+        serve: Option<bool>,
+    },
+    /// Erase from the content store; answered by [`Tidings::Erased`].
+    Erase(u64, Arc<Name>, Erasing),
+    /// What differs between two configurations of the content store.
+    Reload(Arc<(ContentStore, ContentStore)>),
+    /// Write down decisions about names under this, for so long; or no longer.
+    Trace(Option<(Arc<Name>, Duration)>),
+    /// Another shard has something to do.
+    Nothing,
+    /// End.
+    Stop,
+}
+
+/// A [`FibChange`] with its own name.
+#[derive(Clone, Debug)]
+pub struct OwnedFibChange {
+    /// The prefix.
+    pub name: Name,
+    /// Next hops and strategy; `None`: it is no entry any more.
+    pub set: Option<(Box<[NextHop]>, StrategyId)>,
+}
+
+impl From<&FibChange<'_>> for OwnedFibChange {
+    fn from(change: &FibChange<'_>) -> Self {
+        match change {
+            FibChange::Set { name, next_hops, strategy } => {
+                OwnedFibChange { name: name.to_name(), set: Some(((*next_hops).into(), *strategy)) }
+            }
+            FibChange::Remove { name } => OwnedFibChange { name: name.to_name(), set: None },
+        }
+    }
+}
+
+/// From a shard.
+#[derive(Debug)]
+pub enum Tidings {
+    /// What it has counted and holds.
+    Report(Box<Report>),
+    /// An erasure is done.
+    Erased(u64, Erasing),
+    /// The system says that nobody is at a face's port.
+    PeerGone(FaceId),
+    /// A face's peer said how much room it has, KiB.
+    Room(FaceId, u64),
+    /// Decisions that were written down, with names; and how many did not fit.
+    Traced(Vec<(Event, Name)>, u64),
+}
+
+/// What a shard has counted and holds.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// What its lanes counted since the last report.
+    pub faces: Vec<(FaceId, FaceCounters)>,
+    /// Packets dropped since the start.
+    pub drops: DropCounters,
+    /// Pending Interests answered since the start.
+    pub satisfied: u64,
+    /// Pending Interests that ended otherwise.
+    pub unsatisfied: u64,
+    /// Prefixes with measurements.
+    pub measurements: u64,
+    /// Packets its content store may hold.
+    pub store_capacity: u64,
+    /// Octets of packets in its content store.
+    pub store_bytes: u64,
+    /// Packets in its hands at this moment.
+    pub packets_in_use: u64,
+    /// What everybody may see.
+    pub status: ShardStatus,
+}

@@ -236,7 +236,8 @@ impl Environment for Hands<'_> {
         let all = |own: usize, other: fn(&Report) -> u64| own as u64 + others().map(other).sum::<u64>();
         let bits = [(store.admits(), flags::CS_ADMIT), (store.serves(), flags::CS_SERVE)];
         CsInfo {
-            capacity: all(store.limits().packets_max, |report| report.store_capacity),
+            capacity: store.limits().packets_max as u64
+                + self.crew.as_ref().map_or(0, |crew| crew.store_capacity()),
             flags: bits.iter().filter(|(on, _)| *on).fold(0, |set, (_, bit)| set | bit),
             entries: all(store.len(), |report| report.status.cs_entries),
             hits: all(counters.hits as usize, |report| report.status.cs_hits),

@@ -70,8 +70,8 @@ def broken_framing(id_, says, junk):
         producer, consumer = await t.producer(), await t.face()
         consumer.send(junk)
         await t.quiet(0.1)
-        # Closing is right; going on is right too, once what the junk claims to contain has come.
-        for i in range(40):
+        # Closing is right; going on is right too, once what the junk claims to contain has come: up to a whole packet.
+        for i in range(400):
             if consumer.closed:
                 break
             consumer.send(interest(t.name(f"/after/{i}")))

@@ -180,7 +180,8 @@ def dissect(raw: bytes) -> Packet:
         rank = 1 << 32 if t == FRAGMENT else t
         if rank < last or (rank == last and t != ACK):
             raise Malformed(f"LpPacket header {t} out of order or repeated in {[x for x, _ in headers]}")
-        if t not in LP_KNOWN:
+        # "Unless its type is in 800..959 and its two lowest bits are clear": then it is to be ignored.
+        if t not in LP_KNOWN and not (800 <= t <= 959 and t % 4 == 0):
             raise Malformed(f"unknown LpPacket header {t}")
         last = rank
         p.lp[t] = v

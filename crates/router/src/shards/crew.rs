@@ -7,7 +7,6 @@ use super::worker::Worker;
 use crate::StartError;
 use crate::plane::Plane;
 use crate::settings::{self, Share};
-use core::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use nw_api::config::Config;
 use nw_api::rest::{LoopTime, ShardStatus};
@@ -43,6 +42,8 @@ pub struct Crew {
     held: VecDeque<(u64, Vec<u8>, Token)>,
     erasures: BTreeMap<u64, Erasure>,
     tickets: u64,
+    /// Packets that the content stores of all shards were made for, and may hold now.
+    store_packets: (usize, usize),
     /// Decisions that other shards wrote down for who traces here.
     pub traced: Vec<(Event, Name)>,
     /// How many did not fit.
@@ -55,7 +56,6 @@ pub struct Crew {
 struct Member {
     orders: Sender<Order>,
     tidings: Receiver<Tidings>,
-    carried_out: Arc<AtomicU64>,
     last: Report,
     thread: Option<JoinHandle<()>>,
 }
@@ -93,7 +93,6 @@ impl Crew {
             own_faces.adopt_twins(shard as u8, faces.twins()?)?;
             let (orders, to_carry_out) = bounded(ORDERS_MAX);
             let (tidings, told) = bounded(TIDINGS_MAX);
-            let carried_out = Arc::new(AtomicU64::new(0));
             let worker = Worker {
                 epoll,
                 started,
@@ -104,7 +103,7 @@ impl Crew {
                 exchange: end,
                 orders: to_carry_out,
                 tidings,
-                carried_out: Arc::clone(&carried_out),
+                carried_out: 0,
                 batch: Vec::new(),
                 out: Vec::new(),
                 arrivals: Vec::new(),
@@ -113,12 +112,13 @@ impl Crew {
                 status: ShardStatus { shard: shard as u32, ..ShardStatus::default() },
                 changed: false,
                 reported: Instant::START,
+                report_due: true,
             };
             let thread = std::thread::Builder::new()
                 .name(format!("shard {shard}"))
                 .spawn(move || worker.run())
                 .map_err(|e| system("a thread")(rustix::io::Errno::from_io_error(&e).unwrap_or(rustix::io::Errno::AGAIN)))?;
-            members.push(Member { orders, tidings: told, carried_out, last: Report::default(), thread: Some(thread) });
+            members.push(Member { orders, tidings: told, last: Report::default(), thread: Some(thread) });
         }
         Ok(Crew {
             exchange,
@@ -128,6 +128,7 @@ impl Crew {
             held: VecDeque::new(),
             erasures: BTreeMap::new(),
             tickets: 0,
+            store_packets: (config.content_store.packets as usize, config.content_store.packets as usize),
             traced: Vec::new(),
             trace_lost: 0,
             observed: false,
@@ -146,6 +147,13 @@ impl Crew {
 
     /// Gives an order to all. Waits only for a shard that is thousands of orders behind.
     pub fn order(&mut self, order: &Order) {
+        match order {
+            Order::ContentStore { capacity: Some(packets), .. } => self.store_packets.1 = *packets,
+            Order::Reload(stores) if (stores.0.packets, stores.0.mib) != (stores.1.packets, stores.1.mib) => {
+                self.store_packets.1 = stores.1.packets as usize;
+            }
+            _ => {}
+        }
         self.given += 1;
         for (member, bell) in self.members.iter().zip(self.exchange.bells()[1..].iter()) {
             // A shard that has ended said why in the log.
@@ -182,7 +190,7 @@ impl Crew {
     /// Orders that all have carried out. A shard that has ended holds nobody up.
     fn carried_out(&self) -> u64 {
         let running = self.members.iter().filter(|member| member.thread.as_ref().is_some_and(|thread| !thread.is_finished()));
-        running.map(|member| member.carried_out.load(Ordering::Acquire)).min().unwrap_or(u64::MAX)
+        running.map(|member| member.last.carried_out).min().unwrap_or(u64::MAX)
     }
 
     /// True when something was told, or what is held may be given.
@@ -261,6 +269,14 @@ impl Crew {
         self.given += 1;
         self.exchange.bells()[1..].iter().for_each(|bell| bell.ring());
         false
+    }
+
+    /// Packets that the content stores of the other shards may hold.
+    pub fn store_capacity(&self) -> u64 {
+        let shards = self.shards();
+        let (made_for, wanted) = self.store_packets;
+        let others = (1..shards).map(|shard| Share { shard, shards });
+        others.map(|share| share.of(wanted).min(share.of(made_for)) as u64).sum()
     }
 
     /// What each other shard said last.

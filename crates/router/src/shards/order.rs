@@ -87,6 +87,8 @@ pub enum Tidings {
 pub struct Report {
     /// What its lanes counted since the last report.
     pub faces: Vec<(FaceId, FaceCounters)>,
+    /// Orders it had carried out by then.
+    pub carried_out: u64,
     /// Packets dropped since the start.
     pub drops: DropCounters,
     /// Pending Interests answered since the start.
@@ -95,8 +97,6 @@ pub struct Report {
     pub unsatisfied: u64,
     /// Prefixes with measurements.
     pub measurements: u64,
-    /// Packets its content store may hold.
-    pub store_capacity: u64,
     /// Octets of packets in its content store.
     pub store_bytes: u64,
     /// Packets in its hands at this moment.

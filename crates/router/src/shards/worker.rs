@@ -48,7 +48,7 @@ pub struct Worker {
     /// This shard's part of what is divided.
     pub share: settings::Share,
     /// How many orders were carried out.
-    pub carried_out: std::sync::Arc<core::sync::atomic::AtomicU64>,
+    pub carried_out: u64,
     pub batch: Vec<Packet>,
     pub out: Vec<Packet>,
     pub arrivals: Vec<Arrival>,
@@ -60,6 +60,8 @@ pub struct Worker {
     /// Something was done since the last report.
     pub changed: bool,
     pub reported: Instant,
+    /// Control waits for a report.
+    pub report_due: bool,
 }
 
 impl Worker {
@@ -181,9 +183,11 @@ impl Worker {
         if self.plane.deadline().is_some_and(|due| due <= now) {
             self.plane.tick(now, &mut self.pool, &mut self.out);
             self.send(now);
+            self.changed = true;
         }
         if self.faces.deadline().is_some_and(|due| due <= now) {
             self.faces.tick(now, &mut self.pool);
+            self.changed = true;
         }
     }
 
@@ -199,19 +203,14 @@ impl Worker {
 
     /// False when the shard shall end.
     fn carry_out_orders(&mut self, now: Instant) -> bool {
-        let mut any = false;
         while let Ok(order) = self.orders.try_recv() {
             if matches!(order, Order::Stop) {
                 return false;
             }
             self.carry_out(now, order);
-            self.carried_out.fetch_add(1, core::sync::atomic::Ordering::Release);
-            any = true;
-        }
-        if any {
-            self.changed = true;
-            // Answers may wait for it.
-            self.exchange.bells()[0].ring();
+            self.carried_out += 1;
+            // Answers wait for a report that says so.
+            self.report_due = true;
         }
         true
     }
@@ -295,7 +294,7 @@ impl Worker {
     fn report(&mut self, now: Instant) {
         let busy = !self.exchange.is_empty();
         let pause = if busy { REPORT_BUSY } else { REPORT_IDLE };
-        if self.changed && now >= self.reported + pause {
+        if self.report_due || self.changed && now >= self.reported + pause {
             if let Some(journal) = self.plane.journal_mut() {
                 let (events, lost) = journal.take();
                 if !events.is_empty() || lost > 0 {
@@ -306,6 +305,7 @@ impl Worker {
             self.untold.push_back(Tidings::Report(Box::new(report)));
             self.reported = now;
             self.changed = false;
+            self.report_due = false;
         }
         let mut told = false;
         while let Some(tidings) = self.untold.pop_front() {
@@ -337,11 +337,11 @@ impl Worker {
             ..self.status
         };
         Report {
+            carried_out: self.carried_out,
             drops,
             satisfied: counters.satisfied,
             unsatisfied: counters.unsatisfied,
             measurements: router.measurements().len() as u64,
-            store_capacity: store.limits().packets_max as u64,
             store_bytes: store.bytes() as u64,
             packets_in_use: self.pool.packets_in_use() as u64,
             status,

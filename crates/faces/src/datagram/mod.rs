@@ -183,6 +183,30 @@ impl DatagramSocket {
     /// # Errors
     /// What the system says.
     pub fn bind(address: SocketAddr, listening: bool, config: &FacesConfig) -> Result<Self, FaceError> {
+        let socket = Self::open(address, listening, false, config)?;
+        if listening && config.share_ports {
+            // Only now: a port that another program has, which may share it too, is refused.
+            let target = FaceUri::Udp(address);
+            sockopt::set_socket_reuseport(&socket.socket, true)
+                .map_err(FaceError::system("share the port of", target))?;
+        }
+        Ok(socket)
+    }
+
+    /// Binds another socket to the address of one that was bound where `config.share_ports` was set: for another shard.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn twin(address: SocketAddr, config: &FacesConfig) -> Result<Self, FaceError> {
+        Self::open(address, true, true, config)
+    }
+
+    fn open(
+        address: SocketAddr,
+        listening: bool,
+        share: bool,
+        config: &FacesConfig,
+    ) -> Result<Self, FaceError> {
         let target = FaceUri::Udp(address);
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let make = || -> Result<Self, Errno> {
@@ -197,7 +221,7 @@ impl DatagramSocket {
             }
             sys::enable_errors(socket.as_fd(), address.is_ipv6())?;
             sys::enable_gro(socket.as_fd());
-            if listening && config.share_ports {
+            if share {
                 sockopt::set_socket_reuseport(&socket, true)?;
             }
             rustix::net::bind(&socket, &address)?;

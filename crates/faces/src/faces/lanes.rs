@@ -71,7 +71,7 @@ impl Faces {
     pub fn twins(&self) -> Result<Twins, FaceError> {
         let listening = self.listening_udp();
         let twin = |(index, address): (usize, SocketAddr)| {
-            Ok((index, DatagramSocket::bind(address, true, &self.config)?))
+            Ok((index, DatagramSocket::twin(address, &self.config)?))
         };
         listening.map(twin).collect::<Result<_, _>>().map(Twins)
     }

@@ -113,6 +113,7 @@ impl Crew {
                 changed: false,
                 reported: Instant::START,
                 report_due: true,
+                gone: Vec::new(),
             };
             let thread = std::thread::Builder::new()
                 .name(format!("shard {shard}"))

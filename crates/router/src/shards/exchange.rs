@@ -19,6 +19,9 @@ const RING_LEN: usize = 4 << 20;
 /// Parcels taken from one ring before others have their turn.
 const PARCELS_PER_RING: usize = 256;
 
+/// After so many calls of [`Exchange::take`] nothing is left of what was there before.
+pub const TAKES_TO_EMPTY: usize = RING_LEN / (PARCELS_PER_RING * parcel::HEAD_LEN) + 1;
+
 /// Wakes a shard that sleeps.
 #[derive(Debug)]
 pub struct Bell {

@@ -70,7 +70,8 @@ struct Head {
     token: [u8; 32],
 }
 
-const HEAD_LEN: usize = size_of::<Head>();
+/// Octets before each packet.
+pub const HEAD_LEN: usize = size_of::<Head>();
 
 /// Copies a packet with its link fields into a ring; false when that is full.
 pub fn put(ring: &mut Producer<u8>, errand: Errand, packet: &Packet, pool: &Pool) -> bool {

@@ -4,7 +4,7 @@
 //! epoll, rings ─▶ orders of control ─▶ whose is it? ─▶ plane.process ─▶ lanes, or the ring to the first shard ─▶ flush ─▶ timers ─▶ report
 //! ```
 
-use super::exchange::Exchange;
+use super::exchange::{Exchange, TAKES_TO_EMPTY};
 use super::order::{Order, Report, Tidings};
 use super::parcel::{Arrival, Errand};
 use crate::plane::Plane;
@@ -60,6 +60,8 @@ pub struct Worker {
     /// Something was done since the last report.
     pub changed: bool,
     pub reported: Instant,
+    /// Faces that control says are gone.
+    pub gone: Vec<nw_element::FaceId>,
     /// Control waits for a report.
     pub report_due: bool,
 }
@@ -95,6 +97,7 @@ impl Worker {
                 return self.faces.close_all(&mut self.pool);
             }
             self.take_arrivals(now);
+            self.end_faces(now);
             for event in &events {
                 if event.data.u64() != BELL {
                     self.faces.on_ready(now, event.data.u64(), event.flags, &mut self.pool, &mut self.batch);
@@ -146,6 +149,22 @@ impl Worker {
             }
         }
         self.forward(now);
+    }
+
+    /// Forgets faces that are gone. What came by one before it ended (an application may answer and leave) was sent here before the order was,
+    /// so it is in the rings by now, and has its turn first.
+    fn end_faces(&mut self, now: Instant) {
+        for _ in 0..TAKES_TO_EMPTY {
+            if self.gone.is_empty() || self.exchange.is_empty() {
+                break;
+            }
+            self.exchange.take(&mut self.pool, &mut self.arrivals);
+            self.take_arrivals(now);
+        }
+        for id in self.gone.drain(..) {
+            self.plane.remove_face(now, id);
+            self.faces.close_lane(id, &mut self.pool);
+        }
     }
 
     /// Takes what is this shard's through the plane, and sends what leaves.
@@ -224,10 +243,7 @@ impl Worker {
                     None => self.faces.close_lane(id, &mut self.pool),
                 }
             }
-            Order::FaceGone(id) => {
-                self.plane.remove_face(now, id);
-                self.faces.close_lane(id, &mut self.pool);
-            }
+            Order::FaceGone(id) => self.gone.push(id),
             Order::Fib(changes) => self.plane.with_router(now, &mut self.pool, &mut self.out, |router, context| {
                 for change in changes.iter() {
                     let name = change.name.as_ref();

@@ -341,7 +341,8 @@ impl Host {
             self.count_turn(done.since(woke), cpu_before);
             cpu_before = self.busy.then(cpu_time);
             let timeout = self.timeout(done);
-            let timeout = if self.must_not_sleep() { Some(Timespec { tv_sec: 0, tv_nsec: 0 }) } else { timeout };
+            let timeout =
+                if self.must_not_sleep() { Some(Timespec { tv_sec: 0, tv_nsec: 0 }) } else { timeout };
             events.clear();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}

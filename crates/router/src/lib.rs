@@ -10,8 +10,8 @@ mod environment;
 mod explain;
 pub mod host;
 pub mod inside;
-pub mod plane;
 mod placement;
+pub mod plane;
 mod settings;
 mod shards;
 

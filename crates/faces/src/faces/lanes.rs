@@ -70,9 +70,8 @@ impl Faces {
     /// What the system says.
     pub fn twins(&self) -> Result<Twins, FaceError> {
         let listening = self.listening_udp();
-        let twin = |(index, address): (usize, SocketAddr)| {
-            Ok((index, DatagramSocket::twin(address, &self.config)?))
-        };
+        let twin =
+            |(index, address): (usize, SocketAddr)| Ok((index, DatagramSocket::twin(address, &self.config)?));
         listening.map(twin).collect::<Result<_, _>>().map(Twins)
     }
 

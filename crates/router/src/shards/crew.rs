@@ -118,7 +118,11 @@ impl Crew {
             let thread = std::thread::Builder::new()
                 .name(format!("shard {shard}"))
                 .spawn(move || worker.run())
-                .map_err(|e| system("a thread")(rustix::io::Errno::from_io_error(&e).unwrap_or(rustix::io::Errno::AGAIN)))?;
+                .map_err(|e| {
+                    system("a thread")(
+                        rustix::io::Errno::from_io_error(&e).unwrap_or(rustix::io::Errno::AGAIN),
+                    )
+                })?;
             members.push(Member { orders, tidings: told, last: Report::default(), thread: Some(thread) });
         }
         Ok(Crew {
@@ -190,7 +194,10 @@ impl Crew {
 
     /// Orders that all have carried out. A shard that has ended holds nobody up.
     fn carried_out(&self) -> u64 {
-        let running = self.members.iter().filter(|member| member.thread.as_ref().is_some_and(|thread| !thread.is_finished()));
+        let running = self
+            .members
+            .iter()
+            .filter(|member| member.thread.as_ref().is_some_and(|thread| !thread.is_finished()));
         running.map(|member| member.last.carried_out).min().unwrap_or(u64::MAX)
     }
 

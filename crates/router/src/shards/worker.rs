@@ -70,7 +70,9 @@ impl Worker {
     /// Runs until it is told to stop.
     pub fn run(mut self) {
         let bell = self.exchange.bell().as_fd();
-        if let Err(errno) = epoll::add(&self.epoll, bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN) {
+        if let Err(errno) =
+            epoll::add(&self.epoll, bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)
+        {
             return tracing::error!(shard = self.exchange.me(), %errno, "the shard can't wait for packets");
         }
         let mut events = Vec::with_capacity(EVENTS_MAX);
@@ -237,33 +239,39 @@ impl Worker {
     fn carry_out(&mut self, now: Instant, order: Order) {
         match order {
             Order::Face(id, info, lane) => {
-                self.plane.with_router(now, &mut self.pool, &mut self.out, |router, _| router.add_face(id, info));
+                self.plane
+                    .with_router(now, &mut self.pool, &mut self.out, |router, _| router.add_face(id, info));
                 match lane {
                     Some(lane) => self.faces.open_lane(now, *lane),
                     None => self.faces.close_lane(id, &mut self.pool),
                 }
             }
             Order::FaceGone(id) => self.gone.push(id),
-            Order::Fib(changes) => self.plane.with_router(now, &mut self.pool, &mut self.out, |router, context| {
-                for change in changes.iter() {
-                    let name = change.name.as_ref();
-                    let result = match &change.set {
-                        Some((next_hops, strategy)) => router.set_route(now, name, next_hops, *strategy, context),
-                        None => {
-                            router.remove_route(name);
-                            Ok(())
+            Order::Fib(changes) => {
+                self.plane.with_router(now, &mut self.pool, &mut self.out, |router, context| {
+                    for change in changes.iter() {
+                        let name = change.name.as_ref();
+                        let result = match &change.set {
+                            Some((next_hops, strategy)) => {
+                                router.set_route(now, name, next_hops, *strategy, context)
+                            }
+                            None => {
+                                router.remove_route(name);
+                                Ok(())
+                            }
+                        };
+                        // Tables of all shards are alike, so what the first one took the others take.
+                        if let Err(error) = result {
+                            tracing::error!(%name, %error, "a shard can't take a route that another has");
                         }
-                    };
-                    // Tables of all shards are alike, so what the first one took the others take.
-                    if let Err(error) = result {
-                        tracing::error!(%name, %error, "a shard can't take a route that another has");
                     }
-                }
-            }),
+                })
+            }
             Order::Strategy(name) => {
                 let strategy = name.as_ref().as_ref();
-                let found =
-                    self.plane.with_router(now, &mut self.pool, &mut self.out, |router, _| router.resolve_strategy(strategy));
+                let found = self.plane.with_router(now, &mut self.pool, &mut self.out, |router, _| {
+                    router.resolve_strategy(strategy)
+                });
                 if let Err(error) = found {
                     tracing::error!(%name, %error, "a shard can't take a strategy that another has");
                 }
@@ -286,7 +294,8 @@ impl Worker {
                 settings::change_store(&mut self.plane, &stores.0, &stores.1, self.share);
             }
             Order::Trace(wanted) => {
-                let journal = wanted.map(|(prefix, patience)| Journal::new(prefix.as_ref().clone(), now + patience));
+                let journal =
+                    wanted.map(|(prefix, patience)| Journal::new(prefix.as_ref().clone(), now + patience));
                 self.plane.set_journal(journal);
             }
             Order::Nothing | Order::Stop => {}

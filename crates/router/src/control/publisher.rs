@@ -23,7 +23,7 @@ const MAKING_MAX: usize = 64;
 /// Who waits for one of them.
 const ASKING_MAX: usize = 64;
 /// Segments of old versions freed in one part.
-const FREED_PER_PART: usize = 64;
+const FREED_PER_PART: usize = 8;
 
 /// A dataset that is asked for.
 #[derive(Clone, Copy, Debug)]

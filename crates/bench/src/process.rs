@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -33,8 +34,20 @@ impl Running {
     /// # Errors
     /// When the process ends or five seconds pass before.
     pub fn wait_for(&mut self, path: &Path) -> Result<()> {
+        self.wait_until(path, Path::exists)
+    }
+
+    /// As [`wait_for`](Self::wait_for), until a connection is taken: a socket has its path a moment before it listens.
+    ///
+    /// # Errors
+    /// See there.
+    pub fn wait_for_listener(&mut self, path: &Path) -> Result<()> {
+        self.wait_until(path, |path| UnixStream::connect(path).is_ok())
+    }
+
+    fn wait_until(&mut self, path: &Path, is_there: impl Fn(&Path) -> bool) -> Result<()> {
         let patience = Instant::now() + Duration::from_secs(5);
-        while !path.exists() {
+        while !is_there(path) {
             if let Some(status) = self.child.try_wait()? {
                 bail!("{} ended at once: {status}", self.what);
             }
@@ -94,5 +107,31 @@ impl Drop for Running {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_path_that_nobody_listens_at_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        drop(UnixListener::bind(&path).unwrap());
+        let mut child = Running::start("a child", Command::new("sleep").arg("10")).unwrap();
+        child.wait_for(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let socket = path.clone();
+        // Bound, as when nobody listens yet; then by one who does.
+        drop(UnixListener::bind(&path).unwrap());
+        let late = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            fs::remove_file(&socket).unwrap();
+            UnixListener::bind(&socket).unwrap()
+        });
+        child.wait_for_listener(&path).unwrap();
+        drop(late.join().unwrap());
     }
 }

@@ -57,7 +57,7 @@ impl Place {
             name,
             Command::new(&self.nw).arg("run").arg("--config").arg(&config).stdout(Stdio::null()),
         )?;
-        router.wait_for(&socket)?;
+        router.wait_for_listener(&socket)?;
         Ok((router, socket))
     }
 

@@ -34,9 +34,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{self, Duration, SystemTime, UNIX_EPOCH};
 
-/// How long management may keep packets waiting in one turn; what is begun is ended, which takes less than as long again.
+/// How long management may keep packets waiting in one turn. What is begun is ended: one command, or one part of what takes long.
 const MANAGEMENT_PER_TURN: Duration = Duration::from_micros(250);
-/// Management Interests answered before the clock is looked at.
+/// Management Interests answered before the answers leave.
 const MANAGEMENT_AT_ONCE: usize = 8;
 /// Sockets served per wait.
 const EVENTS_MAX: usize = 256;
@@ -464,10 +464,13 @@ impl Host {
     /// Answers what came to the internal face; a bounded amount, then packets have their turn.
     fn manage(&mut self, now: Instant) {
         let start = time::Instant::now();
+        let is_over = || start.elapsed() >= MANAGEMENT_PER_TURN;
         self.busy = true;
-        while start.elapsed() < MANAGEMENT_PER_TURN {
+        while !is_over() {
             let mut answered = 0;
+            // Where commands take all the time, what they began goes on nevertheless: a part each turn.
             while answered < MANAGEMENT_AT_ONCE
+                && (answered == 0 || !is_over())
                 && let Some(link_packet) = self.faces.next_internal()
             {
                 self.answer(now, &link_packet);
@@ -506,12 +509,11 @@ impl Host {
         self.control.on_interest(now, ingress, token, wire, authority, &mut hands!(self, now));
     }
 
-    /// Asks for certificates that commands wait for, and passes commands in again whose certificates came, or will not. True when there was
-    /// something: to be called again, with packets in between.
+    /// Asks for certificates that commands wait for, and passes a command in again whose certificates came, or will not: one, for checking its
+    /// signatures takes as long as a part of other work. True when there was something: to be called again, with packets in between.
     fn follow_up_on_certificates(&mut self, now: Instant) -> bool {
         let mut done = false;
-        for _ in 0..MANAGEMENT_AT_ONCE {
-            let Some((interest, ingress)) = self.authority.next_ready() else { break };
+        if let Some((interest, ingress)) = self.authority.next_ready() {
             done = true;
             if self.known.contains(ingress.face) {
                 let (authority, hands) = (&mut self.authority, &mut hands!(self, now));
@@ -590,9 +592,8 @@ impl Host {
         }
         if self.authority.next_timeout() <= now {
             self.authority.on_timeout(now);
-            while self.follow_up_on_certificates(now) {
-                self.forward(now);
-            }
+            // Commands may wait no longer: the next turn goes on with them.
+            self.busy = true;
         }
         if self.control.next_timeout() <= now {
             self.control.on_timeout(now, &mut hands!(self, now));

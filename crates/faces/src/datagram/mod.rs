@@ -7,6 +7,7 @@ mod burst;
 pub mod ether;
 mod group;
 mod packet;
+mod peers;
 pub mod sys;
 
 pub use burst::Burst;
@@ -23,10 +24,11 @@ use arrayvec::ArrayVec;
 use ether::{Head, Port};
 use nw_element::{FaceId, Instant, Pool};
 use nw_wire::PACKET_LEN_MAX;
+use peers::Peers;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -119,8 +121,8 @@ pub struct DatagramSocket {
     pub medium: Medium,
     /// New peers get a face.
     pub listening: bool,
-    /// The faces, by peer. The keys come from outside, hence the keyed hash of the standard library.
-    pub peers: HashMap<Peer, FaceId>,
+    /// The faces, by peer.
+    pub peers: Peers,
     /// On-demand faces in the order in which they have to give way to newcomers, each with the moment it was put there. May hold ended ones.
     pub waiting_to_yield: VecDeque<(FaceId, Instant)>,
     /// Faces with something in their outbox.
@@ -256,7 +258,7 @@ impl DatagramSocket {
             gso: !matches!(medium, Medium::Ether(_)) && sys::has_gso(socket.as_fd()),
             medium,
             listening,
-            peers: HashMap::new(),
+            peers: Peers::new(),
             waiting_to_yield: VecDeque::new(),
             dirty: Vec::new(),
             congested: false,

@@ -13,9 +13,9 @@ use nw_tables::{FaceId, Instant};
 use nw_wire::Token;
 
 /// Names of a table that are looked at in one part.
-const NAMES_PER_PART: usize = 64;
+const NAMES_PER_PART: usize = 16;
 /// Faces that are described in one part.
-const FACES_PER_PART: usize = 32;
+const FACES_PER_PART: usize = 8;
 
 impl Control {
     pub(super) fn on_dataset(

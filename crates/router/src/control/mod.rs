@@ -57,7 +57,7 @@ const FRESHNESS_MS: u64 = 1000;
 /// Faces that may be connecting at one time on command.
 const CONNECTING_MAX: usize = 1024;
 /// Routes that end in one call of [`Control::on_timeout`].
-const EXPIRE_MAX: usize = 64;
+const EXPIRE_MAX: usize = 8;
 /// Names have at most so many components in the FIB.
 const COMPONENTS_MAX: usize = 32;
 

@@ -23,7 +23,7 @@ const MAKING_MAX: usize = 64;
 /// Who waits for one of them.
 const ASKING_MAX: usize = 64;
 /// Segments of old versions freed in one part.
-const FREED_PER_PART: usize = 64;
+const FREED_PER_PART: usize = 8;
 
 /// A dataset that is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -100,8 +100,8 @@ pub(super) struct Publisher {
     kept: Vec<Publication>,
     version: u64,
     making: VecDeque<Making>,
-    /// What nobody fetches any more: freeing much at once takes its time, too.
-    freed: Vec<Vec<u8>>,
+    /// Contents that nobody fetches any more: freeing much at once takes its time, and so did gathering the segments of all in one list.
+    freed: Vec<Vec<Vec<u8>>>,
 }
 
 impl Publisher {
@@ -205,7 +205,11 @@ impl Publisher {
 
     /// Frees a part of what is old.
     pub(super) fn free_part(&mut self) {
-        self.freed.truncate(self.freed.len().saturating_sub(FREED_PER_PART));
+        let Some(segments) = self.freed.last_mut() else { return };
+        segments.truncate(segments.len().saturating_sub(FREED_PER_PART));
+        if segments.is_empty() {
+            self.freed.pop();
+        }
     }
 
     fn use_segment(&mut self, now: Instant, at: usize, segment: u64) -> Option<Vec<u8>> {
@@ -225,12 +229,8 @@ impl Publisher {
     }
 
     fn give_way(&mut self, over: usize) {
-        for mut old in self.kept.drain(..over) {
-            match old.content.segments.len() {
-                0..=FREED_PER_PART => {}
-                _ => self.freed.append(&mut old.content.segments),
-            }
-        }
+        let segments = self.kept.drain(..over).map(|old| old.content.segments);
+        self.freed.extend(segments.filter(|segments| segments.len() > FREED_PER_PART));
     }
 }
 
@@ -255,4 +255,33 @@ impl Publication {
 fn segment_len(prefix: NameRef<'_>) -> Option<usize> {
     let room = PACKET_LEN_MAX.checked_sub(prefix.as_bytes().len() + 120)?;
     (room >= 256).then_some(room.min(SEGMENT_LEN_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_long_is_freed_where_it_is_and_in_parts() {
+        let mut publisher = Publisher::default();
+        for (version, segments) in [(1, 1), (2, 2 * FREED_PER_PART + 1), (3, FREED_PER_PART + 1)] {
+            publisher.kept.push(Publication {
+                prefix: Name::new(),
+                version,
+                generation: None,
+                content: Segments { segments: vec![vec![0; 8]; segments], segment_len: 8, len: 8 * segments },
+                used: Instant::START,
+            });
+        }
+        let before = publisher.kept[1].content.segments.as_ptr();
+        publisher.expire(Instant::START.plus_millis(KEPT_MS));
+        assert!(publisher.kept.is_empty());
+        assert_eq!(publisher.freed[0].as_ptr(), before, "a long list is not copied");
+        let mut parts = 0;
+        while publisher.has_work() {
+            publisher.free_part();
+            parts += 1;
+        }
+        assert_eq!(parts, 3 + 2, "the short one needed no part");
+    }
 }

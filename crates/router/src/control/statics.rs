@@ -38,7 +38,7 @@ pub(super) fn built_in(prefix: NameRef<'_>) -> Option<Name> {
 const RETRY_FIRST_MS: u64 = 1000;
 const RETRY_MAX_MS: u64 = 60_000;
 /// Differences carried out in one part.
-const PER_PART: usize = 16;
+const PER_PART: usize = 4;
 /// Faces made in one part.
 const FACES_PER_PART: usize = 4;
 

@@ -1,5 +1,6 @@
 //! What takes long, done in parts so that packets need not wait: names below a changed one, batches of routes, long datasets, a new
-//! configuration. Each call of [`Control::work`] does a little of each; the host decides how many calls fit between packets.
+//! configuration. Each call of [`Control::work`] does a little of each; the host decides how many calls fit between packets. A part is small even when
+//! memory is a hundred times slower than usual, as it is where a hypervisor takes its pages back: the host can end a turn between any two.
 
 use super::table_commands::{Erasure, to_route};
 use super::{Asked, Authorize, Control, Environment, Refusal, Reply, Ticket, Verdict};
@@ -11,11 +12,11 @@ use nw_wire::{Interest, Token};
 use std::collections::VecDeque;
 
 /// Names below a changed one that are brought up to date in one part.
-const NAMES_PER_PART: usize = 32;
+const NAMES_PER_PART: usize = 8;
 /// Routes of a batch that are registered in one part.
-const ROUTES_PER_PART: usize = 16;
+const ROUTES_PER_PART: usize = 2;
 /// Answers given in one part.
-const ANSWERS_PER_PART: usize = 32;
+const ANSWERS_PER_PART: usize = 4;
 /// Answers that may wait for what they say.
 const WAITING_MAX: usize = 16_384;
 /// Batches that may wait.
@@ -77,7 +78,7 @@ impl Control {
             || self.advertiser.has_work()
     }
 
-    /// Does a part of what takes long: some hundred microseconds at most. To be called, with packets in between, while
+    /// Does a part of what takes long: some ten microseconds. To be called, with packets in between, while
     /// [`has_work`](Self::has_work).
     pub fn work(&mut self, now: Instant, env: &mut dyn Environment) {
         self.work_on_statics(now, env);

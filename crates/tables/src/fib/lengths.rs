@@ -14,7 +14,7 @@ const MIDDLE_FIRST: usize = 4;
 /// Work per change of the FIB while the middle moves.
 const ENTRIES_PER_STEP: usize = 16;
 const BUCKETS_PER_STEP: usize = 256;
-const CLEARED_PER_STEP: usize = 128;
+const CLEARED_PER_STEP: usize = 32;
 
 enum Move {
     Rest,

@@ -29,9 +29,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Prefixes of one kind.
 const PREFIXES_MAX: usize = 65_536;
 /// Names looked at in one part.
-const NAMES_PER_PART: usize = 32;
+const NAMES_PER_PART: usize = 8;
 /// Faces looked at in one part.
-const FACES_PER_PART: usize = 16;
+const FACES_PER_PART: usize = 4;
 
 /// Who is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -97,6 +97,17 @@ pub const METRICS: &[Metric] = &[
         "Time of the forwarding loop between waking up and going to sleep; its rate is the share of a core.",
     ),
     gauge("nw_loop_longest_turn_seconds", &[], "The longest turn of the forwarding loop since the start."),
+    counter("nw_shard_packets_total", &["shard"], "Packets forwarded, by thread."),
+    counter(
+        "nw_shard_handed_over_total",
+        &["shard"],
+        "Packets that came to a thread and were another's, by thread.",
+    ),
+    counter(
+        "nw_shard_busy_seconds_total",
+        &["shard"],
+        "Time in which a thread worked; its rate is the share of a core.",
+    ),
     gauge("nw_start_time_seconds", &[], "When the router started, seconds since 1970."),
 ];
 

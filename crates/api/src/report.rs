@@ -3,7 +3,8 @@
 //! The parts are the management messages themselves, whose field names and units are part of the interface: units stand last, names are URIs.
 
 use crate::management::{
-    ChannelStatus, CsInfo, DropCount, FaceStatus, FibEntry, ForwarderStatus, RibEntry, StrategyChoice,
+    ChannelStatus, CsInfo, DropCount, FaceStatus, FibEntry, ForwarderStatus, RibEntry, ShardStatus,
+    StrategyChoice,
 };
 use serde::Serialize;
 
@@ -26,4 +27,6 @@ pub struct Status {
     pub strategies: Vec<StrategyChoice>,
     /// Packets it dropped, by reason; empty where the router doesn't say.
     pub drops: Vec<DropCount>,
+    /// Its threads that forward; empty where the router doesn't say.
+    pub shards: Vec<ShardStatus>,
 }

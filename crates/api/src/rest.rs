@@ -1,6 +1,6 @@
 //! What REST says beside the management messages, which it shows as they are: same fields, same words as `--json`.
 
-use crate::management::{CsInfo, FacePersistency, FaceStatus, ForwarderStatus};
+use crate::management::{CsInfo, FacePersistency, FaceStatus, ForwarderStatus, ShardStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -134,31 +134,6 @@ pub struct LoopTime {
     pub longest_management_cpu_ns: u64,
 }
 
-/// One shard: a thread with tables and sockets of its own, which forwards the names that fall to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ShardStatus {
-    /// Its number; the first is 0, and has control and the stream faces too.
-    pub shard: u32,
-    /// Packets it forwarded, since the start.
-    pub packets: u64,
-    /// Packets that came in here and were another shard's, which had to be handed over.
-    pub handed_over: u64,
-    /// Octets that other shards have handed over and that wait.
-    pub waiting_bytes: u64,
-    /// Nanoseconds in which it worked.
-    pub busy_ns: u64,
-    /// Times it woke up.
-    pub turns: u64,
-    /// Pending Interests it holds.
-    pub pit_entries: u64,
-    /// Packets in its content store.
-    pub cs_entries: u64,
-    /// Interests its content store answered.
-    pub cs_hits: u64,
-    /// Interests it did not.
-    pub cs_misses: u64,
-}
-
 /// `GET /v1/status`: the router as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RouterStatus {
@@ -178,8 +153,8 @@ pub struct RouterStatus {
     pub packets_in_use: u64,
     /// The loop's time.
     pub loop_time: LoopTime,
-    /// Each shard; one that is alone is not listed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Each thread that forwards.
+    #[serde(default)]
     pub shards: Vec<ShardStatus>,
 }
 

@@ -119,6 +119,9 @@ pub struct Status {
     /// Show dropped packets by reason
     #[arg(long)]
     pub drops: bool,
+    /// Show the threads that forward: load, queue, tables
+    #[arg(long, conflicts_with = "drops")]
+    pub shards: bool,
 }
 
 #[derive(Debug, Args)]

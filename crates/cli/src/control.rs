@@ -14,7 +14,7 @@ use nw_api::management::client::{decode_cs_info, decode_items, decode_status};
 use nw_api::management::parameters::Strategy;
 use nw_api::management::{
     ChannelStatus, ControlParameters, Dataset, FaceEventNotification, FacePersistency, FaceQueryFilter,
-    FaceStatus, FibEntry, RibEntry, Root, StrategyChoice, Verb, flags, origin,
+    FaceStatus, FibEntry, RibEntry, Root, ShardStatus, StrategyChoice, Verb, flags, origin,
 };
 use nw_api::report::Status;
 use nw_app::control::{Commander, ControlError, dataset};
@@ -62,6 +62,9 @@ pub fn status(args: &StatusArgs) -> Done {
     if args.drops {
         return drops(&status);
     }
+    if args.shards {
+        return shards(&status);
+    }
     let (forwarder, cs) = (&status.forwarder, &status.content_store);
     let up_s = forwarder.current_timestamp.saturating_sub(forwarder.start_timestamp) / 1000;
     let hit_share = match cs.hits + cs.misses {
@@ -80,6 +83,7 @@ pub fn status(args: &StatusArgs) -> Done {
             &status.channels.iter().map(|c| c.local_uri.as_str()).collect::<Vec<_>>().join(" "),
         ]),
         row([&"faces", &status.faces.len()]),
+        row([&"shards", &shards_in_words(&status.shards)]),
         row([&"routes", &status.rib.iter().map(|entry| entry.routes.len()).sum::<usize>()]),
         row([&"prefixes", &forwarder.fib_entries]),
         row([&"pending", &forwarder.pit_entries]),
@@ -112,6 +116,16 @@ pub fn status(args: &StatusArgs) -> Done {
 }
 
 fn gather(client: &mut Client) -> Result<Status> {
+    // Ours alone; other routers don't answer.
+    let drops = match dataset(client, Dataset::StatusDrops, None) {
+        Ok(content) => Some(decode_items(&content)?),
+        Err(ControlError::Nack { .. } | ControlError::Silence(_)) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let shards = match drops {
+        Some(_) => decode_items(&dataset(client, Dataset::StatusShards, None)?)?,
+        None => Vec::new(),
+    };
     Ok(Status {
         forwarder: decode_status(&dataset(client, Dataset::StatusGeneral, None)?)?,
         content_store: decode_cs_info(&dataset(client, Dataset::CsInfo, None)?)?,
@@ -120,13 +134,53 @@ fn gather(client: &mut Client) -> Result<Status> {
         fib: decode_items(&dataset(client, Dataset::FibList, None)?)?,
         rib: decode_items(&dataset(client, Dataset::RibList, None)?)?,
         strategies: decode_items(&dataset(client, Dataset::StrategyChoiceList, None)?)?,
-        // Ours alone; other routers don't answer.
-        drops: match dataset(client, Dataset::StatusDrops, None) {
-            Ok(content) => decode_items(&content)?,
-            Err(ControlError::Nack { .. } | ControlError::Silence(_)) => Vec::new(),
-            Err(error) => return Err(error.into()),
-        },
+        drops: drops.unwrap_or_default(),
+        shards,
     })
+}
+
+/// What part of all packets the busiest shard has, and what part it would have were all alike; `None` before the first packet.
+fn busiest_share(shards: &[ShardStatus]) -> Option<(f64, f64)> {
+    let all: u64 = shards.iter().map(|shard| shard.packets).sum();
+    let busiest = shards.iter().map(|shard| shard.packets).max()?;
+    (all > 0).then(|| (busiest as f64 / all as f64, 1.0 / shards.len() as f64))
+}
+
+fn shards_in_words(shards: &[ShardStatus]) -> String {
+    match (shards.len(), busiest_share(shards)) {
+        (0, _) => "-".to_owned(),
+        (1, _) | (_, None) => shards.len().to_string(),
+        (count, Some((busiest, even))) => {
+            let (busiest, even) = (busiest * 100.0, even * 100.0);
+            format!(
+                "{count}, the busiest with {busiest:.1} % of packets, {even:.1} % would be even (--shards tells more)"
+            )
+        }
+    }
+}
+
+fn shards(status: &Status) -> Done {
+    let up_ns =
+        status.forwarder.current_timestamp.saturating_sub(status.forwarder.start_timestamp) * 1_000_000;
+    let head: [&dyn std::fmt::Display; 8] =
+        [&"shard", &"packets", &"handed over", &"waiting", &"busy", &"pending", &"cached", &"hits"];
+    let mut rows = vec![row(head)];
+    rows.extend(status.shards.iter().map(|shard| {
+        let busy = format!("{:.1} %", shard.busy_ns as f64 * 100.0 / up_ns.max(1) as f64);
+        let waiting = format!("{} octets", shard.waiting_bytes);
+        row([
+            &shard.shard,
+            &shard.packets,
+            &shard.handed_over,
+            &waiting,
+            &busy,
+            &shard.pit_entries,
+            &shard.cs_entries,
+            &shard.cs_hits,
+        ])
+    }));
+    table(&rows)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn drops(status: &Status) -> Done {

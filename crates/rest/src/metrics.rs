@@ -116,6 +116,21 @@ fn samples(snapshot: &Snapshot, text: &mut Text) {
         "nw_loop_slow_turns_total" => text.sample(&[], time.slow_turns),
         "nw_loop_busy_seconds_total" => text.sample(&[], Seconds(time.busy_ns)),
         "nw_loop_longest_turn_seconds" => text.sample(&[], Seconds(time.longest_ns)),
+        "nw_shard_packets_total" => {
+            status.shards.iter().for_each(|shard| text.sample(&[&shard.shard.to_string()], shard.packets));
+        }
+        "nw_shard_handed_over_total" => {
+            status
+                .shards
+                .iter()
+                .for_each(|shard| text.sample(&[&shard.shard.to_string()], shard.handed_over));
+        }
+        "nw_shard_busy_seconds_total" => {
+            status
+                .shards
+                .iter()
+                .for_each(|shard| text.sample(&[&shard.shard.to_string()], Seconds(shard.busy_ns)));
+        }
         "nw_start_time_seconds" => {
             text.sample(&[], Seconds(forwarder.start_timestamp.saturating_mul(1_000_000)))
         }

@@ -8,7 +8,10 @@ use crate::settings::Share;
 use crate::shards::Crew;
 use crate::shards::order::{Order, Report};
 use core::time::Duration;
-use nw_api::management::{self as api, ChannelStatus, CsInfo, DropCount, ForwarderStatus, flags};
+use nw_api::management::{
+    self as api, ChannelStatus, CsInfo, DropCount, ForwarderStatus, ShardStatus, flags,
+};
+use nw_api::rest::LoopTime;
 use nw_element::{DropReason, FaceId, FaceTable, Instant, LinkType, Packet, Pool, Scope};
 use nw_elements::strategy::{StrategyError, StrategyId};
 use nw_faces::{FaceError, FaceEvent, FaceFlags, FaceOptions, FaceStatus, FaceUri, Faces, Persistency};
@@ -34,6 +37,8 @@ pub struct Hands<'a> {
     pub connecting: &'a mut Vec<(FaceId, Ticket)>,
     /// The other shards, if there are any.
     pub crew: Option<&'a mut Crew>,
+    /// Packets that this shard forwarded, and how it spent its time.
+    pub work: (u64, LoopTime),
 }
 
 impl Hands<'_> {
@@ -275,6 +280,26 @@ impl Environment for Hands<'_> {
         self.crew.iter().for_each(|crew| crew.add_drops(&mut all));
         let counted = all.iter().filter(|(_, packets)| *packets > 0);
         counted.map(|(reason, count)| DropCount { reason: drop_name(reason), count }).collect()
+    }
+
+    fn shards(&self) -> Vec<ShardStatus> {
+        let store = self.plane.content_store().store();
+        let (packets, loop_time) = self.work;
+        let exchange = self.crew.as_ref().map(|crew| crew.exchange());
+        let first = ShardStatus {
+            shard: 0,
+            packets,
+            handed_over: exchange.map_or(0, |exchange| exchange.handed_over),
+            waiting_bytes: exchange.map_or(0, |exchange| exchange.waiting_bytes() as u64),
+            busy_ns: loop_time.busy_ns,
+            turns: loop_time.turns,
+            pit_entries: self.plane.router().pit().len() as u64,
+            cs_entries: store.len() as u64,
+            cs_hits: store.counters().hits,
+            cs_misses: store.counters().misses,
+        };
+        let others = self.crew.iter().flat_map(|crew| crew.reports()).map(|report| report.status);
+        core::iter::once(first).chain(others).collect()
     }
 
     fn send(&mut self, data: &[u8], token: Token) {

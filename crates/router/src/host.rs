@@ -174,6 +174,7 @@ macro_rules! hands {
             untold: &mut $host.untold,
             connecting: &mut $host.connecting,
             crew: $host.crew.as_mut(),
+            work: ($host.packets, $host.loop_time),
         }
     };
 }
@@ -221,7 +222,7 @@ impl Host {
             _ => Some(Crew::start(&config, (key, seed), started, &faces)?),
         };
         if let Some(crew) = &mut crew {
-            let bell = crew.exchange().bell().as_fd();
+            let bell = crew.exchange_mut().bell().as_fd();
             epoll::add(&epoll, bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)
                 .map_err(system("to watch a descriptor"))?;
         }
@@ -236,6 +237,7 @@ impl Host {
             untold: &mut untold,
             connecting: &mut connecting,
             crew: crew.as_mut(),
+            work: (0, LoopTime::default()),
         };
         hands.absorb_face_events();
         let control_config = ControlConfig {
@@ -351,7 +353,7 @@ impl Host {
             let now = self.now();
             woke = now;
             if let Some(crew) = &mut self.crew {
-                crew.exchange().bell().wake();
+                crew.exchange_mut().bell().wake();
             }
             self.meet_others(now);
             for event in &events {
@@ -374,7 +376,7 @@ impl Host {
             self.tick(now);
             self.expire_watch(now);
             if let Some(crew) = &mut self.crew {
-                crew.exchange().ring();
+                crew.exchange_mut().ring();
             }
         }
     }

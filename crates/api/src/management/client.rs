@@ -7,7 +7,7 @@ use super::face::{ChannelStatus, FaceQueryFilter, FaceStatus};
 use super::number as n;
 use super::parameters::ControlParameters;
 use super::record::Scalar;
-use super::table::{CsInfo, DropCount, FibEntry, ForwarderStatus, RibEntry, StrategyChoice};
+use super::table::{CsInfo, DropCount, FibEntry, ForwarderStatus, RibEntry, ShardStatus, StrategyChoice};
 use nw_name::convention::Kind;
 use nw_name::tlv::{Error, Fault, Reader, push_integer, push_tlv};
 use nw_name::{Name, NameRef};
@@ -224,6 +224,7 @@ items! {
     StrategyChoice = n::ITEM,
     CsInfo = n::ITEM,
     DropCount = n::ITEM,
+    ShardStatus = n::ITEM,
 }
 
 /// Writes the content of a dataset.

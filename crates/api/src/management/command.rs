@@ -129,6 +129,8 @@ words! {
         StatusGeneral = "status" "general",
         /// Packets dropped, by reason. Not NFD's: other routers don't answer.
         StatusDrops = "status" "drops",
+        /// Threads that forward. Not NFD's either.
+        StatusShards = "status" "shards",
     }
 }
 

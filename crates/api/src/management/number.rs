@@ -62,3 +62,13 @@ pub const N_MISSES: u32 = 130;
 
 /// Ours; even, so that others skip it.
 pub const DROP_REASON: u32 = 60_000;
+pub const SHARD: u32 = 60_002;
+pub const SHARD_PACKETS: u32 = 60_004;
+pub const SHARD_HANDED_OVER: u32 = 60_006;
+pub const SHARD_WAITING_BYTES: u32 = 60_008;
+pub const SHARD_BUSY_NS: u32 = 60_010;
+pub const SHARD_TURNS: u32 = 60_012;
+pub const SHARD_PIT_ENTRIES: u32 = 60_014;
+pub const SHARD_CS_ENTRIES: u32 = 60_016;
+pub const SHARD_CS_HITS: u32 = 60_018;
+pub const SHARD_CS_MISSES: u32 = 60_020;

@@ -135,3 +135,30 @@ record! {
         count: u64 = n::COUNT,
     }
 }
+
+record! {
+    /// One shard: a thread with tables and sockets of its own, which forwards the names that fall to it. Not NFD's.
+    #[derive(Copy, Default)]
+    ShardStatus {
+        /// Its number; the first is 0, and has control and the stream faces too.
+        shard: u64 = n::SHARD,
+        /// Packets it forwarded, since the start.
+        packets: u64 = n::SHARD_PACKETS,
+        /// Packets that came in here and were another shard's, which had to be handed over.
+        handed_over: u64 = n::SHARD_HANDED_OVER,
+        /// Octets that other shards have handed over and that wait.
+        waiting_bytes: u64 = n::SHARD_WAITING_BYTES,
+        /// Nanoseconds in which it worked.
+        busy_ns: u64 = n::SHARD_BUSY_NS,
+        /// Times it woke up.
+        turns: u64 = n::SHARD_TURNS,
+        /// Pending Interests it holds.
+        pit_entries: u64 = n::SHARD_PIT_ENTRIES,
+        /// Packets in its content store.
+        cs_entries: u64 = n::SHARD_CS_ENTRIES,
+        /// Interests its content store answered.
+        cs_hits: u64 = n::SHARD_CS_HITS,
+        /// Interests it did not.
+        cs_misses: u64 = n::SHARD_CS_MISSES,
+    }
+}

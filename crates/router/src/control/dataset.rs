@@ -149,6 +149,7 @@ impl Control {
             // "CsInfo is wrapped in 0x80, ForwarderStatus is not wrapped."
             Dataset::CsInfo => encode(&env.cs_info(), &mut item),
             Dataset::StatusDrops => env.drops().iter().for_each(|drop| encode(drop, &mut item)),
+            Dataset::StatusShards => env.shards().iter().for_each(|shard| encode(shard, &mut item)),
             Dataset::StatusGeneral => {
                 let status = ForwarderStatus {
                     version: self.config.version.clone(),

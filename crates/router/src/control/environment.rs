@@ -5,7 +5,9 @@
 //!   told afterwards, by [`Control::face_event`](super::Control::face_event).
 //! * What a call says is done is in effect when it returns: management answers 200 right behind it.
 
-use nw_api::management::{ChannelStatus, CsInfo, DropCount, FacePersistency, FaceStatus, ForwarderStatus};
+use nw_api::management::{
+    ChannelStatus, CsInfo, DropCount, FacePersistency, FaceStatus, ForwarderStatus, ShardStatus,
+};
 use nw_name::{Name, NameRef};
 use nw_tables::cs::Erasing;
 use nw_tables::fib::{NextHop, StrategyId};
@@ -70,6 +72,11 @@ pub trait Environment {
 
     /// Packets dropped, by reason, in counter order; reasons that never came may be left out.
     fn drops(&self) -> Vec<DropCount> {
+        Vec::new()
+    }
+
+    /// Threads that forward, by number.
+    fn shards(&self) -> Vec<ShardStatus> {
         Vec::new()
     }
 

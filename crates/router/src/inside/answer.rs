@@ -183,8 +183,8 @@ impl Host {
     }
 
     fn router_status(&mut self, now: Instant) -> RouterStatus {
-        let (forwarder, content_store) =
-            self.with_control(now, |_, hands| (hands.forwarder_status(), hands.cs_info()));
+        let (forwarder, content_store, shards) =
+            self.with_control(now, |_, hands| (hands.forwarder_status(), hands.cs_info(), hands.shards()));
         let totals = self.faces.totals();
         let current_timestamp = self.control.wall_ms(now);
         let reports = || self.crew.iter().flat_map(|crew| crew.reports());
@@ -204,10 +204,7 @@ impl Host {
             packets_in_use: self.pool.packets_in_use() as u64
                 + reports().map(|report| report.packets_in_use).sum::<u64>(),
             loop_time: self.loop_time,
-            shards: self
-                .crew
-                .as_ref()
-                .map_or_else(Vec::new, |crew| crew.status(&self.plane, self.packets, &self.loop_time)),
+            shards,
         }
     }
 

@@ -5,11 +5,10 @@ use super::order::{Order, Report, Tidings};
 use super::parcel::Arrival;
 use super::worker::Worker;
 use crate::StartError;
-use crate::plane::Plane;
 use crate::settings::{self, Share};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use nw_api::config::Config;
-use nw_api::rest::{LoopTime, ShardStatus};
+use nw_api::management::ShardStatus;
 use nw_element::journal::{EVENTS_MAX, Event};
 use nw_element::{DropCounters, FaceId, FaceTable, Instant, Pool};
 use nw_faces::Faces;
@@ -109,7 +108,7 @@ impl Crew {
                 arrivals: Vec::new(),
                 untold: VecDeque::new(),
                 erasing: Vec::new(),
-                status: ShardStatus { shard: shard as u32, ..ShardStatus::default() },
+                status: ShardStatus { shard: shard as u64, ..ShardStatus::default() },
                 changed: false,
                 reported: Instant::START,
                 report_due: true,
@@ -146,7 +145,12 @@ impl Crew {
     }
 
     /// The first shard's ways to the others.
-    pub const fn exchange(&mut self) -> &mut Exchange {
+    pub const fn exchange(&self) -> &Exchange {
+        &self.exchange
+    }
+
+    /// To use them.
+    pub const fn exchange_mut(&mut self) -> &mut Exchange {
         &mut self.exchange
     }
 
@@ -296,24 +300,6 @@ impl Crew {
     pub fn add_drops(&self, all: &mut DropCounters) {
         all.merge(&self.exchange.drops);
         self.reports().for_each(|report| all.merge(&report.drops));
-    }
-
-    /// Each shard's status, the first one's first.
-    pub fn status(&self, plane: &Plane, packets: u64, loop_time: &LoopTime) -> Vec<ShardStatus> {
-        let store = plane.content_store().store();
-        let own = ShardStatus {
-            shard: 0,
-            packets,
-            handed_over: self.exchange.handed_over,
-            waiting_bytes: self.exchange.waiting_bytes() as u64,
-            busy_ns: loop_time.busy_ns,
-            turns: loop_time.turns,
-            pit_entries: plane.router().pit().len() as u64,
-            cs_entries: store.len() as u64,
-            cs_hits: store.counters().hits,
-            cs_misses: store.counters().misses,
-        };
-        core::iter::once(own).chain(self.reports().map(|report| report.status)).collect()
     }
 
     /// Ends the other shards and waits for them.

@@ -62,27 +62,27 @@ impl Host {
     /// True when another shard has sent something, or will only once it is asked.
     pub(crate) fn must_not_sleep(&mut self) -> bool {
         let Some(crew) = &mut self.crew else { return false };
-        crew.exchange().bell().sleep();
-        !crew.exchange().is_empty() || crew.has_tidings()
+        crew.exchange_mut().bell().sleep();
+        !crew.exchange_mut().is_empty() || crew.has_tidings()
     }
 
     fn count_drops(&mut self, drops: &DropCounters) {
         if let Some(crew) = &mut self.crew {
-            crew.exchange().drops.merge(drops);
+            crew.exchange_mut().drops.merge(drops);
         }
     }
 
     /// Hands over what is another shard's of packets that were read here.
     pub(crate) fn distribute(&mut self, now: Instant) {
         if let Some(crew) = &mut self.crew {
-            crew.exchange().distribute(now, &mut self.batch, &mut self.pool);
+            crew.exchange_mut().distribute(now, &mut self.batch, &mut self.pool);
         }
     }
 
     /// Notes what leaves and may be answered under a longer name.
     pub(crate) fn note_asked(&mut self, now: Instant) {
         if let Some(crew) = &mut self.crew {
-            let exchange = crew.exchange();
+            let exchange = crew.exchange_mut();
             self.out.iter().for_each(|packet| exchange.note_asked(now, packet, &self.pool));
         }
     }

@@ -3,7 +3,7 @@
 use crate::control::environment::FibChange;
 use core::time::Duration;
 use nw_api::config::ContentStore;
-use nw_api::rest::ShardStatus;
+use nw_api::management::ShardStatus;
 use nw_element::journal::Event;
 use nw_element::{DropCounters, FaceId, FaceInfo, Instant};
 use nw_elements::strategy::StrategyId;

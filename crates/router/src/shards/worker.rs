@@ -11,7 +11,7 @@ use crate::plane::Plane;
 use crate::settings;
 use core::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
-use nw_api::rest::ShardStatus;
+use nw_api::management::ShardStatus;
 use nw_element::decode::decode;
 use nw_element::journal::Journal;
 use nw_element::{DropReason, Instant, Packet, Pool};

@@ -122,6 +122,9 @@ pub struct Status {
     /// Show the threads that forward: load, queue, tables
     #[arg(long, conflicts_with = "drops")]
     pub shards: bool,
+    /// Show this machine's cores, caches, memory nodes and network cards, and where threads that forward go
+    #[arg(long, conflicts_with_all = ["drops", "shards", "json"])]
+    pub hardware: bool,
 }
 
 #[derive(Debug, Args)]

@@ -21,6 +21,7 @@ use nw_app::control::{Commander, ControlError, dataset};
 use nw_app::object::{Reply, exchange};
 use nw_app::{Client, FaceUri};
 use nw_name::{Name, convention};
+use nw_router::placement::{self, Machine};
 use nw_wire::{Data, InterestBuilder};
 use std::process::ExitCode;
 
@@ -53,6 +54,9 @@ fn report(
 
 /// `nw status`
 pub fn status(args: &StatusArgs) -> Done {
+    if args.hardware {
+        return hardware();
+    }
     let mut client = connect(&args.reading.router)?;
     let status = gather(&mut client)?;
     if args.reading.json {
@@ -157,6 +161,23 @@ fn shards_in_words(shards: &[ShardStatus]) -> String {
             )
         }
     }
+}
+
+/// What this machine has; no router is asked.
+fn hardware() -> Done {
+    let machine = Machine::here();
+    print!("{machine}");
+    let shards = machine.shards();
+    println!("threads: {shards} unless forwarder.shards or --shards says otherwise");
+    println!("placed by: {}", placement::RULE);
+    for count in [shards.max(2), 2 * shards].into_iter().collect::<std::collections::BTreeSet<_>>() {
+        let cpus: Vec<String> = machine.place(count).iter().map(usize::to_string).collect();
+        println!("{count} threads: processors {}", cpus.join(" "));
+    }
+    println!(
+        "one thread alone is not bound; forwarder.cpus chooses processors, forwarder.pin = false binds none"
+    );
+    Ok(ExitCode::SUCCESS)
 }
 
 fn shards(status: &Status) -> Done {

@@ -12,7 +12,7 @@ use crate::control::{Control, ControlConfig, Ingress, Plan, Refusal, Ticket};
 use crate::environment::{Hands, last_status};
 use crate::inside::watch::Watch;
 use crate::inside::{Answer, AskError, QUESTIONS_PER_TURN, Question, Reply};
-use crate::placement;
+use crate::placement::{self, Machine};
 use crate::plane::Plane;
 use crate::settings::{self, Share};
 use crate::shards::Crew;
@@ -205,7 +205,7 @@ impl Host {
         let authority = Authority::new(&config, start_unix_ms)?;
         let (now, started) = (Instant::START, time::Instant::now());
         if config.forwarder.shards == 0 {
-            config.forwarder.shards = placement::shards();
+            config.forwarder.shards = Machine::here().shards() as u32;
         }
         let shards = config.forwarder.shards as usize;
         let mut faces = Faces::new(settings::faces(&config), epoll.as_fd())?;
@@ -334,6 +334,9 @@ impl Host {
     }
 
     fn turn_until_stopped(&mut self) -> Result<(), StartError> {
+        if let Some(cpu) = self.crew.as_ref().and_then(|crew| crew.first_cpu()) {
+            placement::pin_shard(0, cpu);
+        }
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut woke = self.now();
         let mut cpu_before = None;

@@ -10,7 +10,7 @@ mod environment;
 mod explain;
 pub mod host;
 pub mod inside;
-mod placement;
+pub mod placement;
 pub mod plane;
 mod settings;
 mod shards;

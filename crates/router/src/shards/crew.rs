@@ -5,6 +5,7 @@ use super::order::{Order, Report, Tidings};
 use super::parcel::Arrival;
 use super::worker::Worker;
 use crate::StartError;
+use crate::placement::Machine;
 use crate::settings::{self, Share};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use nw_api::config::Config;
@@ -47,6 +48,8 @@ pub struct Crew {
     pub traced: Vec<(Event, Name)>,
     /// How many did not fit.
     pub trace_lost: u64,
+    /// The processor of the first shard, if it is to be bound to one.
+    first_cpu: Option<usize>,
     /// Somebody looks at packets, so all faces are this shard's alone.
     pub observed: bool,
 }
@@ -84,6 +87,12 @@ impl Crew {
             .into_iter();
         let exchange = ends.next().ok_or(StartError::Tables("a router has at least one shard".into()))?;
         let mut members = Vec::new();
+        let chosen = &config.forwarder.cpus;
+        let cpus: Vec<usize> = match (config.forwarder.pin, chosen.is_empty()) {
+            (false, _) => Vec::new(),
+            (true, true) => Machine::here().place(shards),
+            (true, false) => chosen.iter().map(|cpu| *cpu as usize).cycle().take(shards).collect(),
+        };
         for end in ends {
             let shard = end.me();
             let share = Share { shard, shards };
@@ -98,6 +107,7 @@ impl Crew {
                 faces: own_faces,
                 plane: settings::plane(config, key, seed.rotate_left(shard as u32), share),
                 share,
+                cpu: cpus.get(shard).copied(),
                 pool: Pool::new(key, crate::host::CHUNKS_MAX, crate::host::PACKETS_MAX),
                 exchange: end,
                 orders: to_carry_out,
@@ -135,6 +145,7 @@ impl Crew {
             store_packets: (config.content_store.packets as usize, config.content_store.packets as usize),
             traced: Vec::new(),
             trace_lost: 0,
+            first_cpu: cpus.first().copied(),
             observed: false,
         })
     }
@@ -142,6 +153,11 @@ impl Crew {
     /// How many shards there are, the first one included.
     pub fn shards(&self) -> usize {
         self.exchange.shards()
+    }
+
+    /// The processor of the first shard, if it is to be bound to one.
+    pub const fn first_cpu(&self) -> Option<usize> {
+        self.first_cpu
     }
 
     /// The first shard's ways to the others.

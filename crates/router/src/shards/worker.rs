@@ -7,6 +7,7 @@
 use super::exchange::{Exchange, TAKES_TO_EMPTY};
 use super::order::{Order, Report, Tidings};
 use super::parcel::{Arrival, Errand};
+use crate::placement::pin_shard;
 use crate::plane::Plane;
 use crate::settings;
 use core::time::Duration;
@@ -45,6 +46,8 @@ pub struct Worker {
     pub exchange: Exchange,
     pub orders: Receiver<Order>,
     pub tidings: Sender<Tidings>,
+    /// Its processor, if it is to be bound to one.
+    pub cpu: Option<usize>,
     /// This shard's part of what is divided.
     pub share: settings::Share,
     /// How many orders were carried out.
@@ -69,6 +72,9 @@ pub struct Worker {
 impl Worker {
     /// Runs until it is told to stop.
     pub fn run(mut self) {
+        if let Some(cpu) = self.cpu {
+            pin_shard(self.exchange.me(), cpu);
+        }
         let bell = self.exchange.bell().as_fd();
         if let Err(errno) =
             epoll::add(&self.epoll, bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)

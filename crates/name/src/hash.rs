@@ -28,6 +28,11 @@ impl HashKey {
         HashKey([secret[0], secret[1] | 1, secret[2], secret[3] | 1])
     }
 
+    /// The two words that the definition uses, for the kernel's twin of it. They are the whole secret: show them to the kernel and nobody else.
+    pub const fn words(&self) -> [u64; 2] {
+        [self.0[0], self.0[1]]
+    }
+
     /// The hash of `/`.
     #[inline]
     pub const fn root(&self) -> u64 {
@@ -450,6 +455,18 @@ mod tests {
                 prop_assert_eq!(prefixes.hash(count), KEY.name(prefix));
                 prop_assert_eq!(prefixes.end(count), prefix.as_bytes().len());
             }
+        }
+    }
+
+    #[test]
+    fn shards_share_the_hashes_evenly() {
+        for shards in 1..=64 {
+            let mut each = [0u32; 64];
+            (0..=0xffffu64).for_each(|low| each[shard_of(low | 7 << 16, shards)] += 1);
+            let (used, unused) = each.split_at(shards);
+            let fair = 65_536 / shards as u32;
+            assert!(used.iter().all(|count| (fair..=fair + 1).contains(count)), "{shards}: {used:?}");
+            assert!(unused.iter().all(|count| *count == 0));
         }
     }
 

@@ -13,6 +13,7 @@ pub mod interest;
 mod interest_builder;
 pub mod lp;
 mod lp_header;
+pub mod shard;
 pub mod signature;
 mod span;
 pub mod types;

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT
+/*
+ * XDP: picks the AF_XDP socket of the shard and of the queue that a frame came in by. What is not ours, and what has no socket, goes on
+ * to the system untouched.
+ *
+ * Ours are NDN packets in UDP to one of the configured ports, over IPv4 or IPv6, and frames of NDN's EtherType; behind up to two VLAN
+ * tags. IP fragments and IPv6 extension headers are left to the system, which knows what to do with them.
+ */
+#include <linux/bpf.h>
+
+static long (*const bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)51;
+static __u64 (*const bpf_xdp_get_buff_len)(struct xdp_md *ctx) = (void *)188;
+static long (*const bpf_xdp_load_bytes)(struct xdp_md *ctx, __u32 offset, void *to, __u32 len) = (void *)189;
+
+#define ndn_load bpf_xdp_load_bytes
+#include "ndn.h"
+
+#define ETHERTYPE_IPV4 0x0800
+#define ETHERTYPE_IPV6 0x86dd
+#define ETHERTYPE_NDN 0x8624
+#define ETHERTYPE_VLAN 0x8100
+#define ETHERTYPE_QINQ 0x88a8
+#define PROTOCOL_UDP 17
+#define ETHERNET_HEADER 14
+#define VLAN_TAG 4
+#define IPV4_HEADER 20
+#define IPV6_HEADER 40
+#define UDP_HEADER 8
+/* More fragments, and the offset of this one. */
+#define IPV4_FRAGMENT 0x3fff
+/* Ethernet, two VLAN tags, the longest IPv4 header, UDP. */
+#define HEADERS_MAX 90
+
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	/* Queues times shards: set when it is loaded. */
+	__uint(max_entries, SHARDS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} sockets SEC(".maps");
+
+/* Two octets of what is in the scratch, as a number; `at` may be any. */
+inlined __u32 short_at(struct scratch *s, __u32 at)
+{
+	return be16((__u16)word(s, opaque(s, at)));
+}
+
+/* Where the packet in this frame starts | how many octets may be of it << 32; 0 when the frame is not ours. */
+__attribute__((noinline)) __u64 find_packet(__u32 frame_len)
+{
+	struct scratch *s = the_scratch();
+	struct config *c = the_config();
+	__u32 type, at = ETHERNET_HEADER, len, header, ours = 0, udp_len;
+	__u16 port;
+
+	if (!s || !c)
+		return 0;
+	type = short_at(s, 12);
+	if (type == ETHERTYPE_VLAN || type == ETHERTYPE_QINQ) {
+		type = short_at(s, at + 2);
+		at += VLAN_TAG;
+	}
+	if (type == ETHERTYPE_VLAN || type == ETHERTYPE_QINQ) {
+		type = short_at(s, at + 2);
+		at += VLAN_TAG;
+	}
+	/* What was read behind the frame's end does no harm: lengths are checked before it counts. */
+	if (at >= frame_len)
+		return 0;
+	len = frame_len - at;
+	if (type == ETHERTYPE_NDN) {
+		return c->ethernet ? at | (__u64)len << 32 : 0;
+	} else if (type == ETHERTYPE_IPV4) {
+		__u32 first = short_at(s, at) >> 8;
+
+		header = (first & 15) * 4;
+		if (first >> 4 != 4 || header < IPV4_HEADER || header + UDP_HEADER > len)
+			return 0;
+		if ((short_at(s, at + 8) & 0xff) != PROTOCOL_UDP || short_at(s, at + 6) & IPV4_FRAGMENT)
+			return 0;
+		if (short_at(s, at + 2) > len)
+			return 0;
+		len = short_at(s, at + 2);
+	} else if (type == ETHERTYPE_IPV6) {
+		header = IPV6_HEADER;
+		if (short_at(s, at) >> 12 != 6 || header + UDP_HEADER > len || short_at(s, at + 6) >> 8 != PROTOCOL_UDP)
+			return 0;
+		if (short_at(s, at + 4) + IPV6_HEADER > len)
+			return 0;
+		len = short_at(s, at + 4) + IPV6_HEADER;
+	} else {
+		return 0;
+	}
+	at += header;
+	if (header + UDP_HEADER > len)
+		return 0;
+	len -= header;
+	port = be16((__u16)short_at(s, at + 2));
+	_Pragma("clang loop unroll(full)") for (int i = 0; i < PORTS_MAX; i++)
+		ours |= port == c->ports[i];
+	udp_len = short_at(s, at + 4);
+	if (!port || !ours || udp_len <= UDP_HEADER || udp_len > len)
+		return 0;
+	return (at + UDP_HEADER) | (__u64)(udp_len - UDP_HEADER) << 32;
+}
+
+SEC("xdp")
+int nw_steer(struct xdp_md *ctx)
+{
+	__u32 zero = 0, chosen, reason, offset, len = bpf_xdp_get_buff_len(ctx), head = len;
+	struct counters *counted = bpf_map_lookup_elem(&counters, &zero);
+	struct scratch *s = the_scratch();
+	struct config *c = the_config();
+	__u64 packet = 0;
+	long action;
+
+	if (!counted || !s || !c)
+		return XDP_PASS;
+	if (head > HEADERS_MAX)
+		head = HEADERS_MAX;
+	barrier_var(head);
+	if (head >= ETHERNET_HEADER && head <= HEADERS_MAX && !bpf_xdp_load_bytes(ctx, 0, s->octets, head))
+		packet = find_packet(len);
+	if (!packet) {
+		counted->reasons[REASON_PASSED]++;
+		return XDP_PASS;
+	}
+	offset = packet & 0xffffffff;
+	chosen = ndn_shard(ctx, offset, packet >> 32);
+	reason = chosen >> 8;
+	count_reason(counted, s, reason);
+	if (reason == REASON_FAILED || reason == REASON_NOT_NDN)
+		return XDP_PASS;
+	chosen &= 0xff;
+	action = bpf_redirect_map(&sockets, ctx->rx_queue_index * c->shards + chosen, XDP_PASS);
+	if (action == XDP_REDIRECT)
+		count_shard(counted, s, chosen);
+	else
+		counted->reasons[REASON_NO_SOCKET]++;
+	return action;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

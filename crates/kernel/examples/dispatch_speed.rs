@@ -1,0 +1,50 @@
+//! Nanoseconds that the choice of a shard takes in the kernel, by BPF_PROG_TEST_RUN: `cargo run --release -p nw-kernel --example dispatch_speed`.
+
+#![allow(clippy::print_stdout)] // its output is what it is for
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use common::Probe;
+use nw_name::Name;
+use nw_wire::lp::{LpHeader, Token};
+use nw_wire::{DataBuilder, DigestSha256, InterestBuilder};
+
+const REPEAT: u32 = 1_000_000;
+const ROUNDS: usize = 9;
+
+fn main() {
+    let mut probe = Probe::load();
+    probe.configure([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3211], 8);
+    let header = LpHeader { pit_token: Token::new(&[3; 6]).expect("six octets"), ..LpHeader::default() };
+    let link = |packet: &[u8]| {
+        let mut wire = Vec::new();
+        header.encode(packet.len(), &mut wire);
+        wire.extend_from_slice(packet);
+        wire
+    };
+    println!("nothing that is of NDN: {} ns (what a run takes by itself)", median(&probe, &[0; 40]));
+    println!("| components | name, octets | Interest | Interest behind a link header with a token |");
+    println!("|---|---|---|---|");
+    for components in [1, 2, 4, 6, 8, 12, 16] {
+        let name =
+            (0..components).fold(Name::new(), |name, i| name.with_generic(format!("part-{i:03}").as_bytes()));
+        let len = name.as_ref().as_bytes().len();
+        let wire = InterestBuilder::new(name).nonce(7).encode();
+        let (bare, linked) = (median(&probe, &wire), median(&probe, &link(&wire)));
+        println!("| {components} | {len} | {bare} ns | {linked} ns |");
+    }
+    let name: Name = "/ndn/edu/video/v=7/seg=42".parse().expect("a name");
+    let data = DataBuilder::new(name.as_ref(), &[7; 1000]).encode(&DigestSha256).expect("signed");
+    println!(
+        "Data of 1000 octets: by its token {} ns, by its name {} ns",
+        median(&probe, &link(&data)),
+        median(&probe, &data)
+    );
+}
+
+fn median(probe: &Probe, packet: &[u8]) -> u64 {
+    let mut runs: Vec<_> = (0..ROUNDS).map(|_| probe.run(packet, REPEAT).2).collect();
+    runs.sort_unstable();
+    runs[ROUNDS / 2]
+}

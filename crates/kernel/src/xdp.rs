@@ -1,0 +1,185 @@
+//! AF_XDP sockets, one for each queue and shard, and the program that chooses among them before the system sees a frame.
+
+use crate::counters::ShardCounters;
+use crate::error::{Cause, KernelError, os_error};
+use crate::object::{Config, Object, PORTS_MAX};
+use aya::maps::{MapError, XskMap};
+use aya::programs::xdp::{XdpLinkId, XdpMode as Flags};
+use aya::programs::{ProgramError, Xdp};
+use nw_name::HashKey;
+use rustix::io::Errno;
+use std::os::fd::BorrowedFd;
+
+static CODE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/xdp.o"));
+const PROGRAM: &str = "the program that steers frames";
+
+/// How an XDP program is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum XdpMode {
+    /// By the driver, before a frame becomes anything else.
+    Native,
+    /// By the system, for drivers that can't: about 2.5 times slower.
+    Generic,
+}
+
+impl XdpMode {
+    /// Its name: `native` or `generic`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            XdpMode::Native => "native",
+            XdpMode::Generic => "generic",
+        }
+    }
+}
+
+/// Which frames are steered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdpOptions {
+    /// UDP destination ports, at most 8. Other UDP stays with the system.
+    pub ports: Vec<u16>,
+    /// Frames of EtherType 0x8624 too.
+    pub ethernet: bool,
+}
+
+impl Default for XdpOptions {
+    /// NDN's UDP port, and NDN over Ethernet.
+    fn default() -> Self {
+        XdpOptions { ports: vec![6363], ethernet: true }
+    }
+}
+
+/// Brings NDN frames of one interface to AF_XDP sockets. Everything else goes on to the system, and so does what has no socket.
+///
+/// A frame's destination address is not looked at: on an interface that carries other machines' NDN, as a bridge's, theirs would be taken too.
+/// Checksums are not looked at either. Dropping this value detaches the program.
+#[derive(Debug)]
+pub struct XdpSteering {
+    object: Object,
+    queues: u32,
+    link: Option<XdpLinkId>,
+}
+
+impl XdpSteering {
+    /// Loads the program for an interface of `queues` receive queues and for `shards` shards (1 to 64). Packets go by `key`.
+    ///
+    /// # Errors
+    /// [`Rights`](KernelError::Rights) and [`TooOld`](KernelError::TooOld) say what the machine lacks; [`Shards`](KernelError::Shards),
+    /// [`Slot`](KernelError::Slot) (no queue, or more than 65,535) and [`Ports`](KernelError::Ports) what the caller gave.
+    pub fn load(key: &HashKey, queues: u32, shards: u8, options: &XdpOptions) -> Result<Self, KernelError> {
+        if !(1..=65_535).contains(&queues) {
+            return Err(KernelError::Slot { queue: 0, shard: 0, queues, shards });
+        }
+        let mut ports = [0; PORTS_MAX];
+        ports
+            .get_mut(..options.ports.len())
+            .ok_or(KernelError::Ports(options.ports.len()))?
+            .copy_from_slice(&options.ports);
+        let config = Config { key, shards, ethernet: options.ethernet, ports };
+        let object = Object::load(CODE, &config, queues * u32::from(shards))?;
+        let mut steering = XdpSteering { object, queues, link: None };
+        steering
+            .program()
+            .and_then(|program| Ok(program.load()?))
+            .map_err(|e| KernelError::of(PROGRAM, e))?;
+        Ok(steering)
+    }
+
+    /// Attaches to an interface, and takes the program off the one it was on. Without a `wanted` mode it is native, or generic where the
+    /// driver can't. Returns the mode it is.
+    ///
+    /// # Errors
+    /// [`NoInterface`](KernelError::NoInterface); [`Busy`](KernelError::Busy) when another program is there;
+    /// [`Rights`](KernelError::Rights); [`Refused`](KernelError::Refused) when the wanted mode can't be.
+    pub fn attach(&mut self, interface: &str, wanted: Option<XdpMode>) -> Result<XdpMode, KernelError> {
+        if interface.contains('\0') || interface.is_empty() {
+            return Err(KernelError::NoInterface(interface.to_owned()));
+        }
+        self.detach()?;
+        let modes = match &wanted {
+            Some(mode) => std::slice::from_ref(mode),
+            None => &[XdpMode::Native, XdpMode::Generic],
+        };
+        let mut last = Cause::from("no mode was tried");
+        for mode in modes {
+            let flags = if *mode == XdpMode::Native { Flags::Driver } else { Flags::Skb };
+            match self.program().and_then(|program| Ok(program.attach(interface, flags)?)) {
+                Ok(link) => {
+                    self.link = Some(link);
+                    return Ok(*mode);
+                }
+                Err(source) => match (source.downcast_ref(), os_error(&*source)) {
+                    (Some(ProgramError::UnknownInterface { name }), _) => {
+                        return Err(KernelError::NoInterface(name.clone()));
+                    }
+                    (_, Some(Errno::BUSY | Errno::EXIST)) => {
+                        return Err(KernelError::Busy { interface: interface.to_owned(), source });
+                    }
+                    (_, Some(Errno::PERM)) => return Err(KernelError::Rights { source }),
+                    // A driver without XDP, or without it as things are: its MTU, its queues.
+                    _ => last = source,
+                },
+            }
+        }
+        Err(KernelError::of("attaching an XDP program to the interface", last))
+    }
+
+    /// Takes the program off its interface; it is none when it is on none.
+    ///
+    /// # Errors
+    /// When the system does not.
+    pub fn detach(&mut self) -> Result<(), KernelError> {
+        let Some(link) = self.link.take() else { return Ok(()) };
+        self.program()
+            .and_then(|program| Ok(program.detach(link)?))
+            .map_err(|e| KernelError::of("taking an XDP program off its interface", e))
+    }
+
+    /// Gives a queue's frames for a shard to an AF_XDP socket, which must be bound to that queue. A closed socket has left by itself.
+    ///
+    /// # Errors
+    /// [`Slot`](KernelError::Slot) when there is no such queue or shard; [`Socket`](KernelError::Socket) when it is no AF_XDP socket.
+    pub fn set_socket(&mut self, queue: u32, shard: u8, socket: BorrowedFd<'_>) -> Result<(), KernelError> {
+        let at = self.slot(queue, shard)?;
+        self.sockets()
+            .and_then(|mut sockets| Ok(sockets.set(at, socket, 0)?))
+            .map_err(|e| KernelError::of_socket(u32::from(shard), e))
+    }
+
+    /// Takes a queue's socket for a shard away: those frames go to the system.
+    ///
+    /// # Errors
+    /// [`Slot`](KernelError::Slot) when there is no such queue or shard; [`Socket`](KernelError::Socket) when it had none.
+    pub fn clear_socket(&mut self, queue: u32, shard: u8) -> Result<(), KernelError> {
+        let at = self.slot(queue, shard)?;
+        self.sockets()
+            .and_then(|mut sockets| Ok(sockets.unset(at)?))
+            .map_err(|e| KernelError::of_socket(u32::from(shard), e))
+    }
+
+    /// What the program has counted.
+    ///
+    /// # Errors
+    /// When the kernel does not give them out.
+    pub fn counters(&self) -> Result<ShardCounters, KernelError> {
+        self.object.counters()
+    }
+
+    /// The program itself, for tests that run it on frames of their own.
+    #[doc(hidden)]
+    pub fn program(&mut self) -> Result<&mut Xdp, Cause> {
+        Ok(self.object.ebpf.program_mut("nw_steer").ok_or(ProgramError::NotLoaded)?.try_into()?)
+    }
+
+    fn slot(&self, queue: u32, shard: u8) -> Result<u32, KernelError> {
+        let (queues, shards) = (self.queues, self.object.shards);
+        if queue >= queues || shard >= shards {
+            return Err(KernelError::Slot { queue, shard, queues, shards });
+        }
+        Ok(queue * u32::from(shards) + u32::from(shard))
+    }
+
+    fn sockets(&mut self) -> Result<XskMap<&mut aya::maps::MapData>, Cause> {
+        let map = self.object.ebpf.map_mut("sockets").ok_or(MapError::ElementNotFound)?;
+        Ok(map.try_into()?)
+    }
+}

@@ -14,7 +14,9 @@ const REPEAT: u32 = 1_000_000;
 const ROUNDS: usize = 9;
 
 fn main() {
+    let started = std::time::Instant::now();
     let mut probe = Probe::load();
+    println!("loading: {} ms", started.elapsed().as_millis());
     probe.configure([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3211], 8);
     let header = LpHeader { pit_token: Token::new(&[3; 6]).expect("six octets"), ..LpHeader::default() };
     let link = |packet: &[u8]| {

@@ -26,8 +26,8 @@ struct {
 SEC("sk_reuseport")
 int nw_select(struct sk_reuseport_md *ctx)
 {
-	__u32 zero = 0, len = ctx->len, chosen, shard;
-	struct counters *c = bpf_map_lookup_elem(&counters, &zero);
+	__u32 len = ctx->len, chosen, shard;
+	struct counters *c = the_counters();
 	struct scratch *s = the_scratch();
 
 	len = len > UDP_HEADER ? len - UDP_HEADER : 0;

@@ -107,8 +107,8 @@ __attribute__((noinline)) __u64 find_packet(__u32 frame_len)
 SEC("xdp")
 int nw_steer(struct xdp_md *ctx)
 {
-	__u32 zero = 0, chosen, reason, offset, len = bpf_xdp_get_buff_len(ctx), head = len;
-	struct counters *counted = bpf_map_lookup_elem(&counters, &zero);
+	__u32 chosen, reason, offset, len = bpf_xdp_get_buff_len(ctx), head = len;
+	struct counters *counted = the_counters();
 	struct scratch *s = the_scratch();
 	struct config *c = the_config();
 	__u64 packet = 0;

@@ -104,7 +104,10 @@ struct scratch {
 	__u32 token;
 	__u32 has_sequence;
 	__u32 nack;
-	/* Where the link packet ends, and whether all of it that may be read was copied. */
+	/* Where the packet is in its frame, and how many octets may be of it. */
+	__u32 packet;
+	__u32 len;
+	/* Where the link packet ends, and where its fragment starts; from the packet's start, as all that follows. */
 	__u32 end;
 	__u32 fragment;
 	/* Where the name's TLV-VALUE starts, where it ends, and where its part that is copied ends. */
@@ -118,7 +121,8 @@ struct scratch {
 	__u32 component_end;
 	__u32 in_digest;
 	__u32 components;
-	__u32 spare;
+	/* The chosen one, for whom a helper needs it in memory. */
+	__u32 shard;
 	/* A number that the verifier shall forget: see opaque(). */
 	__u32 forgotten;
 	__u8 octets[2 * ROOM];
@@ -392,22 +396,24 @@ __attribute__((noinline)) __u32 locate(__u32 len)
 {
 	struct scratch *s = the_scratch();
 	struct config *c = the_config();
-	__u32 at, end, nack = 0;
+	__u32 at, end, type;
 	struct head head;
 
-	if (!s || !c)
+	if (!s || !c || !c->shards || c->shards > SHARDS_MAX)
 		return REASON_FAILED;
-	if (s->octets[0] != 5 && s->octets[0] != 6 && s->octets[0] != 100)
+	type = s->octets[0];
+	if (type != 5 && type != 6 && type != 100)
 		return REASON_NOT_NDN;
 	head = read_head(le64(*(const __u64 *)s->octets));
 	at = head.size;
 	end = at + head.len;
 	s->end = end;
+	s->nack = 0;
 	if (!head.size || end > len)
 		return REASON_MALFORMED;
 
-	if (head.type == 100) {
-		s->last = s->has_sequence = s->nack = 0;
+	if (type == 100) {
+		s->last = s->has_sequence = 0;
 		s->frag_index = 0;
 		s->frag_count = 1;
 		s->token = SHARDS_MAX;
@@ -421,28 +427,36 @@ __attribute__((noinline)) __u32 locate(__u32 len)
 			return s->reason;
 		if (!s->frag_count || s->frag_count > FRAGMENTS_MAX || s->frag_index >= s->frag_count)
 			return REASON_MALFORMED;
+		c = the_config();
+		if (!c)
+			return REASON_FAILED;
 		if (s->frag_count > 1) {
 			if (!s->has_sequence)
 				return REASON_MALFORMED;
 			s->hash = fold((s->sequence - s->frag_index) ^ c->key[0], c->key[1]);
 			return REASON_FRAGMENT;
 		}
-		nack = s->nack;
 		at = s->fragment;
 		if (beyond_head(s, at))
 			return REASON_HEADER_LIMIT;
+		/* The shards are looked up before the head is read, which may take a call. */
+		end = c->shards;
+		if (s->token >= end)
+			s->token = SHARDS_MAX;
+		at = opaque(s, at);
 		head = read_head(word(s, at));
-		if (!head.size || (head.type != 5 && (head.type != 6 || nack)))
+		type = head.type;
+		if (!head.size || (type != 5 && (type != 6 || again(s->nack))))
 			return REASON_MALFORMED;
 		at += head.size;
-		if (at + head.len > end)
-			return REASON_MALFORMED;
 		end = at + head.len;
-		if ((nack || head.type == 6) && s->token < c->shards)
+		if (end > again(s->end))
+			return REASON_MALFORMED;
+		if ((again(s->nack) || type == 6) && again(s->token) < SHARDS_MAX)
 			return REASON_TOKEN;
 	}
 
-	s->reason = nack ? REASON_NACK : head.type == 6 ? REASON_DATA : REASON_INTEREST;
+	s->reason = again(s->nack) ? REASON_NACK : type == 6 ? REASON_DATA : REASON_INTEREST;
 	if (at >= end)
 		return REASON_MALFORMED;
 	if (beyond_head(s, at))
@@ -550,42 +564,54 @@ __attribute__((noinline)) __u32 hash_name(void)
 	return s->reason;
 }
 
+/* What is returned: the shard | the reason << 8. */
+__attribute__((noinline)) __u32 outcome(__u32 reason)
+{
+	struct scratch *s = the_scratch();
+	struct config *c = the_config();
+	__u32 shard = 0;
+
+	if (!s || !c)
+		return REASON_FAILED << 8;
+	if (reason == REASON_TOKEN)
+		shard = s->token;
+	else if (reason <= REASON_NAME_LIMIT)
+		shard = (__u32)(s->hash & 0xffff) * c->shards >> 16;
+	return (shard & 0xff) | reason << 8;
+}
+
 /*
- * The shard of the packet of `len` octets at `offset`, with the reason above it: shard | reason << 8. Programs call it once; it is
- * inlined because only the program itself may load from its packet.
+ * The shard of the packet of `len` octets at `offset`, with the reason above it: shard | reason << 8. Inlined, because only the program
+ * itself may load from its packet; it keeps little over a call, as what it keeps may go to the stack (see ONLY).
  */
-#define ndn_shard(ctx, offset, len)                                                                    \
-	({                                                                                             \
-		struct scratch *s_ = the_scratch();                                                    \
-		struct config *c_ = the_config();                                                      \
-		__u32 len_ = (len), head_ = len_ > HEAD_OCTETS ? HEAD_OCTETS : len_, shard_ = 0;       \
-		__u32 why_ = REASON_FAILED;                                                            \
-		barrier_var(head_);                                                                    \
-		if (s_ && c_ && c_->shards && c_->shards <= SHARDS_MAX) {                              \
-			why_ = REASON_NOT_NDN;                                                         \
-			if (head_ > 0 && head_ <= HEAD_OCTETS) {                                       \
-				why_ = ndn_load(ctx, offset, s_->octets, head_) ? REASON_FAILED        \
-										: locate(len_);        \
-			}                                                                              \
-			if (why_ == NAME_FOUND) {                                                      \
-				__u32 more_ = s_->copied_end - HEAD_OCTETS;                            \
-				why_ = REASON_INTEREST;                                                \
-				if (s_->copied_end > HEAD_OCTETS) {                                    \
-					barrier_var(more_);                                            \
-					if (more_ == 0 || more_ > ROOM - HEAD_OCTETS ||                \
-					    ndn_load(ctx, (offset) + HEAD_OCTETS,                      \
-						     s_->octets + HEAD_OCTETS, more_))                 \
-						why_ = REASON_FAILED;                                  \
-				}                                                                      \
-				if (why_ != REASON_FAILED)                                             \
-					why_ = hash_name();                                            \
-			}                                                                              \
-			if (why_ == REASON_TOKEN)                                                      \
-				shard_ = s_->token;                                                    \
-			else if (why_ <= REASON_NAME_LIMIT)                                            \
-				shard_ = (__u32)(s_->hash & 0xffff) * c_->shards >> 16;                \
-		}                                                                                      \
-		shard_ | why_ << 8;                                                                    \
-	})
+inlined __u32 ndn_shard(void *ctx, __u32 offset, __u32 len)
+{
+	struct scratch *s = the_scratch();
+	__u32 reason, more;
+
+	if (!s)
+		return REASON_FAILED << 8;
+	if (!len)
+		return REASON_NOT_NDN << 8;
+	s->packet = offset;
+	s->len = len;
+	more = len > HEAD_OCTETS ? HEAD_OCTETS : len;
+	barrier_var(more);
+	if (more == 0 || more > HEAD_OCTETS || ndn_load(ctx, offset, s->octets, more))
+		return REASON_FAILED << 8;
+	reason = locate(again(s->len));
+	if (reason == NAME_FOUND) {
+		more = again(s->copied_end);
+		if (more > HEAD_OCTETS) {
+			more -= HEAD_OCTETS;
+			barrier_var(more);
+			if (more == 0 || more > ROOM - HEAD_OCTETS ||
+			    ndn_load(ctx, again(s->packet) + HEAD_OCTETS, s->octets + HEAD_OCTETS, more))
+				return REASON_FAILED << 8;
+		}
+		reason = hash_name();
+	}
+	return outcome(reason);
+}
 
 #endif

@@ -26,23 +26,21 @@ struct {
 SEC("sk_reuseport")
 int nw_select(struct sk_reuseport_md *ctx)
 {
-	__u32 len = ctx->len, chosen, shard;
+	__u32 len = ctx->len, chosen = ndn_shard(ctx, UDP_HEADER, len > UDP_HEADER ? len - UDP_HEADER : 0);
 	struct counters *c = the_counters();
 	struct scratch *s = the_scratch();
 
-	len = len > UDP_HEADER ? len - UDP_HEADER : 0;
-	chosen = ndn_shard(ctx, UDP_HEADER, len);
-	shard = chosen & 0xff;
 	if (!c || !s)
 		return SK_PASS;
 	count_reason(c, s, chosen >> 8);
 	if (chosen >> 8 == REASON_FAILED)
 		return SK_PASS;
 	/* Without a socket there the system chooses one by the flow. */
-	if (bpf_sk_select_reuseport(ctx, &sockets, &shard, 0))
+	s->shard = chosen & 0xff;
+	if (bpf_sk_select_reuseport(ctx, &sockets, &s->shard, 0))
 		c->reasons[REASON_NO_SOCKET]++;
 	else
-		count_shard(c, s, chosen & 0xff);
+		count_shard(c, s, again(s->shard));
 	return SK_PASS;
 }
 

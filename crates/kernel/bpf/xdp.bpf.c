@@ -104,35 +104,47 @@ __attribute__((noinline)) __u64 find_packet(__u32 frame_len)
 	return (at + UDP_HEADER) | (__u64)(udp_len - UDP_HEADER) << 32;
 }
 
+/* Counts a packet by its reason; whether it goes to a socket, if there is one. */
+__attribute__((noinline)) __u32 take(__u32 reason)
+{
+	struct counters *c = the_counters();
+	struct scratch *s = the_scratch();
+
+	if (!c || !s)
+		return 0;
+	count_reason(c, s, reason);
+	return reason != REASON_PASSED && reason != REASON_FAILED && reason != REASON_NOT_NDN;
+}
+
 SEC("xdp")
 int nw_steer(struct xdp_md *ctx)
 {
-	__u32 chosen, reason, offset, len = bpf_xdp_get_buff_len(ctx), head = len;
-	struct counters *counted = the_counters();
+	__u32 len = bpf_xdp_get_buff_len(ctx), head = len > HEADERS_MAX ? HEADERS_MAX : len, chosen;
 	struct scratch *s = the_scratch();
-	struct config *c = the_config();
-	__u64 packet = 0;
+	struct counters *counted;
+	struct config *c;
+	__u64 packet;
 	long action;
 
-	if (!counted || !s || !c)
+	if (!s)
 		return XDP_PASS;
-	if (head > HEADERS_MAX)
-		head = HEADERS_MAX;
 	barrier_var(head);
-	if (head >= ETHERNET_HEADER && head <= HEADERS_MAX && !bpf_xdp_load_bytes(ctx, 0, s->octets, head))
+	if (head < ETHERNET_HEADER || head > HEADERS_MAX || bpf_xdp_load_bytes(ctx, 0, s->octets, head))
+		packet = 0;
+	else
 		packet = find_packet(len);
-	if (!packet) {
-		counted->reasons[REASON_PASSED]++;
+	chosen = packet ? ndn_shard(ctx, packet & 0xffffffff, packet >> 32) : REASON_PASSED << 8;
+	if (!take(chosen >> 8))
 		return XDP_PASS;
-	}
-	offset = packet & 0xffffffff;
-	chosen = ndn_shard(ctx, offset, packet >> 32);
-	reason = chosen >> 8;
-	count_reason(counted, s, reason);
-	if (reason == REASON_FAILED || reason == REASON_NOT_NDN)
+	c = the_config();
+	if (!c)
 		return XDP_PASS;
 	chosen &= 0xff;
 	action = bpf_redirect_map(&sockets, ctx->rx_queue_index * c->shards + chosen, XDP_PASS);
+	counted = the_counters();
+	s = the_scratch();
+	if (!counted || !s)
+		return action;
 	if (action == XDP_REDIRECT)
 		count_shard(counted, s, chosen);
 	else

@@ -45,63 +45,96 @@ inlined __u32 short_at(struct scratch *s, __u32 at)
 	return be16((__u16)word(s, opaque(s, at)));
 }
 
-/* Where the packet in this frame starts | how many octets may be of it << 32; 0 when the frame is not ours. */
+/* The UDP datagram at s->at, of which s->len octets may be: its packet, as find_packet() says it. */
+__attribute__((noinline)) __u64 find_in_udp(void)
+{
+	struct scratch *s = the_scratch();
+	struct config *c = the_config();
+	__u32 port, udp_len;
+	__u64 ours = 0;
+
+	if (!s || !c || again(s->len) < UDP_HEADER)
+		return 0;
+	port = be16((__u16)short_at(s, again(s->at) + 2));
+	/* Less one, only 0 is negative. One after the other, or all would wait on the stack for each other. */
+	rounds(i, PORTS_MAX) {
+		ours |= (__u64)(port ^ again(c->ports[i])) - 1;
+		barrier_var(ours);
+	}
+	udp_len = short_at(s, again(s->at) + 4);
+	if (!port || !(ours >> 63) || udp_len <= UDP_HEADER || udp_len > again(s->len))
+		return 0;
+	return (again(s->at) + UDP_HEADER) | (__u64)(udp_len - UDP_HEADER) << 32;
+}
+
+/* The IPv4 packet at s->at, of which s->len octets may be. */
+__attribute__((noinline)) __u64 find_in_ipv4(void)
+{
+	struct scratch *s = the_scratch();
+	__u32 first, header, whole;
+
+	if (!s)
+		return 0;
+	first = short_at(s, again(s->at)) >> 8;
+	header = (first & 15) * 4;
+	if (first >> 4 != 4 || header < IPV4_HEADER || header > again(s->len))
+		return 0;
+	if ((short_at(s, again(s->at) + 8) & 0xff) != PROTOCOL_UDP || short_at(s, again(s->at) + 6) & IPV4_FRAGMENT)
+		return 0;
+	whole = short_at(s, again(s->at) + 2);
+	if (whole > again(s->len) || whole < header)
+		return 0;
+	s->len = whole - header;
+	again(s->at) += header;
+	return find_in_udp();
+}
+
+/* The IPv6 packet at s->at, of which s->len octets may be. */
+__attribute__((noinline)) __u64 find_in_ipv6(void)
+{
+	struct scratch *s = the_scratch();
+	__u32 payload;
+
+	if (!s || again(s->len) < IPV6_HEADER || short_at(s, again(s->at)) >> 12 != 6)
+		return 0;
+	payload = short_at(s, again(s->at) + 4);
+	if (short_at(s, again(s->at) + 6) >> 8 != PROTOCOL_UDP || payload + IPV6_HEADER > again(s->len))
+		return 0;
+	s->len = payload;
+	again(s->at) += IPV6_HEADER;
+	return find_in_udp();
+}
+
+/*
+ * Where the packet in this frame starts | how many octets may be of it << 32; 0 when the frame is not ours. What is read behind the
+ * frame's end does no harm: lengths are checked before it counts.
+ */
 __attribute__((noinline)) __u64 find_packet(__u32 frame_len)
 {
 	struct scratch *s = the_scratch();
 	struct config *c = the_config();
-	__u32 type, at = ETHERNET_HEADER, len, header, ours = 0, udp_len;
-	__u16 port;
+	__u32 type, at = ETHERNET_HEADER;
 
 	if (!s || !c)
 		return 0;
-	type = short_at(s, 12);
+	type = short_at(s, ETHERNET_HEADER - 2);
 	if (type == ETHERTYPE_VLAN || type == ETHERTYPE_QINQ) {
-		type = short_at(s, at + 2);
 		at += VLAN_TAG;
+		type = short_at(s, at - 2);
+		if (type == ETHERTYPE_VLAN || type == ETHERTYPE_QINQ) {
+			at += VLAN_TAG;
+			type = short_at(s, at - 2);
+		}
 	}
-	if (type == ETHERTYPE_VLAN || type == ETHERTYPE_QINQ) {
-		type = short_at(s, at + 2);
-		at += VLAN_TAG;
-	}
-	/* What was read behind the frame's end does no harm: lengths are checked before it counts. */
 	if (at >= frame_len)
 		return 0;
-	len = frame_len - at;
-	if (type == ETHERTYPE_NDN) {
-		return c->ethernet ? at | (__u64)len << 32 : 0;
-	} else if (type == ETHERTYPE_IPV4) {
-		__u32 first = short_at(s, at) >> 8;
-
-		header = (first & 15) * 4;
-		if (first >> 4 != 4 || header < IPV4_HEADER || header + UDP_HEADER > len)
-			return 0;
-		if ((short_at(s, at + 8) & 0xff) != PROTOCOL_UDP || short_at(s, at + 6) & IPV4_FRAGMENT)
-			return 0;
-		if (short_at(s, at + 2) > len)
-			return 0;
-		len = short_at(s, at + 2);
-	} else if (type == ETHERTYPE_IPV6) {
-		header = IPV6_HEADER;
-		if (short_at(s, at) >> 12 != 6 || header + UDP_HEADER > len || short_at(s, at + 6) >> 8 != PROTOCOL_UDP)
-			return 0;
-		if (short_at(s, at + 4) + IPV6_HEADER > len)
-			return 0;
-		len = short_at(s, at + 4) + IPV6_HEADER;
-	} else {
-		return 0;
-	}
-	at += header;
-	if (header + UDP_HEADER > len)
-		return 0;
-	len -= header;
-	port = be16((__u16)short_at(s, at + 2));
-	_Pragma("clang loop unroll(full)") for (int i = 0; i < PORTS_MAX; i++)
-		ours |= port == c->ports[i];
-	udp_len = short_at(s, at + 4);
-	if (!port || !ours || udp_len <= UDP_HEADER || udp_len > len)
-		return 0;
-	return (at + UDP_HEADER) | (__u64)(udp_len - UDP_HEADER) << 32;
+	s->at = at;
+	s->len = frame_len - at;
+	if (type == ETHERTYPE_IPV4)
+		return find_in_ipv4();
+	if (type == ETHERTYPE_IPV6)
+		return find_in_ipv6();
+	return type == ETHERTYPE_NDN && c->ethernet ? at | (__u64)(frame_len - at) << 32 : 0;
 }
 
 /* Counts a packet by its reason; whether it goes to a socket, if there is one. */

@@ -4,8 +4,8 @@
  * tests/vectors/shards.txt.
  *
  * What is read lies in per-CPU memory, because no program may read at an unknown offset of a packet it has not proven to be there. The
- * first octets are copied there at once; the rest of a long name follows. Where something stands is found by two global functions: the
- * verifier looks at each once, whoever calls them, and the same code inlined took it five hundred times as long.
+ * first octets are copied there at once; the rest of a long name follows. What is found there is found by small global functions: the
+ * verifier looks at each once, whoever calls them. Why all is written as it is: docs/decisions/0021-kernel-programs.md.
  *
  * Whoever includes this file first defines `ndn_load(ctx, offset, to, len)`, which copies from the packet and returns 0 when it could.
  */
@@ -25,15 +25,12 @@
 
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define le64(x) (x)
+/* The hash is defined over little-endian words, and all words here are loaded as they lie. */
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the kernel programs are for little-endian machines"
+#endif
 #define be64(x) __builtin_bswap64(x)
 #define be16(x) __builtin_bswap16(x)
-#else
-#define le64(x) __builtin_bswap64(x)
-#define be64(x) (x)
-#define be16(x) (x)
-#endif
 
 /* The limits, as in shard.rs. */
 #define SHARDS_MAX 64
@@ -66,7 +63,7 @@ enum reason {
 	REASON_PASSED,
 	/* The program has no configuration, or could not read what it knows to be there. */
 	REASON_FAILED,
-	/* No outcome yet: `locate` found a name. */
+	/* No outcome yet: read_field() found the fragment, or locate() the name. */
 	NAME_FOUND,
 	REASONS = 16,
 };
@@ -203,7 +200,7 @@ inlined __u64 word(const struct scratch *s, __u32 at)
 {
 	at &= ROOM - 1;
 	barrier_var(at);
-	return le64(*(const __u64 *)(s->octets + at));
+	return *(const __u64 *)(s->octets + at);
 }
 
 /*
@@ -264,7 +261,7 @@ inlined struct head read_head(__u64 octets)
 /* A NonNegativeInteger of `len` octets at `at`; false when no number has so many. */
 inlined int read_integer(struct scratch *s, __u32 at, __u32 len, __u64 *value)
 {
-	__u64 octets = be64(le64(word(s, opaque(s, at))));
+	__u64 octets = be64(word(s, opaque(s, at)));
 
 	if (len != 1 && len != 2 && len != 4 && len != 8)
 		return 0;
@@ -404,7 +401,7 @@ __attribute__((noinline)) __u32 locate(__u32 len)
 	type = s->octets[0];
 	if (type != 5 && type != 6 && type != 100)
 		return REASON_NOT_NDN;
-	head = read_head(le64(*(const __u64 *)s->octets));
+	head = read_head(*(const __u64 *)s->octets);
 	at = head.size;
 	end = at + head.len;
 	s->end = end;

@@ -7,7 +7,7 @@ use common::may_run;
 use nw_kernel::{Dispatch, KernelError, XdpOptions, XdpSteering};
 use nw_name::HashKey;
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
-use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags, set_capabilities, unshare_unsafe};
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +17,7 @@ const KEY: HashKey = HashKey::new([1, 3, 5, 7]);
 fn bound() -> OwnedFd {
     let one = socket(AddressFamily::INET, SocketType::DGRAM, None).expect("a socket");
     sockopt::set_socket_reuseport(&one, true).expect("SO_REUSEPORT");
-    bind(&one, &SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("an address");
+    bind(&one, &SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0)).expect("an address");
     one
 }
 
@@ -29,9 +29,18 @@ fn steering() -> Result<(), KernelError> {
     XdpSteering::load(&KEY, 1, 1, &XdpOptions::default())?.attach("lo", None).map(|_| ())
 }
 
+/// Whether a thread can have a network of its own, so that no program comes to the machine's loopback. Who can't has no rights to attach one.
+fn may_unshare() -> bool {
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
+}
+
 /// Runs in a thread that has these capabilities and no others.
 fn with<T: Send + 'static>(rights: CapabilitySet, what: fn() -> T) -> T {
     let thread = std::thread::spawn(move || {
+        if may_unshare() {
+            // SAFETY: this thread's network alone becomes another; memory and descriptors stay shared.
+            unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.expect("a network namespace");
+        }
         let none = CapabilitySet::empty();
         let sets = CapabilitySets { effective: rights, permitted: rights, inheritable: none };
         set_capabilities(None, sets).expect("rights can be given up");

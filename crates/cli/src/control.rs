@@ -183,8 +183,17 @@ fn hardware() -> Done {
 fn shards(status: &Status) -> Done {
     let up_ns =
         status.forwarder.current_timestamp.saturating_sub(status.forwarder.start_timestamp) * 1_000_000;
-    let head: [&dyn std::fmt::Display; 8] =
-        [&"shard", &"packets", &"handed over", &"waiting", &"busy", &"pending", &"cached", &"hits"];
+    let head: [&dyn std::fmt::Display; 9] = [
+        &"shard",
+        &"packets",
+        &"by kernel",
+        &"handed over",
+        &"waiting",
+        &"busy",
+        &"pending",
+        &"cached",
+        &"hits",
+    ];
     let mut rows = vec![row(head)];
     rows.extend(status.shards.iter().map(|shard| {
         let busy = format!("{:.1} %", shard.busy_ns as f64 * 100.0 / up_ns.max(1) as f64);
@@ -192,6 +201,7 @@ fn shards(status: &Status) -> Done {
         row([
             &shard.shard,
             &shard.packets,
+            &shard.chosen_in_kernel,
             &shard.handed_over,
             &waiting,
             &busy,

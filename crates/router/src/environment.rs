@@ -297,9 +297,16 @@ impl Environment for Hands<'_> {
             cs_entries: store.len() as u64,
             cs_hits: store.counters().hits,
             cs_misses: store.counters().misses,
+            chosen_in_kernel: 0,
         };
         let others = self.crew.iter().flat_map(|crew| crew.reports()).map(|report| report.status);
-        core::iter::once(first).chain(others).collect()
+        let mut shards: Vec<_> = core::iter::once(first).chain(others).collect();
+        for counters in self.crew.iter().flat_map(|crew| crew.kernel_counters()) {
+            for (shard, packets) in shards.iter_mut().zip(counters.shards()) {
+                shard.chosen_in_kernel += packets;
+            }
+        }
+        shards
     }
 
     fn send(&mut self, data: &[u8], token: Token) {

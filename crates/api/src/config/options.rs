@@ -222,6 +222,8 @@ section! {
         upstream_tokens: bool = true;
         /// Threads that forward, each with its part of the tables and UDP sockets of its own; 0 finds out from the machine.
         shards: u32 = 0, in 0..=64;
+        /// Let the kernel bring UDP packets to the thread whose names they have, where it may: CAP_BPF, Linux 5.18.
+        kernel: bool = true;
         /// The processors of these threads, the first one's first. When empty, a rule chooses (`nw status --hardware`).
         cpus: Vec<u32> = vec![], as "[2, 3]";
         /// Bind each of several threads to its processor. Routers that share a machine with other busy programs may do better without.

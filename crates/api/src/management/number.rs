@@ -72,3 +72,4 @@ pub const SHARD_PIT_ENTRIES: u32 = 60_014;
 pub const SHARD_CS_ENTRIES: u32 = 60_016;
 pub const SHARD_CS_HITS: u32 = 60_018;
 pub const SHARD_CS_MISSES: u32 = 60_020;
+pub const SHARD_CHOSEN_IN_KERNEL: u32 = 60_022;

@@ -160,5 +160,7 @@ record! {
         cs_hits: u64 = n::SHARD_CS_HITS,
         /// Interests it did not.
         cs_misses: u64 = n::SHARD_CS_MISSES,
+        /// UDP packets, or runs of them, that the kernel brought here because of their names; 0 where it does not choose.
+        chosen_in_kernel: u64 = n::SHARD_CHOSEN_IN_KERNEL,
     }
 }

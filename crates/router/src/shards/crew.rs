@@ -12,7 +12,8 @@ use nw_api::config::Config;
 use nw_api::management::ShardStatus;
 use nw_element::journal::{EVENTS_MAX, Event};
 use nw_element::{DropCounters, FaceId, FaceTable, Instant, Pool};
-use nw_faces::Faces;
+use nw_faces::{Faces, Twins};
+use nw_kernel::{Dispatch, ShardCounters};
 use nw_name::{HashKey, Name, NameRef};
 use nw_tables::cs::Erasing;
 use nw_wire::Token;
@@ -35,6 +36,8 @@ const HELD_MAX: usize = 4096;
 pub struct Crew {
     exchange: Exchange,
     members: Vec<Member>,
+    /// The kernel's choice of sockets, one for each address, where it has it; kept for its counters.
+    dispatch: Vec<Dispatch>,
     /// Orders given to each so far.
     given: u64,
     arrivals: Vec<Arrival>,
@@ -87,6 +90,9 @@ impl Crew {
             .into_iter();
         let exchange = ends.next().ok_or(StartError::Tables("a router has at least one shard".into()))?;
         let mut members = Vec::new();
+        let mut twins = (1..shards).map(|_| faces.twins()).collect::<Result<Vec<_>, _>>()?;
+        let dispatch =
+            if config.forwarder.kernel { choose_in_kernel(faces, &twins, &key) } else { Vec::new() };
         let chosen = &config.forwarder.cpus;
         let cpus: Vec<usize> = match (config.forwarder.pin, chosen.is_empty()) {
             (false, _) => Vec::new(),
@@ -98,7 +104,7 @@ impl Crew {
             let share = Share { shard, shards };
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("an epoll descriptor"))?;
             let mut own_faces = Faces::new(settings::faces(config), epoll.as_fd())?;
-            own_faces.adopt_twins(shard as u8, faces.twins()?)?;
+            own_faces.adopt_twins(shard as u8, core::mem::take(&mut twins[shard - 1]))?;
             let (orders, to_carry_out) = bounded(ORDERS_MAX);
             let (tidings, told) = bounded(TIDINGS_MAX);
             let worker = Worker {
@@ -137,6 +143,7 @@ impl Crew {
         Ok(Crew {
             exchange,
             members,
+            dispatch,
             given: 0,
             arrivals: Vec::new(),
             held: VecDeque::new(),
@@ -307,6 +314,11 @@ impl Crew {
         others.map(|share| share.of(wanted).min(share.of(made_for)) as u64).sum()
     }
 
+    /// What the kernel counted as it chose sockets, by address; empty where it does not choose.
+    pub fn kernel_counters(&self) -> Vec<ShardCounters> {
+        self.dispatch.iter().filter_map(|dispatch| dispatch.counters().ok()).collect()
+    }
+
     /// What each other shard said last.
     pub fn reports(&self) -> impl Iterator<Item = &Report> {
         self.members.iter().map(|member| &member.last)
@@ -327,6 +339,22 @@ impl Crew {
             }
         }
     }
+}
+
+/// Lets the kernel bring datagrams to the shards they are for, if it may.
+fn choose_in_kernel(faces: &Faces, twins: &[Twins], key: &HashKey) -> Vec<Dispatch> {
+    let mut all = Vec::new();
+    for (address, sockets) in faces.groups(twins) {
+        match Dispatch::attach_reuseport(&sockets, key) {
+            Ok(dispatch) => all.push(dispatch),
+            Err(error) => {
+                let why = core::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+                tracing::warn!(%address, why, "{error}");
+                break;
+            }
+        }
+    }
+    all
 }
 
 impl Drop for Crew {

@@ -361,7 +361,7 @@ impl Host {
             self.meet_others(now);
             for event in &events {
                 match event.data.u64() {
-                    BELL => {}
+                    BELL => self.hush(),
                     WAKE => {
                         if !self.take_messages(now) {
                             return Ok(());

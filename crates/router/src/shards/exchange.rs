@@ -59,11 +59,14 @@ impl Bell {
         fence(Ordering::SeqCst);
     }
 
-    /// The shard is awake.
+    /// The shard is awake, for whatever reason.
     pub fn wake(&self) {
-        if !self.asleep.swap(false, Ordering::Relaxed) {
-            let _ = rustix::io::read(&self.fd, &mut [0u8; 8]);
-        }
+        self.asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// The descriptor said that the bell was rung: it is not to say so again. Whoever rang may have done so for a sleep before the last.
+    pub fn hush(&self) {
+        let _ = rustix::io::read(&self.fd, &mut [0u8; 8]);
     }
 }
 
@@ -271,5 +274,77 @@ impl Exchange {
     /// Octets that others have sent and that wait.
     pub fn waiting_bytes(&self) -> usize {
         self.ways.iter().flatten().map(|way| way.from.slots()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
+    use std::time::Duration;
+
+    fn rung(bell: &Bell) -> bool {
+        let mut fds = [PollFd::new(&bell.fd, PollFlags::IN)];
+        let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).unwrap() > 0
+    }
+
+    #[test]
+    fn a_bell_wakes_sleepers_only_and_is_silent_once_heard() {
+        let bell = Bell::new().unwrap();
+        bell.ring();
+        assert!(!rung(&bell), "nobody sleeps");
+        bell.sleep();
+        bell.ring();
+        bell.ring();
+        assert!(rung(&bell));
+        // It rang for that sleep, but the shard had woken before it looked: heard at the next.
+        bell.wake();
+        bell.sleep();
+        assert!(rung(&bell));
+        bell.wake();
+        bell.hush();
+        bell.sleep();
+        assert!(!rung(&bell), "nothing rings without end");
+    }
+
+    #[test]
+    fn nothing_sent_to_a_sleeper_is_slept_over() {
+        let mut ends = Exchange::between(2, true).unwrap();
+        let (mut there, mut here) = (ends.pop().unwrap(), ends.pop().unwrap());
+        const PARCELS: usize = 20_000;
+        let sender = std::thread::spawn(move || {
+            let mut pool = Pool::new(nw_name::HashKey::new([1, 2, 3, 4]), 4, 16);
+            let packet = pool.copy_of(&[5, 0]).unwrap();
+            for sent in 0..PARCELS {
+                there.put(0, Errand::Leave, &packet, &pool);
+                there.ring();
+                if sent % 64 == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            pool.release(packet);
+            (there.drops.total(Cause::ShardFull), there)
+        });
+        let mut pool = Pool::new(nw_name::HashKey::new([1, 2, 3, 4]), 8, 4096);
+        let (mut got, mut arrivals) = (0, Vec::new());
+        let bells = Arc::clone(here.bells());
+        let mut fds = [PollFd::new(&bells[0].fd, PollFlags::IN)];
+        let patience = rustix::time::Timespec::try_from(Duration::from_secs(20)).unwrap();
+        while got < PARCELS {
+            here.bell().sleep();
+            if here.is_empty() {
+                assert!(poll(&mut fds, Some(&patience)).unwrap() > 0, "slept over what was sent: {got} came");
+                here.bells()[0].hush();
+            }
+            here.bell().wake();
+            here.take(&mut pool, &mut arrivals);
+            for arrival in arrivals.drain(..) {
+                let Arrival::Packet(Errand::Leave, packet) = arrival else { panic!("{arrival:?}") };
+                pool.release(packet);
+                got += 1;
+            }
+        }
+        assert_eq!(sender.join().unwrap().0, 0);
     }
 }

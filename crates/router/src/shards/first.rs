@@ -59,6 +59,13 @@ impl Host {
         }
     }
 
+    /// Another shard rang.
+    pub(crate) fn hush(&self) {
+        if let Some(crew) = &self.crew {
+            crew.exchange().bell().hush();
+        }
+    }
+
     /// True when another shard has sent something, or will only once it is asked.
     pub(crate) fn must_not_sleep(&mut self) -> bool {
         let Some(crew) = &mut self.crew else { return false };

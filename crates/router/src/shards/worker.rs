@@ -107,7 +107,9 @@ impl Worker {
             self.take_arrivals(now);
             self.end_faces(now);
             for event in &events {
-                if event.data.u64() != BELL {
+                if event.data.u64() == BELL {
+                    self.exchange.bell().hush();
+                } else {
                     self.faces.on_ready(now, event.data.u64(), event.flags, &mut self.pool, &mut self.batch);
                     self.hand_over_strays();
                     self.exchange.distribute(now, &mut self.batch, &mut self.pool);

@@ -362,6 +362,8 @@ impl Host {
             for event in &events {
                 match event.data.u64() {
                     BELL => self.hush(),
+                    // It says so again at the next turn.
+                    token if token != WAKE && self.is_crowded() => {}
                     WAKE => {
                         if !self.take_messages(now) {
                             return Ok(());

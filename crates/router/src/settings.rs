@@ -50,6 +50,12 @@ pub fn faces(config: &Config) -> FacesConfig {
         burst_bytes_max: if config.udp.burst_kib == 0 { usize::MAX } else { kib(config.udp.burst_kib) },
         burst_pause: Duration::from_micros(u64::from(config.udp.burst_pause_us)),
         share_ports: config.forwarder.shards > 1,
+        // What one turn reads must have room on its way to another shard.
+        udp_reads_per_turn: if config.forwarder.shards > 1 {
+            1
+        } else {
+            FacesConfig::default().udp_reads_per_turn
+        },
         websocket: websocket(config),
         reconnect_max: Duration::from_secs(u64::from(config.faces.reconnect_max_s)),
         ..FacesConfig::default()

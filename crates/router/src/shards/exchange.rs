@@ -16,11 +16,14 @@ use std::sync::Arc;
 /// Octets that may be under way from one shard to another.
 const RING_LEN: usize = 4 << 20;
 
-/// Parcels taken from one ring before others have their turn.
-const PARCELS_PER_RING: usize = 256;
+/// A ring with less room is crowded: who fills it takes in nothing more until it is not. What one turn takes in, of the longest packets, fits.
+const ROOM_MIN: usize = RING_LEN / 2;
+
+/// Parcels taken in one turn, all rings together.
+const PARCELS_PER_TURN: usize = 192;
 
 /// After so many calls of [`Exchange::take`] nothing is left of what was there before.
-pub const TAKES_TO_EMPTY: usize = RING_LEN / (PARCELS_PER_RING * parcel::HEAD_LEN) + 1;
+pub const TAKES_TO_EMPTY: usize = RING_LEN / parcel::HEAD_LEN;
 
 /// Wakes a shard that sleeps.
 #[derive(Debug)]
@@ -255,8 +258,9 @@ impl Exchange {
 
     /// Takes what others sent, a bounded amount.
     pub fn take(&mut self, pool: &mut Pool, arrivals: &mut Vec<Arrival>) {
+        let parcels_per_ring = (PARCELS_PER_TURN / self.ways.len()).max(1);
         for way in self.ways.iter_mut().flatten() {
-            for _ in 0..PARCELS_PER_RING {
+            for _ in 0..parcels_per_ring {
                 match parcel::take(&mut way.from, pool) {
                     Some(Arrival::Lost) => self.drops.count(Cause::NoBuffer),
                     Some(arrival) => arrivals.push(arrival),
@@ -264,6 +268,17 @@ impl Exchange {
                 }
             }
         }
+    }
+
+    /// True when another shard is behind with what this one hands over: read no more, so that senders wait and nothing is lost. Whoever is behind
+    /// catches up by itself, as what it takes in needs no room here but the first shard's, and that one always takes.
+    pub fn is_crowded(&self) -> bool {
+        self.ways.iter().flatten().any(|way| way.to.slots() < ROOM_MIN)
+    }
+
+    /// The same of the ring to the first shard, where what leaves by its faces goes.
+    pub fn is_crowded_to_first(&self) -> bool {
+        self.ways[0].as_ref().is_some_and(|way| way.to.slots() < ROOM_MIN)
     }
 
     /// True when nothing of others waits.

@@ -59,6 +59,11 @@ impl Host {
         }
     }
 
+    /// Another shard is behind: packets wait in their sockets.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.crew.as_ref().is_some_and(|crew| crew.exchange().is_crowded())
+    }
+
     /// Another shard rang.
     pub(crate) fn hush(&self) {
         if let Some(crew) = &self.crew {

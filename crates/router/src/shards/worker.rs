@@ -100,7 +100,9 @@ impl Worker {
             self.status.turns += 1;
             self.changed |= !events.is_empty();
             // Whoever sends a packet has sent before what control says of its face: first the packets are taken, then the orders, then they meet.
-            self.exchange.take(&mut self.pool, &mut self.arrivals);
+            if !self.exchange.is_crowded_to_first() {
+                self.exchange.take(&mut self.pool, &mut self.arrivals);
+            }
             if !self.carry_out_orders(now) {
                 return self.faces.close_all(&mut self.pool);
             }
@@ -109,7 +111,7 @@ impl Worker {
             for event in &events {
                 if event.data.u64() == BELL {
                     self.exchange.bell().hush();
-                } else {
+                } else if !self.exchange.is_crowded() {
                     self.faces.on_ready(now, event.data.u64(), event.flags, &mut self.pool, &mut self.batch);
                     self.hand_over_strays();
                     self.exchange.distribute(now, &mut self.batch, &mut self.pool);

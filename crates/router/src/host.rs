@@ -140,6 +140,8 @@ pub struct Host {
     authority: Authority,
     pub(crate) batch: Vec<Packet>,
     pub(crate) out: Vec<Packet>,
+    /// Packets that other shards handed over.
+    pub(crate) own: Vec<Packet>,
     untold: Vec<FaceEvent>,
     connecting: Vec<(FaceId, Ticket)>,
     /// Management has more to do.
@@ -277,6 +279,7 @@ impl Host {
             authority,
             batch,
             out,
+            own: Vec::new(),
             untold,
             connecting,
             busy: false,

@@ -18,7 +18,10 @@ impl Host {
         if let Some(crew) = &mut self.crew {
             crew.put_back(arrivals);
         }
+        // Others have seen to it that these are this shard's.
+        core::mem::swap(&mut self.batch, &mut self.own);
         self.forward_own(now);
+        core::mem::swap(&mut self.batch, &mut self.own);
         while let Some((data, token)) = self.crew.as_mut().and_then(|crew| crew.next_held()) {
             let header = LpHeader { no_cache: true, pit_token: token, ..LpHeader::default() };
             let mut link_packet = Vec::with_capacity(data.len() + 16);
@@ -32,7 +35,7 @@ impl Host {
     fn take_arrival(&mut self, now: Instant, arrival: Arrival) {
         match arrival {
             Arrival::Packet(Errand::Enter, packet) => match decode(&mut self.pool, &packet) {
-                Ok(()) => self.batch.push(packet),
+                Ok(()) => self.own.push(packet),
                 // It was decoded where it came in.
                 Err(error) => {
                     let mut drops = DropCounters::default();
@@ -47,13 +50,13 @@ impl Host {
                 let egress = self.pool.meta(&packet).egress;
                 self.faces.send(now, egress, packet, &mut self.pool);
             }
-            Arrival::Packet(Errand::Lesson, packet) => self.learn(now, packet),
+            Arrival::Packet(Errand::Lesson, packet) => {
+                self.learn(now, packet);
+                self.forward(now);
+            }
             Arrival::Stray(socket, peer, packet) => {
-                // Packets of this shard that wait were decoded by others: only what comes in here is distributed.
-                let own = core::mem::take(&mut self.batch);
                 self.faces.take_stray(now, (socket, peer), packet, &mut self.pool, &mut self.batch);
                 self.forward(now);
-                self.batch = own;
             }
             Arrival::Lost => {}
         }

@@ -80,8 +80,15 @@ fn others(option: &Opt) -> Vec<String> {
     let quoted: Vec<_> = option.expected.split('"').skip(1).step_by(2).collect();
     others.extend(quoted.iter().flat_map(|word| [format!("{word:?}"), format!("[{word:?}]")]));
     others.extend(
-        ["\"/a\"", "\"01:00:5e:00:17:ab\"", "[\"/a\"]", "[3]", "[\"127.0.0.1:4\"]", "[\"udp4://192.0.2.1:6363\"]"]
-            .map(str::to_owned),
+        [
+            "\"/a\"",
+            "\"01:00:5e:00:17:ab\"",
+            "[\"/a\"]",
+            "[3]",
+            "[\"127.0.0.1:4\"]",
+            "[\"udp4://192.0.2.1:6363\"]",
+        ]
+        .map(str::to_owned),
     );
     others.push(option.value.clone());
     others

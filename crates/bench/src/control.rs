@@ -231,15 +231,22 @@ impl Pings {
     }
 }
 
-/// How the router's loop has spent its time so far, as its control socket tells.
-fn loop_time(socket: &Path) -> Result<LoopTime> {
+/// A router's status, as its control socket tells.
+///
+/// # Errors
+/// When nobody is there, or what it says can't be read.
+pub fn status(socket: &Path) -> Result<RouterStatus> {
     let mut stream = UnixStream::connect(socket.with_extension("control.sock"))?;
     stream.write_all(b"GET /v1/status HTTP/1.0\r\nHost: nw\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let (_, body) = answer.split_once("\r\n\r\n").context("an answer has a body")?;
-    let status: RouterStatus = serde_json::from_str(body)?;
-    Ok(status.loop_time)
+    Ok(serde_json::from_str(body)?)
+}
+
+/// How the router's loop has spent its time so far.
+fn loop_time(socket: &Path) -> Result<LoopTime> {
+    Ok(status(socket)?.loop_time)
 }
 
 /// Figures in the order of [`QUANTILES`].

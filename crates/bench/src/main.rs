@@ -7,8 +7,9 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
 use nw_bench::machine::Machine;
-use nw_bench::{control, ends, forward, idle, relay, report, table_rows, transfer};
+use nw_bench::{control, ends, forward, idle, plain, relay, report, shards, table_rows, transfer};
 use nw_name::Name;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 #[derive(Parser)]
@@ -58,7 +59,18 @@ enum Command {
     },
     /// Fetches segments and prints what it saw.
     #[command(hide = true)]
-    Consume { socket: PathBuf, prefix: Name, window_max: usize },
+    Consume {
+        /// A path, or `udp4://…`.
+        router: String,
+        prefix: Name,
+        window_max: usize,
+    },
+    /// Sends plain datagrams.
+    #[command(hide = true)]
+    PlainSend { from: SocketAddr, to: SocketAddr, count: u64, len: usize, window: u64 },
+    /// Counts plain datagrams.
+    #[command(hide = true)]
+    PlainCount { at: SocketAddr, count: u64 },
 }
 
 /// Every row, in the order it is measured.
@@ -70,9 +82,12 @@ const ROWS: &[&str] = &[
     "forward/memory/churn",
     "forward/memory/curve",
     "cs_hit/memory",
+    "shards/2",
+    "shards/udp",
     "idle",
     "transfer/unix/8000",
     "transfer/unix/100",
+    "transfer/udp/8000",
     "transfer/udp-chain/8000",
     "control/batch",
     "control/management",
@@ -108,8 +123,14 @@ fn main() -> Result<()> {
         Command::Produce { socket, prefix, segments, len, no_register } => {
             ends::produce(&unix(&socket)?, &prefix, segments, len, !no_register)
         }
-        Command::Consume { socket, prefix, window_max } => {
-            println!("{}", serde_json::to_string(&ends::consume(&unix(&socket)?, &prefix, window_max)?)?);
+        Command::Consume { router, prefix, window_max } => {
+            let router = if router.contains("://") { router.parse()? } else { unix(router.as_ref())? };
+            println!("{}", serde_json::to_string(&ends::consume(&router, &prefix, window_max)?)?);
+            Ok(())
+        }
+        Command::PlainSend { from, to, count, len, window } => plain::send(from, to, count, len, window),
+        Command::PlainCount { at, count } => {
+            println!("{}", serde_json::to_string(&plain::count(at, count)?)?);
             Ok(())
         }
     }
@@ -130,6 +151,7 @@ fn run(wanted: &str, json: Option<PathBuf>) -> Result<()> {
         eprintln!("measuring {row} …");
         rows.extend(match row.split('/').next() {
             Some("forward" | "cs_hit") => forward::run(row),
+            Some("shards") => shards::run(row)?,
             Some("transfer") => transfer::run(row)?,
             Some("idle") => idle::run()?,
             Some("control") => control::run(row)?,

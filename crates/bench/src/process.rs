@@ -77,10 +77,14 @@ impl Running {
 
     /// Processor time used so far, user and kernel.
     pub fn cpu(&self) -> Duration {
-        let stat = fs::read_to_string(format!("/proc/{}/schedstat", self.id())).unwrap_or_default();
-        // Nanoseconds of the main thread: the router's only one.
-        let nanos = stat.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0);
-        Duration::from_nanos(nanos)
+        // Of the main thread: the only one that forwards, where there is one shard.
+        cpu_at(Path::new(&format!("/proc/{}/schedstat", self.id())))
+    }
+
+    /// As [`cpu`](Self::cpu), of all threads there are.
+    pub fn cpu_of_all_threads(&self) -> Duration {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.id()));
+        threads.into_iter().flatten().flatten().map(|thread| cpu_at(&thread.path().join("schedstat"))).sum()
     }
 
     /// A number in `/proc/<id>/status`: `VmRSS` in KiB, `voluntary_ctxt_switches`.
@@ -89,6 +93,12 @@ impl Running {
         let line = status.lines().find(|line| line.split(':').next() == Some(key)).unwrap_or_default();
         line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
     }
+}
+
+/// The first number of a `schedstat`: nanoseconds.
+fn cpu_at(path: &Path) -> Duration {
+    let stat = fs::read_to_string(path).unwrap_or_default();
+    Duration::from_nanos(stat.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0))
 }
 
 impl Drop for Running {

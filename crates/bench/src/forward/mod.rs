@@ -18,6 +18,7 @@ use nw_wire::{DataBuilder, InterestBuilder, Sign, Token};
 use std::hint::black_box;
 
 mod rows;
+mod shards;
 
 pub use rows::run;
 
@@ -69,10 +70,10 @@ struct Packets {
 }
 
 impl Packets {
-    fn new(count: u64, make: impl Fn(u64) -> Vec<u8>) -> Self {
+    fn new(numbers: impl Iterator<Item = u64>, make: impl Fn(u64) -> Vec<u8>) -> Self {
         let mut packets = Packets { bytes: Vec::new(), ends: Vec::new() };
-        for i in 0..count {
-            packets.bytes.extend_from_slice(&make(i));
+        for number in numbers {
+            packets.bytes.extend_from_slice(&make(number));
             packets.ends.push(packets.bytes.len());
         }
         packets
@@ -103,6 +104,8 @@ pub struct Options {
     pub components: (usize, usize),
     /// Batches between two changes of the FIB, each of which adds one route and takes one away; 0 for no change.
     pub batches_per_change: u64,
+    /// Which shard it is: what its tokens begin with.
+    pub shard: u8,
 }
 
 impl Default for Options {
@@ -115,7 +118,22 @@ impl Default for Options {
             prefetch: true,
             components: (4, 8),
             batches_per_change: 0,
+            shard: 0,
         }
+    }
+}
+
+impl Options {
+    /// Numbers of all names that take part: twice as many as are pending, spread over all prefixes.
+    fn numbers(&self) -> impl Iterator<Item = u64> + Clone + use<> {
+        let count = 2 * self.pending;
+        let apart = (self.prefixes / count).max(1);
+        (0..count).map(move |i| i * apart)
+    }
+
+    /// Packets that a content store may hold so that nothing is ever answered from it: fewer than the names that come between two uses of one.
+    fn cached(&self) -> usize {
+        65_536.min(self.pending as usize / 2)
     }
 }
 
@@ -144,14 +162,14 @@ struct Bench {
     batches: u64,
 }
 
-/// An Interest and a Data for each of twice as many names as are pending, spread over all prefixes.
-fn packets(options: &Options) -> (Packets, Packets) {
-    let count = 2 * options.pending;
-    let apart = (options.prefixes / count).max(1);
-    let name = |i| names(i * apart, options).1;
-    let interests = Packets::new(count, |i| InterestBuilder::new(name(i)).nonce(i as u32 | 1).encode());
-    let data = Packets::new(count, |i| {
-        let Ok(wire) = DataBuilder::new(&name(i), b"x").encode(&Short);
+/// An Interest and a Data for each of these names.
+fn packets(options: &Options, numbers: impl Iterator<Item = u64> + Clone) -> (Packets, Packets) {
+    let name = |number| names(number, options).1;
+    let interests = Packets::new(numbers.clone(), |number| {
+        InterestBuilder::new(name(number)).nonce(number as u32 | 1).encode()
+    });
+    let data = Packets::new(numbers, |number| {
+        let Ok(wire) = DataBuilder::new(&name(number), b"x").encode(&Short);
         wire
     });
     (interests, data)
@@ -166,30 +184,12 @@ const KEY: HashKey = HashKey::new([
 
 /// Runs the measurement.
 pub fn measure(options: Options) -> Figures {
-    let (interests, data) = packets(&options);
-    // Smaller than the names that come between two uses of one, so that nothing is ever answered from it.
-    let mut bench = Bench::new(options, 65_536.min(options.pending as usize / 2));
-    let count = 2 * options.pending;
-    // Fill: the first `pending` Interests wait.
-    let pending = options.pending as usize;
-    for start in (0..pending).step_by(BATCH) {
-        bench.interests(&interests, start, BATCH.min(pending - start));
-    }
-    let mut figures = Figures { len: (interests.mean_len(), data.mean_len()), ..Figures::default() };
-    let count = count as usize;
-    let mut next = pending % count;
-    let mut oldest = 0;
+    let mut load = Load::new(options, options.cached(), options.numbers());
+    let len = (load.interests.mean_len(), load.data.mean_len());
+    let mut figures = Figures { len, ..Figures::default() };
     for _ in 0..options.rounds {
-        let (mut interest_time, mut data_time, mut packets) = (Duration::ZERO, Duration::ZERO, 0);
-        while packets < count {
-            let many = BATCH.min(count - oldest).min(count - next);
-            data_time += bench.data(&data, oldest, many);
-            interest_time += bench.interests(&interests, next, many);
-            packets += many;
-            oldest = (oldest + many) % count;
-            next = (next + many) % count;
-        }
-        let ns = |time: Duration| time.as_nanos() as f64 / packets as f64;
+        let (interest_time, data_time) = load.lap();
+        let ns = |time: Duration| time.as_nanos() as f64 / load.count() as f64;
         figures.interest_ns.push(ns(interest_time));
         figures.data_ns.push(ns(data_time));
         figures.packet_ns.push(ns(interest_time + data_time) / 2.0);
@@ -197,10 +197,54 @@ pub fn measure(options: Options) -> Figures {
     figures
 }
 
+/// A plane with half of its names pending, and what it is fed.
+struct Load {
+    bench: Bench,
+    interests: Packets,
+    data: Packets,
+    /// Whose Interest comes next, and whose Data.
+    next: usize,
+    oldest: usize,
+}
+
+impl Load {
+    /// Of twice as many names as are pending.
+    fn new(options: Options, cached: usize, numbers: impl Iterator<Item = u64> + Clone) -> Self {
+        let (interests, data) = packets(&options, numbers);
+        let mut bench = Bench::new(options, cached);
+        let pending = options.pending as usize;
+        for start in (0..pending).step_by(BATCH) {
+            bench.interests(&interests, start, BATCH.min(pending - start));
+        }
+        let next = pending % interests.ends.len();
+        Load { bench, interests, data, next, oldest: 0 }
+    }
+
+    /// Names.
+    fn count(&self) -> usize {
+        self.interests.ends.len()
+    }
+
+    /// Each name's Data and each name's Interest once; what they took.
+    fn lap(&mut self) -> (Duration, Duration) {
+        let count = self.count();
+        let (mut interest_time, mut data_time, mut packets) = (Duration::ZERO, Duration::ZERO, 0);
+        while packets < count {
+            let many = BATCH.min(count - self.oldest).min(count - self.next);
+            data_time += self.bench.data(&self.data, self.oldest, many);
+            interest_time += self.bench.interests(&self.interests, self.next, many);
+            packets += many;
+            self.oldest = (self.oldest + many) % count;
+            self.next = (self.next + many) % count;
+        }
+        (interest_time, data_time)
+    }
+}
+
 impl Bench {
     fn new(options: Options, cached: usize) -> Self {
         let router = RouterConfig {
-            shard: 0,
+            shard: options.shard,
             pit: PitConfig::for_entries(options.pending as usize + 4 * BATCH),
             fib: FibConfig::new(options.prefixes as usize + 16),
             dead_nonces: 65_536,

@@ -1,6 +1,6 @@
 //! The rows over the in-memory plane.
 
-use super::{Bench, Options, measure, packets};
+use super::{Bench, Options, measure, packets, shards};
 use crate::report::{Row, median};
 use nw_router::plane::BATCH;
 
@@ -19,6 +19,7 @@ pub fn run(row: &str) -> Vec<Row> {
         "forward/memory/pit1e7" => pit(row, usual),
         "forward/memory/churn" => churn(row, usual),
         "forward/memory/curve" => curve(row, usual),
+        "shards/2" => shards::two(row, usual),
         "cs_hit/memory" => cs_hit(row, usual),
         _ => Vec::new(),
     }
@@ -82,7 +83,7 @@ fn curve(row: &str, usual: Options) -> Vec<Row> {
 /// Every Interest is answered by the content store: an exchange is an Interest in, a Data out.
 fn cs_hit(row: &str, usual: Options) -> Vec<Row> {
     let options = Options { pending: 50_000, prefixes: 10_000, ..usual };
-    let (interests, data) = packets(&options);
+    let (interests, data) = packets(&options, options.numbers());
     let count = 2 * options.pending as usize;
     let mut bench = Bench::new(options, count);
     for start in (0..count).step_by(BATCH) {

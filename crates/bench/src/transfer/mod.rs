@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+mod udp;
+
 /// Segments of one measured transfer: 800 MB of 8000 octets, about a second.
 const SEGMENTS: u32 = 100_000;
 /// Segments that go before, unmeasured, so that the content store is full as that of any router in use: at first the kernel still zeroes its pages.
@@ -50,23 +52,37 @@ impl Place {
     /// # Errors
     /// When it does not start.
     pub fn router(&self, name: &str, more: &str) -> Result<(Running, PathBuf)> {
+        self.router_by(Command::new(&self.nw), name, more)
+    }
+
+    /// As [`router`](Self::router), with the command that starts `nw`.
+    fn router_by(&self, mut nw: Command, name: &str, more: &str) -> Result<(Running, PathBuf)> {
         let socket = self.path(&format!("{name}.sock"));
         let config = self.path(&format!("{name}.toml"));
         std::fs::write(&config, format!("[faces.unix]\npath = {socket:?}\n[log]\nlevel = \"warn\"\n{more}"))?;
-        let mut router = Running::start(
-            name,
-            Command::new(&self.nw).arg("run").arg("--config").arg(&config).stdout(Stdio::null()),
-        )?;
+        nw.arg("run").arg("--config").arg(&config).stdout(Stdio::null());
+        let mut router = Running::start(name, &mut nw)?;
         router.wait_for_listener(&socket)?;
         Ok((router, socket))
     }
 
     /// Fills the caches on the way. Gives what the consumer saw: a transfer into empty tables.
     fn warm_up(&self, near: &Path, far: &Path, prefix: &str, len: usize) -> Result<Seen> {
+        self.warm_up_by(far, prefix, len, |prefix| self.consume(near, prefix))
+    }
+
+    /// As [`warm_up`](Self::warm_up), for another consumer.
+    fn warm_up_by(
+        &self,
+        far: &Path,
+        prefix: &str,
+        len: usize,
+        consume: impl Fn(&str) -> Result<Seen>,
+    ) -> Result<Seen> {
         let prefix = format!("{prefix}/warm-up");
         let _producer = self.produce(far, &prefix, WARM_UP_SEGMENTS, len, true)?;
         std::thread::sleep(SETTLE);
-        self.consume(near, &prefix)
+        consume(&prefix)
     }
 
     fn produce(
@@ -170,7 +186,11 @@ fn through_udp_chain(place: &Place, run: usize, len: usize) -> Result<Transfer> 
     Ok(Transfer { seen, cpu: (near.cpu() + far.cpu()).saturating_sub(before), cold: Some(cold) })
 }
 
-fn free_udp_port() -> Result<u16> {
+/// A port that nobody has.
+///
+/// # Errors
+/// When there is none.
+pub fn free_udp_port() -> Result<u16> {
     Ok(std::net::UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
@@ -184,6 +204,9 @@ fn figures(transfers: &[Transfer], figure: impl Fn(&Transfer) -> f64) -> Vec<f64
 /// When something does not start or a transfer fails.
 pub fn run(row: &str) -> Result<Vec<Row>> {
     let Some(len) = row.rsplit('/').next().and_then(|len| len.parse().ok()) else { return Ok(Vec::new()) };
+    if row.starts_with("transfer/udp/") {
+        return udp::run(row, len);
+    }
     let place = Place::new()?;
     let (mut relay, mut unix, mut udp) = (Vec::new(), Vec::new(), Vec::new());
     let is_udp = row.starts_with("transfer/udp-chain/");

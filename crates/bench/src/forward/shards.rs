@@ -1,0 +1,159 @@
+//! `shards/2`: two planes that share nothing, a thread each, beside one plane that does the work of both.
+//!
+//! Each is a plane as a shard of a router has it: the whole FIB, half of the other tables, and the names that fall to it by their hash. The pair
+//! has done its work when the later one has. All of that time counts, filling the receive buffers included, so the figure is what a
+//! clock on the wall shows; the threads' own processor time is beside it, for a machine on which others work as well.
+
+use super::{KEY, Load, Options, names};
+use crate::report::{Row, median};
+use crate::tables::mix;
+use nw_name::hash::shard_of;
+use nw_name::{HashKey, Name};
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const SHARDS: usize = 2;
+/// Repetitions, one plane and two in turn.
+const RUNS: usize = 9;
+/// Names that are spread, and secrets that they are spread by.
+const SPREAD: u64 = 100_000;
+const KEYS: u64 = 101;
+
+/// What one way of doing all work took.
+struct Took {
+    /// From the common start to the last one's end.
+    wall: Duration,
+    /// Processor time of the thread that used most.
+    cpu: Duration,
+}
+
+/// The rows.
+pub fn two(row: &str, options: Options) -> Vec<Row> {
+    let mut rows = spread(row, &options);
+    if thread::available_parallelism().map_or(1, usize::from) < SHARDS {
+        eprintln!("{row}: speedup is left out, as two threads need two processors");
+        return rows;
+    }
+    let mut alone = vec![Load::new(options, options.cached(), options.numbers())];
+    let mut pair: Vec<Load> = (0..SHARDS).map(|shard| share(options, shard)).collect();
+    let packets = 2 * alone[0].count();
+    let fed = 2 * pair.iter().map(Load::count).sum::<usize>();
+    // The first laps find cold tables.
+    lap(&mut alone);
+    lap(&mut pair);
+    let (mut speedup, mut by_cpu, mut alone_ns, mut pair_ns) = (vec![], vec![], vec![], vec![]);
+    for _ in 0..RUNS {
+        let (one, two) = (lap(&mut alone), lap(&mut pair));
+        let per_packet = |time: Duration, packets: usize| time.as_nanos() as f64 / packets as f64;
+        alone_ns.push(per_packet(one.wall, packets));
+        pair_ns.push(per_packet(two.wall, fed));
+        speedup.push(per_packet(one.wall, packets) / per_packet(two.wall, fed));
+        by_cpu.push(per_packet(one.cpu, packets) / per_packet(two.cpu, fed));
+    }
+    rows.extend([
+        Row::new(row, "speedup", &speedup).at_least(1.8),
+        Row::new(row, "speedup_by_processor_time", &by_cpu),
+        Row::new(row, "ns_per_packet", &pair_ns).beside(median(&alone_ns)),
+    ]);
+    rows
+}
+
+/// The part of the work that falls to one shard.
+fn share(options: Options, shard: usize) -> Load {
+    let mut numbers: Vec<u64> = options
+        .numbers()
+        .filter(|number| {
+            let name = names(*number, &options).1;
+            shard_of(KEY.name(name.as_ref()), SHARDS) == shard
+        })
+        .collect();
+    // Half of them are pending at a time.
+    numbers.truncate(numbers.len() & !1);
+    let mine = Options { pending: numbers.len() as u64 / 2, shard: shard as u8, ..options };
+    Load::new(mine, options.cached() / SHARDS, numbers.into_iter())
+}
+
+/// Each load once, all at the same time.
+fn lap(loads: &mut [Load]) -> Took {
+    let ready = Barrier::new(loads.len());
+    let times: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = loads
+            .iter_mut()
+            .map(|load| {
+                scope.spawn(|| {
+                    ready.wait();
+                    let (start, cpu) = (Instant::now(), thread_cpu());
+                    load.lap();
+                    (start, Instant::now(), thread_cpu().saturating_sub(cpu))
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("a load does not fail")).collect()
+    });
+    let start = times.iter().map(|time| time.0).min().expect("there is a load");
+    let end = times.iter().map(|time| time.1).max().expect("there is a load");
+    let cpu = times.iter().map(|time| time.2).max().expect("there is a load");
+    Took { wall: end - start, cpu }
+}
+
+/// Processor time of this thread.
+fn thread_cpu() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// How evenly names fall to shards, by many secrets: names of all kinds, and those of a single download.
+fn spread(row: &str, options: &Options) -> Vec<Row> {
+    let file: Name = "/video/file/v=1".parse().expect("a name");
+    let various: Vec<Name> = (0..SPREAD).map(|number| names(number, options).1).collect();
+    let download: Vec<Name> = (0..SPREAD).map(|number| file.clone().with_segment(number)).collect();
+    let mut rows = Vec::new();
+    for (row, names) in [(row.to_owned(), various), (format!("{row}/download"), download)] {
+        let shares: Vec<f64> = (0..KEYS).map(|number| busiest_share(&key(number), &names)).collect();
+        let worst = shares.iter().copied().fold(0.0, f64::max);
+        rows.push(Row::new(&row, "busiest_share", &shares).at_most(0.52));
+        rows.push(Row::new(&row, "busiest_share_by_worst_key", &[worst]).at_most(0.52));
+    }
+    rows
+}
+
+/// The share of these names that falls to the shard which gets most.
+fn busiest_share(key: &HashKey, names: &[Name]) -> f64 {
+    let mut counts = [0usize; SHARDS];
+    for name in names {
+        counts[shard_of(key.name(name.as_ref()), SHARDS)] += 1;
+    }
+    counts.into_iter().max().unwrap_or(0) as f64 / names.len() as f64
+}
+
+/// A secret, the same in each run.
+fn key(number: u64) -> HashKey {
+    HashKey::new(core::array::from_fn(|word| mix(4 * number + word as u64)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_is_in_one_share_and_shares_are_even() {
+        let options = Options { prefixes: 1000, pending: 1000, ..Options::default() };
+        let shares: Vec<Load> = (0..SHARDS).map(|shard| share(options, shard)).collect();
+        let counts: Vec<usize> = shares.iter().map(Load::count).collect();
+        // An odd one is left out of each.
+        assert!((1998..=2000).contains(&counts.iter().sum::<usize>()), "{counts:?}");
+        assert!(counts.iter().all(|count| *count > 850), "{counts:?}");
+    }
+
+    #[test]
+    fn both_do_all_their_work() {
+        let options = Options { prefixes: 500, pending: 500, ..Options::default() };
+        let mut pair: Vec<Load> = (0..SHARDS).map(|shard| share(options, shard)).collect();
+        for _ in 0..2 {
+            // Each Interest has to be forwarded and each Data delivered, or this panics.
+            let took = lap(&mut pair);
+            assert!(took.wall > Duration::ZERO);
+        }
+    }
+}

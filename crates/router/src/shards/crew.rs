@@ -129,6 +129,7 @@ impl Crew {
                 reported: Instant::START,
                 report_due: true,
                 gone: Vec::new(),
+                stopped: false,
             };
             let thread = std::thread::Builder::new()
                 .name(format!("shard {shard}"))

@@ -22,6 +22,8 @@ impl Host {
         core::mem::swap(&mut self.batch, &mut self.own);
         self.forward_own(now);
         core::mem::swap(&mut self.batch, &mut self.own);
+        // What control sends while it learns may be anybody's.
+        self.batch.append(&mut self.own);
         while let Some((data, token)) = self.crew.as_mut().and_then(|crew| crew.next_held()) {
             let header = LpHeader { no_cache: true, pit_token: token, ..LpHeader::default() };
             let mut link_packet = Vec::with_capacity(data.len() + 16);

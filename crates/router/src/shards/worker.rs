@@ -65,6 +65,8 @@ pub struct Worker {
     pub reported: Instant,
     /// Faces that control says are gone.
     pub gone: Vec<nw_element::FaceId>,
+    /// Control has told it to end.
+    pub stopped: bool,
     /// Control waits for a report.
     pub report_due: bool,
 }
@@ -103,11 +105,12 @@ impl Worker {
             if !self.exchange.is_crowded_to_first() {
                 self.exchange.take(&mut self.pool, &mut self.arrivals);
             }
-            if !self.carry_out_orders(now) {
-                return self.faces.close_all(&mut self.pool);
-            }
+            self.carry_out_orders(now);
             self.take_arrivals(now);
             self.end_faces(now);
+            if self.stopped {
+                return self.faces.close_all(&mut self.pool);
+            }
             for event in &events {
                 if event.data.u64() == BELL {
                     self.exchange.bell().hush();
@@ -133,7 +136,10 @@ impl Worker {
 
     fn prepare_to_sleep(&mut self, now: Instant) -> Option<Timespec> {
         self.exchange.bell().sleep();
-        let works = !self.exchange.is_empty() || !self.orders.is_empty() || !self.erasing.is_empty();
+        let works = !self.exchange.is_empty()
+            || !self.gone.is_empty()
+            || !self.orders.is_empty()
+            || !self.erasing.is_empty();
         if works {
             return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
         }
@@ -164,16 +170,21 @@ impl Worker {
     }
 
     /// Forgets faces that are gone. What came by one before it ended (an application may answer and leave) was sent here before the order was,
-    /// so it is in the rings by now, and has its turn first.
+    /// so it is in the rings by now, and has its turn first. With it comes what was sent since, by faces of which the orders that follow tell.
     fn end_faces(&mut self, now: Instant) {
+        if self.gone.is_empty() {
+            return;
+        }
+        let gone = core::mem::take(&mut self.gone);
         for _ in 0..TAKES_TO_EMPTY {
-            if self.gone.is_empty() || self.exchange.is_empty() {
+            if self.exchange.is_empty() {
                 break;
             }
             self.exchange.take(&mut self.pool, &mut self.arrivals);
-            self.take_arrivals(now);
         }
-        for id in self.gone.drain(..) {
+        self.carry_out_orders(now);
+        self.take_arrivals(now);
+        for id in gone {
             self.plane.remove_face(now, id);
             self.faces.close_lane(id, &mut self.pool);
         }
@@ -232,18 +243,13 @@ impl Worker {
         self.untold.extend(self.faces.rooms().map(|(id, kib)| Tidings::Room(id, kib)));
     }
 
-    /// False when the shard shall end.
-    fn carry_out_orders(&mut self, now: Instant) -> bool {
+    fn carry_out_orders(&mut self, now: Instant) {
         while let Ok(order) = self.orders.try_recv() {
-            if matches!(order, Order::Stop) {
-                return false;
-            }
             self.carry_out(now, order);
             self.carried_out += 1;
             // Answers wait for a report that says so.
             self.report_due = true;
         }
-        true
     }
 
     fn carry_out(&mut self, now: Instant, order: Order) {
@@ -308,7 +314,8 @@ impl Worker {
                     wanted.map(|(prefix, patience)| Journal::new(prefix.as_ref().clone(), now + patience));
                 self.plane.set_journal(journal);
             }
-            Order::Nothing | Order::Stop => {}
+            Order::Nothing => {}
+            Order::Stop => self.stopped = true,
         }
         self.send(now);
     }

@@ -416,6 +416,66 @@ class RunningARouter(CommandLine):
         self.assertIn(b"/hup", self.nw("route", "list", router=router).stdout)
         self.assertEqual(router.end(signal.SIGTERM), 0)
 
+    def test_several_threads(self):
+        router = self.router(more="[forwarder]\nshards = 2\n")
+        content = os.urandom(500_000)
+        self.put(router, "/threads", content)
+        target = Path(self.folder) / "got"
+        self.nw("cat", "/threads", "-o", target, router=router)
+        self.assertEqual(target.read_bytes(), content)
+        status = json.loads(self.nw("status", "--json", router=router).stdout)
+        shards = status["shards"]
+        self.assertEqual([shard["shard"] for shard in shards], [0, 1])
+        # Each segment is an Interest and a Data of the thread its name falls to.
+        self.assertTrue(all(shard["packets"] > 30 for shard in shards), shards)
+        self.assertGreater(shards[0]["handed_over"], 30)
+        self.assertEqual(status["content_store"]["entries"], sum(shard["cs_entries"] for shard in shards))
+        self.assertIn("2, the busiest with", self.nw("status", router=router).stdout.decode())
+        table = self.nw("status", "--shards", router=router).stdout.decode().splitlines()
+        self.assertEqual((len(table), table[0].split()[0]), (3, "shard"))
+        for wrong in ("0", "65", "many"):
+            self.assertIn("--shards", self.nw("run", "--shards", wrong, code=2).stderr.decode())
+        hardware = self.nw("status", "--hardware").stdout.decode()
+        self.assertIn("processors", hardware)
+        self.assertIn("placed by: ", hardware)
+        # A file that says nothing of threads changes nothing when it is read again.
+        router.process.send_signal(signal.SIGHUP)
+        self.until(lambda: "configuration taken over" in router.said(), "the file is read again")
+        self.assertNotIn("take effect at the next start", router.said())
+        self.assertEqual(router.end(signal.SIGTERM), 0)
+
+    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("setpriv"), "only root can give up rights with setpriv")
+    def test_threads_without_the_right_to_kernel_programs(self):
+        config = Path(self.folder) / "plain.toml"
+        socket_path = Path(self.folder) / "plain.sock"
+        config.write_text(f'[faces.unix]\npath = "{socket_path}"\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = ["127.0.0.1:{free_port()}"]\n')
+        words = ["setpriv", "--bounding-set=-bpf,-sys_admin,-perfmon", "--inh-caps=-bpf,-sys_admin,-perfmon", NW, "run", "-c", str(config), "--shards", "2"]
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+
+        def answers():
+            with socket.socket(socket.AF_UNIX) as s:
+                return s.connect_ex(str(socket_path)) == 0
+
+        self.until(answers, "the router is there")
+        environment = {**os.environ, "NDN_CLIENT_TRANSPORT": f"unix://{socket_path}"}
+        done = subprocess.run([NW, "status", "--json"], capture_output=True, env=environment, timeout=PATIENCE_S)
+        self.assertEqual(len(json.loads(done.stdout)["shards"]), 2)
+        process.send_signal(signal.SIGTERM)
+        said = process.stdout.read().decode()
+        lost = [line for line in said.splitlines() if "packets are not brought to their shards in the kernel" in line]
+        self.assertEqual(len(lost), 1, said)
+        self.assertIn("setcap cap_bpf", lost[0])
+
+    def until(self, holds, what):
+        for _ in range(250):
+            if holds():
+                return
+            time.sleep(0.02)
+        self.fail(what)
+
     def test_memory_can_be_locked(self):
         tables = "pit_entries = 1024\nfib_prefixes = 1024\nroutes = 1024\ndead_nonces = 1024\n"
         more = f"[content_store]\nmib = 1\n[tables]\nlock = true\n{tables}"

@@ -117,19 +117,13 @@ fn samples(snapshot: &Snapshot, text: &mut Text) {
         "nw_loop_busy_seconds_total" => text.sample(&[], Seconds(time.busy_ns)),
         "nw_loop_longest_turn_seconds" => text.sample(&[], Seconds(time.longest_ns)),
         "nw_shard_packets_total" => {
-            status.shards.iter().for_each(|shard| text.sample(&[&shard.shard.to_string()], shard.packets));
+            status.shards.iter().for_each(|shard| text.sample(&[&shard.shard], shard.packets));
         }
         "nw_shard_handed_over_total" => {
-            status
-                .shards
-                .iter()
-                .for_each(|shard| text.sample(&[&shard.shard.to_string()], shard.handed_over));
+            status.shards.iter().for_each(|shard| text.sample(&[&shard.shard], shard.handed_over));
         }
         "nw_shard_busy_seconds_total" => {
-            status
-                .shards
-                .iter()
-                .for_each(|shard| text.sample(&[&shard.shard.to_string()], Seconds(shard.busy_ns)));
+            status.shards.iter().for_each(|shard| text.sample(&[&shard.shard], Seconds(shard.busy_ns)));
         }
         "nw_start_time_seconds" => {
             text.sample(&[], Seconds(forwarder.start_timestamp.saturating_mul(1_000_000)))
@@ -182,7 +176,7 @@ impl Text {
 mod tests {
     use super::*;
     use nw_api::counters::drop_reasons;
-    use nw_api::management::FaceScope;
+    use nw_api::management::{FaceScope, ShardStatus};
     use std::collections::BTreeSet;
 
     fn snapshot() -> Snapshot {
@@ -192,6 +186,8 @@ mod tests {
         status.forwarder.satisfied_interests = 10;
         status.content_store.hits = 4;
         status.loop_time.busy_ns = 1_000_000_005;
+        let shard = |shard, packets| ShardStatus { shard, packets, ..ShardStatus::default() };
+        status.shards = vec![shard(0, 5), shard(1, 6)];
         let drops = drop_reasons().into_iter().map(|reason| DropCount { reason: reason.name, count: 1 });
         Snapshot { status, drops: drops.collect(), faces: vec![face] }
     }
@@ -210,6 +206,7 @@ mod tests {
         }
         assert!(text.contains("nw_interests_satisfied_total 6\n"), "without what the store answered");
         assert!(text.contains("nw_loop_busy_seconds_total 1.000000005\n"));
+        assert!(text.contains("nw_shard_packets_total{shard=\"1\"} 6\n"));
         assert!(text.contains(
             "nw_face_packets_total{face=\"256\",uri=\"unix:///tmp/\\\"odd\\\\\\n\",direction=\"out\",kind=\"data\"} 7\n"
         ));

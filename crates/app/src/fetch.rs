@@ -405,6 +405,35 @@ mod tests {
         assert!(took < Instant::from_millis(3_000), "{took:?}");
     }
 
+    /// A first try of each of the last 40 segments is lost, and nothing new follows that would tell.
+    #[test]
+    fn a_lost_end_costs_one_time_out_not_one_each() {
+        const SEGMENTS: u64 = 200;
+        let mut fetcher = Fetcher::new(FetchOptions::default());
+        let (mut now, mut on_way) = (Instant::from_millis(1), std::collections::VecDeque::new());
+        let mut seen = vec![false; SEGMENTS as usize];
+        while !fetcher.is_done() {
+            while let Some(segment) = fetcher.next_request(now).unwrap() {
+                let first = segment >= SEGMENTS || !std::mem::replace(&mut seen[segment as usize], true);
+                if segment < SEGMENTS && !(first && segment >= SEGMENTS - 40) {
+                    on_way.push_back((now + Duration::from_millis(5), segment));
+                }
+            }
+            let deadline = fetcher.deadline().map(|due| due.max(now + Duration::from_micros(1)));
+            now = on_way
+                .front()
+                .map(|(at, _)| *at)
+                .into_iter()
+                .chain(deadline)
+                .min()
+                .expect("something is to come");
+            while let Some((_, segment)) = on_way.pop_front_if(|(at, _)| *at <= now) {
+                fetcher.on_data(now, segment, Some(SEGMENTS - 1), false);
+            }
+        }
+        assert!(now < Instant::from_millis(1000), "{now:?}");
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]

@@ -313,11 +313,7 @@ impl Environment for Hands<'_> {
         if self.crew.as_mut().is_some_and(|crew| crew.hold(data, token)) {
             return;
         }
-        let header = LpHeader { no_cache: true, pit_token: token, ..LpHeader::default() };
-        let mut link_packet = Vec::with_capacity(data.len() + 16);
-        header.encode(data.len(), &mut link_packet);
-        link_packet.extend_from_slice(data);
-        self.faces.inject(self.now, &link_packet, self.pool, self.batch);
+        self.faces.inject(self.now, &answer_packet(data, token), self.pool, self.batch);
     }
 
     fn ask(&mut self, interest: &[u8], next_hop: Option<FaceId>) {
@@ -327,6 +323,15 @@ impl Environment for Hands<'_> {
         link_packet.extend_from_slice(interest);
         self.faces.inject(self.now, &link_packet, self.pool, self.batch);
     }
+}
+
+/// An answer of management as it enters forwarding: for the Interest with this token, and not to be kept.
+pub fn answer_packet(data: &[u8], token: Token) -> Vec<u8> {
+    let header = LpHeader { no_cache: true, pit_token: token, ..LpHeader::default() };
+    let mut link_packet = Vec::with_capacity(data.len() + 16);
+    header.encode(data.len(), &mut link_packet);
+    link_packet.extend_from_slice(data);
+    link_packet
 }
 
 /// A drop counter's name, as [`nw_api::counters::drop_reasons`] lists it.

@@ -2,9 +2,9 @@
 
 use super::parcel::{Arrival, Errand};
 use crate::Host;
+use crate::environment::answer_packet;
 use nw_element::decode::decode;
-use nw_element::{DropCounters, DropReason, Instant};
-use nw_wire::LpHeader;
+use nw_element::{DropReason, Instant};
 
 impl Host {
     /// Takes in what other shards sent and told, and gives answers of management that waited for them.
@@ -25,11 +25,7 @@ impl Host {
         // What control sends while it learns may be anybody's.
         self.batch.append(&mut self.own);
         while let Some((data, token)) = self.crew.as_mut().and_then(|crew| crew.next_held()) {
-            let header = LpHeader { no_cache: true, pit_token: token, ..LpHeader::default() };
-            let mut link_packet = Vec::with_capacity(data.len() + 16);
-            header.encode(data.len(), &mut link_packet);
-            link_packet.extend_from_slice(&data);
-            self.faces.inject(now, &link_packet, &mut self.pool, &mut self.batch);
+            self.faces.inject(now, &answer_packet(&data, token), &mut self.pool, &mut self.batch);
         }
         self.forward(now);
     }
@@ -40,9 +36,11 @@ impl Host {
                 Ok(()) => self.own.push(packet),
                 // It was decoded where it came in.
                 Err(error) => {
-                    let mut drops = DropCounters::default();
-                    self.pool.drop_packet(packet, DropReason::Malformed(error.fault), &mut drops);
-                    self.count_drops(&drops);
+                    if let Some(crew) = &mut self.crew {
+                        let drops = &mut crew.exchange_mut().drops;
+                        drops.count(DropReason::Malformed(error.fault));
+                    }
+                    self.pool.release(packet);
                 }
             },
             Arrival::Packet(Errand::Leave, packet) => {
@@ -81,12 +79,6 @@ impl Host {
         let Some(crew) = &mut self.crew else { return false };
         crew.exchange_mut().bell().sleep();
         !crew.exchange_mut().is_empty() || crew.has_tidings()
-    }
-
-    fn count_drops(&mut self, drops: &DropCounters) {
-        if let Some(crew) = &mut self.crew {
-            crew.exchange_mut().drops.merge(drops);
-        }
     }
 
     /// Hands over what is another shard's of packets that were read here.

@@ -150,7 +150,7 @@ impl Worker {
     }
 
     fn take_arrivals(&mut self, now: Instant) {
-        for arrival in core::mem::take(&mut self.arrivals) {
+        for arrival in self.arrivals.drain(..) {
             self.changed = true;
             match arrival {
                 Arrival::Packet(Errand::Enter, packet) => match decode(&mut self.pool, &packet) {
@@ -243,8 +243,10 @@ impl Worker {
         self.untold.extend(self.faces.rooms().map(|(id, kib)| Tidings::Room(id, kib)));
     }
 
+    /// Those that were given before this is called: control can't keep packets waiting by giving more meanwhile.
     fn carry_out_orders(&mut self, now: Instant) {
-        while let Ok(order) = self.orders.try_recv() {
+        for _ in 0..self.orders.len() {
+            let Ok(order) = self.orders.try_recv() else { return };
             self.carry_out(now, order);
             self.carried_out += 1;
             // Answers wait for a report that says so.

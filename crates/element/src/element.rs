@@ -1,17 +1,35 @@
 //! Elements, ports and outboxes.
 
-use crate::Instant;
 use crate::drops::DropCounters;
+use crate::meta::Kind;
 use crate::pool::{Packet, Pool};
+use crate::{FaceId, FaceInfo, Instant};
 use std::collections::VecDeque;
 
 /// The ports of an element, in or out: an enum, so that a host wires them with an exhaustive `match`.
-pub trait Port: Copy + Eq + core::fmt::Debug + 'static {
-    /// Every port.
+pub trait Port: Copy + Eq + core::fmt::Debug + Send + 'static {
+    /// Every port, in the order of [`index`](Self::index).
     const ALL: &'static [Self];
 
+    /// The same for hosts that do not know the type.
+    const INFOS: &'static [PortInfo];
+
+    /// Its place in [`ALL`](Self::ALL).
+    fn index(self) -> usize;
+
     /// Its name in graphs, cases and contracts: lower case.
-    fn name(self) -> &'static str;
+    fn name(self) -> &'static str {
+        Self::INFOS[self.index()].name
+    }
+}
+
+/// What a host that does not know an element's type knows of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortInfo {
+    /// In graphs, cases and contracts: lower case.
+    pub name: &'static str,
+    /// What may enter, or leave, here.
+    pub kinds: &'static [Kind],
 }
 
 /// What leaves an element: packets by port, in order.
@@ -85,6 +103,19 @@ pub trait Element {
     /// Where packets leave.
     type Out: Port;
 
+    /// True when it remembers Interests that leave, and must be shown what answers them: only one such element may see to an Interest.
+    const CLAIMS_REPLIES: bool = false;
+
+    /// True when an Interest that comes a second time ends here, so that a graph may lead back to it.
+    const GUARDS_LOOPS: bool = false;
+
+    /// By which port a packet that enters here usually leaves, as the same packet. What is behind that port is asked for memory early.
+    #[inline]
+    fn usual(port: Self::In) -> Option<Self::Out> {
+        let _ = port;
+        None
+    }
+
     /// Asks for the memory that [`process`](Self::process) will read for this packet, without waiting for it. Hosts call it for a whole batch, once per
     /// stage from 0 to [`PREFETCH_STAGES`](Self::PREFETCH_STAGES), before processing the first packet of the batch. It changes nothing
     /// that can be seen: at most it notes in the packet's metadata what `process` would find out again.
@@ -99,6 +130,16 @@ pub trait Element {
     /// Takes one packet. It leaves by a port, is held in the element's state, or is dropped with a reason: never anything else.
     fn process(&mut self, now: Instant, port: Self::In, packet: Packet, context: &mut Context<'_, Self::Out>);
 
+    /// Tells of a face before its first packet, or of a change of it.
+    fn face_added(&mut self, face: FaceId, info: FaceInfo) {
+        let _ = (face, info);
+    }
+
+    /// Tells that a face is gone.
+    fn face_gone(&mut self, now: Instant, face: FaceId) {
+        let _ = (now, face);
+    }
+
     /// When [`tick`](Self::tick) wants to be called, if ever.
     fn deadline(&self) -> Option<Instant> {
         None
@@ -110,26 +151,31 @@ pub trait Element {
     }
 }
 
-/// Declares the ports of an element.
+/// Declares the ports of an element: each with its name and the kinds of packets that pass.
 ///
 /// ```
 /// nw_element::ports! {
 ///     /// Where packets leave a counter.
 ///     pub enum Out { /// All that came in.
-///         Counted = "counted" }
+///         Counted = "counted" [Interest, Data, Nack] }
 /// }
 /// ```
 #[macro_export]
 macro_rules! ports {
-    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$port_meta:meta])* $port:ident = $text:literal),+ $(,)? }) => {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident {
+        $($(#[$port_meta:meta])* $port:ident = $text:literal [$($kind:ident),+]),+ $(,)?
+    }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         $vis enum $name { $($(#[$port_meta])* $port,)+ }
 
         impl $crate::Port for $name {
             const ALL: &'static [Self] = &[$($name::$port,)+];
-            fn name(self) -> &'static str {
-                match self { $($name::$port => $text,)+ }
+            const INFOS: &'static [$crate::PortInfo] =
+                &[$($crate::PortInfo { name: $text, kinds: &[$($crate::Kind::$kind),+] },)+];
+            #[inline(always)]
+            fn index(self) -> usize {
+                self as usize
             }
         }
     };

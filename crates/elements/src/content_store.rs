@@ -26,9 +26,9 @@ nw_element::ports! {
     /// Where packets enter.
     pub enum In {
         /// To be answered or passed on.
-        Interest = "interest",
+        Interest = "interest" [Interest],
         /// To be kept and passed on.
-        Data = "data",
+        Data = "data" [Data],
     }
 }
 
@@ -36,11 +36,11 @@ nw_element::ports! {
     /// Where packets leave.
     pub enum Out {
         /// The answer, for the face that asked.
-        Hit = "hit",
+        Hit = "hit" [Data],
         /// The Interest, unchanged.
-        Miss = "miss",
+        Miss = "miss" [Interest],
         /// As it came.
-        Data = "data",
+        Data = "data" [Data],
     }
 }
 
@@ -145,6 +145,14 @@ impl Element for ContentStore {
     type Out = Out;
 
     const PREFETCH_STAGES: usize = 3;
+
+    #[inline]
+    fn usual(port: In) -> Option<Out> {
+        Some(match port {
+            In::Interest => Out::Miss,
+            In::Data => Out::Data,
+        })
+    }
 
     #[inline(always)]
     fn prefetch(&self, stage: usize, port: In, packet: &Packet, pool: &Pool) {

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod catalogue;
 pub mod content_store;
 pub mod packet_dispatcher;
 mod rewrite;

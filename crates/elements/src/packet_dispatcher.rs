@@ -21,7 +21,7 @@ nw_element::ports! {
     /// Where packets enter.
     pub enum In {
         /// Any decoded packet.
-        Packet = "packet",
+        Packet = "packet" [Interest, Data, Nack],
     }
 }
 
@@ -29,11 +29,11 @@ nw_element::ports! {
     /// Where packets leave.
     pub enum Out {
         /// With a nonce, and a hop limit that is one less.
-        Interest = "interest",
+        Interest = "interest" [Interest],
         /// As it came.
-        Data = "data",
+        Data = "data" [Data],
         /// As it came.
-        Nack = "nack",
+        Nack = "nack" [Nack],
     }
 }
 

@@ -37,7 +37,7 @@ mod seldom;
 
 use crate::scope::Scopes;
 use crate::strategy::{DISCOVERY_FACES_MAX, Decisions, Strategies, StrategyState, WANTS_WAKING};
-use nw_element::{Context, Element, FaceId, Instant, Packet, Pool};
+use nw_element::{Context, Element, FaceId, FaceInfo, Instant, Packet, Pool};
 use nw_name::{HashKey, Name};
 use nw_tables::FaceTable;
 use nw_tables::dnl::DeadNonceList;
@@ -50,11 +50,11 @@ nw_element::ports! {
     /// Where packets enter.
     pub enum In {
         /// Not answered by the content store.
-        Interest = "interest",
+        Interest = "interest" [Interest],
         /// From a face, not from the content store.
-        Data = "data",
+        Data = "data" [Data],
         /// A refusal of an Interest that was sent.
-        Nack = "nack",
+        Nack = "nack" [Nack],
     }
 }
 
@@ -62,13 +62,13 @@ nw_element::ports! {
     /// Where packets leave.
     pub enum Out {
         /// To a next hop.
-        Interest = "interest",
+        Interest = "interest" [Interest],
         /// To an asker.
-        Data = "data",
+        Data = "data" [Data],
         /// To an asker.
-        Nack = "nack",
+        Nack = "nack" [Nack],
         /// To control, which changes routes.
-        Lesson = "lesson",
+        Lesson = "lesson" [Data, Nack],
     }
 }
 
@@ -195,6 +195,13 @@ impl Element for Router {
     type Out = Out;
 
     const PREFETCH_STAGES: usize = 3;
+    const CLAIMS_REPLIES: bool = true;
+    const GUARDS_LOOPS: bool = true;
+
+    #[inline]
+    fn usual(port: In) -> Option<Out> {
+        (port == In::Data).then_some(Out::Data)
+    }
 
     #[inline(always)]
     fn prefetch(&self, stage: usize, port: In, packet: &Packet, pool: &Pool) {
@@ -225,6 +232,14 @@ impl Element for Router {
             In::Data => self.data(now, packet, context),
             In::Nack => self.nack(now, packet, context),
         }
+    }
+
+    fn face_added(&mut self, face: FaceId, info: FaceInfo) {
+        self.add_face(face, info);
+    }
+
+    fn face_gone(&mut self, now: Instant, face: FaceId) {
+        self.remove_face(now, face);
     }
 
     fn deadline(&self) -> Option<Instant> {

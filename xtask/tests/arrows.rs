@@ -9,7 +9,7 @@ const LAYERS: &[(u32, &[&str])] = &[
     (2, &["nw-tables", "nw-trust"]),
     (3, &["nw-element", "nw-elements"]),
     (4, &["nw-faces", "nw-kernel", "nw-api"]),
-    (5, &["nw-router", "nw-rest"]),
+    (5, &["nw-router", "nw-rest", "nw-graph"]),
     (6, &["nw-app", "nw-bench"]),
     (7, &["nw-cli"]),
 ];

@@ -1,0 +1,11 @@
+//! Host B: elements connected as a graph file says. Layer 5: refuses to know what an element does; the catalogue of `nw-elements` tells what there is.
+//!
+//! ```text
+//!  file ─ language ─▶ Graph (model) ─ check ─▶ Engine ─▶ packets, as the fused plane takes and gives them
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod model;
+
+pub use model::{Connection, Face, From, Graph, Node, Place, To};

@@ -42,10 +42,11 @@ pub struct Entry {
     /// [`Element::usual`], by number.
     pub usual: fn(u8) -> Option<u8>,
     source: &'static str,
-    make: fn(&Making<'_>, &Parameters) -> Result<Box<dyn AnyElement>, Vec<ParameterError>>,
+    make: Make,
     apply: Apply,
 }
 
+type Make = fn(&Making<'_>, &Parameters) -> Result<Box<dyn AnyElement>, Vec<ParameterError>>;
 type Apply = fn(
     &mut dyn AnyElement,
     Instant,

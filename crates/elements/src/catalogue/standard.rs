@@ -95,8 +95,9 @@ impl Configured for Router {
         for (name, strategy) in self.strategies_of(reader) {
             // What has a strategy of its own keeps the next hops of the longest prefix that has some.
             let inherited = || {
-                let above = wanted.iter().filter(|(prefix, _)| prefix.as_ref().is_prefix_of(name.as_ref()));
-                above.last().map(|(_, (next_hops, _))| next_hops.clone()).unwrap_or_default()
+                let mut above =
+                    wanted.iter().filter(|(prefix, _)| prefix.as_ref().is_prefix_of(name.as_ref()));
+                above.next_back().map(|(_, (next_hops, _))| next_hops.clone()).unwrap_or_default()
             };
             let next_hops = wanted.get(&name).map_or_else(inherited, |(next_hops, _)| next_hops.clone());
             wanted.insert(name.clone(), (next_hops, strategy));

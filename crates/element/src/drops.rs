@@ -91,6 +91,14 @@ reasons! {
     ShardFull = "shard_full",
     /// A link packet seen before.
     DuplicateSequence = "duplicate_sequence",
+    /// Left an element of a graph by a port from which nothing leads on.
+    Unconnected = "unconnected",
+    /// Went round in a graph, or became too many there.
+    GraphLoop = "graph_loop",
+    /// Had no room for a return label in its token, or brought one back that is none.
+    ReturnLabel = "return_label",
+    /// Waited for a change of a graph together with too many others.
+    ChangeFull = "change_full",
     /// Ended where an element's purpose is to end packets.
     Sink = "sink",
 }

@@ -140,6 +140,17 @@ pub trait Element {
         let _ = (now, face);
     }
 
+    /// True when nothing is remembered that a later packet needs: it may be taken out of a graph, and nobody notices.
+    fn is_idle(&self) -> bool {
+        true
+    }
+
+    /// True when this Data or Nack answers an Interest that is remembered here.
+    fn expects(&self, packet: &Packet, pool: &Pool) -> bool {
+        let _ = (packet, pool);
+        false
+    }
+
     /// When [`tick`](Self::tick) wants to be called, if ever.
     fn deadline(&self) -> Option<Instant> {
         None

@@ -32,6 +32,12 @@ pub trait AnyElement: Any + Send {
     /// [`Element::face_gone`].
     fn face_gone(&mut self, now: Instant, face: FaceId);
 
+    /// [`Element::is_idle`].
+    fn is_idle(&self) -> bool;
+
+    /// [`Element::expects`].
+    fn expects(&self, packet: &Packet, pool: &Pool) -> bool;
+
     /// [`Element::deadline`].
     fn deadline(&self) -> Option<Instant>;
 
@@ -106,6 +112,14 @@ impl<E: Element + Send + 'static> AnyElement for Erased<E> {
 
     fn face_gone(&mut self, now: Instant, face: FaceId) {
         self.element.face_gone(now, face);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.element.is_idle()
+    }
+
+    fn expects(&self, packet: &Packet, pool: &Pool) -> bool {
+        self.element.expects(packet, pool)
     }
 
     fn deadline(&self) -> Option<Instant> {

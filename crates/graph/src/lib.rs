@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod engine;
 pub mod model;
 
 pub use model::{Connection, Face, From, Graph, Node, Place, To};

@@ -61,6 +61,7 @@ impl Configured for Router {
         fixed("prefixes", "1048576", "prefixes in the FIB at most"),
         fixed("dead_nonces", "262144", "nonces remembered after their Interest is gone"),
         fixed("tokens", "true", "whether each Interest that is sent carries a token for its answer"),
+        fixed("lifetime_max_ms", "600000", "milliseconds that an Interest may wait at most"),
         live("routes", "[]", "\"/prefix FACE [cost=N] …\": where Interests go"),
         live(
             "strategies",
@@ -79,6 +80,7 @@ impl Configured for Router {
             fib: FibConfig::new(prefixes),
             dead_nonces: reader.integer("dead_nonces", 1 << 18, 1..=1 << 26) as usize,
             upstream_tokens: reader.bool("tokens", true),
+            lifetime_max_ms: reader.integer("lifetime_max_ms", 600_000, 1..=u64::from(u32::MAX)) as u32,
             seed,
             ..RouterConfig::default()
         };

@@ -3,9 +3,9 @@
 use super::outgoing::is_fresh_briefly;
 use super::{Out, Router};
 use crate::strategy::{Lesson, WANTS_DATA};
-use nw_element::{Cause, Context, FaceId, Instant, LinkFields, LinkType, Meta, Packet};
-use nw_tables::FaceTable;
-use nw_tables::pit::{EntryRef, Single};
+use nw_element::{Cause, Context, FaceId, Instant, Kind, LinkFields, LinkType, Meta, Packet, Pool};
+use nw_tables::pit::{EntryRef, MATCHES_MAX, Single};
+use nw_tables::{Ask, FaceTable};
 use nw_wire::Token;
 
 impl Router {
@@ -22,6 +22,27 @@ impl Router {
             }
             _ => self.answer_all(now, packet, token, context),
         }
+    }
+
+    /// True when a pending Interest waits for this Data, or was sent to where this Nack comes from.
+    pub(super) fn awaits(&self, packet: &Packet, pool: &Pool) -> bool {
+        let (bytes, meta) = pool.view(packet);
+        let token = self.pit.by_token(meta.link.token.as_bytes());
+        let mut matched = Vec::with_capacity(MATCHES_MAX);
+        match meta.kind {
+            Kind::Interest => return false,
+            Kind::Data => {
+                let digest = || nw_wire::sha256(&[bytes]);
+                self.pit.matches(meta.name_in(bytes), &meta.prefixes, token, digest, &mut matched);
+            }
+            Kind::Nack => matched.extend(self.pit.find(&Ask {
+                name: meta.name_in(bytes),
+                prefixes: &meta.prefixes,
+                can_be_prefix: meta.can_be_prefix,
+                must_be_fresh: meta.must_be_fresh,
+            })),
+        }
+        matched.iter().any(|entry| self.pit.out_record(*entry, meta.ingress).is_some())
     }
 
     /// The usual case of [`answer_all`](Self::answer_all): one entry, one asker.

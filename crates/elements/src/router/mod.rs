@@ -242,6 +242,14 @@ impl Element for Router {
         self.remove_face(now, face);
     }
 
+    fn is_idle(&self) -> bool {
+        self.pit.is_empty()
+    }
+
+    fn expects(&self, packet: &Packet, pool: &Pool) -> bool {
+        self.awaits(packet, pool)
+    }
+
     fn deadline(&self) -> Option<Instant> {
         if self.scans.is_empty() { self.pit.next_expiry() } else { Some(Instant::START) }
     }

@@ -1,0 +1,406 @@
+//! Runs a graph: packets in, packets out, as the fused plane takes and gives them. Pure: no socket, no clock.
+//!
+//! A batch goes through in three passes. Elements to which only faces lead take all of it first; then every packet asks for the memory that it will
+//! need where it usually goes; then each goes its way alone to its end, the first one first. So an element sees packets in the very order in which the
+//! fused plane shows them to it, and the same packets leave.
+//!
+//! Where no element of a graph remembers Interests, replies find back by *return labels*: the face that an Interest came by is put before its token as it
+//! leaves, and taken off what comes back. An element needs to know nothing of it.
+//!
+//! | file | what |
+//! |---|---|
+//! | `wiring.rs` | connections as numbers |
+//! | `label.rs` | return labels |
+//! | `change.rs` | another graph while packets flow |
+
+mod change;
+mod label;
+mod wiring;
+
+pub use change::{ChangeOrder, Changed};
+
+use crate::model::{Graph, Place};
+use change::Changing;
+use nw_element::parameters::{Making, ParameterError};
+use nw_element::{
+    AnyElement, Cause, Context, DropCounters, Element, Erased, FaceId, FaceInfo, Instant, Kind, Lent, Packet,
+    Parameters, Pool,
+};
+use nw_elements::catalogue::Entry;
+use nw_name::HashKey;
+use std::any::Any;
+use wiring::{Batch, Target, What, Wiring};
+
+/// Packets that ask for memory together.
+pub const BATCH: usize = 64;
+/// Steps that one packet, and all that become of it, may take between elements.
+const STEPS_MAX: u32 = 4096;
+
+/// A parameter of an element that is not as it must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The element in the graph.
+    pub node: String,
+    /// Where that stands.
+    pub place: Place,
+    /// What is wrong.
+    pub error: ParameterError,
+}
+
+/// An element of a running graph.
+struct Slot {
+    name: String,
+    entry: &'static Entry,
+    parameters: Parameters,
+    element: Box<dyn AnyElement>,
+    /// By port: packets that entered, and that left.
+    entered: Vec<u64>,
+    left: Vec<u64>,
+}
+
+/// What passed one port of an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortCount<'a> {
+    /// The element in the graph.
+    pub node: &'a str,
+    /// True where packets leave.
+    pub is_out: bool,
+    /// The port.
+    pub port: &'static str,
+    /// Since the element is there.
+    pub packets: u64,
+}
+
+/// See the module.
+pub struct Engine {
+    key: HashKey,
+    seed: u64,
+    graph: Graph,
+    /// Some are empty: what stood there was taken out.
+    slots: Vec<Option<Slot>>,
+    /// By node of the graph.
+    places: Vec<usize>,
+    wiring: Wiring,
+    faces: Faces,
+    drops: DropCounters,
+    /// Present while a change is not complete.
+    changing: Option<Box<Changing>>,
+    // Room used again by each packet.
+    batch: Batch,
+    stack: Vec<(Target, Packet)>,
+    left: Vec<(u8, Packet)>,
+    prefetch: bool,
+}
+
+/// Faces of the router, and which face of the graph each is.
+#[derive(Debug, Default)]
+struct Faces {
+    /// By face of the graph: the one that leads there, if it is one and is up.
+    of_graph: Vec<Option<FaceId>>,
+    /// All there are, with the face of the graph by whose name each was made.
+    known: Vec<(FaceId, FaceInfo, String)>,
+}
+
+impl Engine {
+    /// Makes the elements of a graph that was found good. Faces are still to come.
+    ///
+    /// # Errors
+    /// All that is wrong with parameters.
+    pub fn new(graph: &Graph, key: HashKey, seed: u64) -> Result<Self, Vec<Fault>> {
+        let mut engine = Engine {
+            key,
+            seed,
+            graph: Graph::default(),
+            slots: Vec::new(),
+            places: Vec::new(),
+            wiring: Wiring::default(),
+            faces: Faces::default(),
+            drops: DropCounters::default(),
+            changing: None,
+            batch: Batch::default(),
+            stack: Vec::new(),
+            left: Vec::new(),
+            prefetch: true,
+        };
+        let mut pool = Pool::new(key, 1, 1);
+        engine.change(Instant::START, graph, ChangeOrder::Drop, &mut pool, &mut Vec::new())?;
+        Ok(engine)
+    }
+
+    /// Turns asking for memory off: for measuring what it brings.
+    pub const fn set_prefetch(&mut self, prefetch: bool) {
+        self.prefetch = prefetch;
+    }
+
+    /// Tells of a face before its first packet: `of` is the face of the graph that leads there, or that it was accepted by (`is_accepted`).
+    ///
+    /// Routes that name a face lead there from the next [`apply`](Self::apply) on.
+    pub fn add_face(&mut self, face: FaceId, info: FaceInfo, of: usize, is_accepted: bool) {
+        self.faces.known.push((face, info, self.graph.faces[of].name.clone()));
+        if !is_accepted {
+            self.faces.of_graph[of] = Some(face);
+        }
+        self.wiring.open(face, of);
+        if let Some(changing) = &mut self.changing {
+            changing.open(face, of);
+        }
+        for slot in self.slots.iter_mut().flatten() {
+            slot.element.face_added(face, info);
+        }
+    }
+
+    /// Tells that a face is gone.
+    pub fn remove_face(&mut self, now: Instant, face: FaceId) {
+        self.faces.known.retain(|(known, ..)| *known != face);
+        self.faces.of_graph.iter_mut().filter(|known| **known == Some(face)).for_each(|known| *known = None);
+        for slot in self.slots.iter_mut().flatten() {
+            slot.element.face_gone(now, face);
+        }
+    }
+
+    /// Gives all elements the parameters that may change while packets flow once more: after faces came or went that routes name.
+    ///
+    /// # Errors
+    /// All that is wrong with them.
+    pub fn apply(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>) -> Result<(), Vec<Fault>> {
+        let mut faults = Vec::new();
+        for node in 0..self.graph.nodes.len() {
+            faults.extend(self.apply_to(now, node, pool, out));
+        }
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
+    }
+
+    fn apply_to(&mut self, now: Instant, node: usize, pool: &mut Pool, out: &mut Vec<Packet>) -> Vec<Fault> {
+        let place = self.places[node];
+        let Some(slot) = &mut self.slots[place] else { return Vec::new() };
+        let (names, of_graph) = (&self.graph.faces, &self.faces.of_graph);
+        // A face that is not up yet is known, and leads nowhere.
+        let face = |name: &str| {
+            let at = names.iter().position(|face| face.name == name)?;
+            Some(of_graph[at].unwrap_or(FaceId::NONE))
+        };
+        let making = Making { key: self.key, seed: self.seed.wrapping_add(place as u64), faces: &face };
+        let mut lent = Lent { pool: &mut *pool, out: &mut self.left, drops: &mut self.drops };
+        let applied = slot.entry.apply(slot.element.as_mut(), now, &making, &slot.parameters, &mut lent);
+        self.take_left(place);
+        self.run_stack(now, pool, out, false);
+        let graph_node = &self.graph.nodes[node];
+        let fault = |error| Fault { node: graph_node.name.clone(), place: graph_node.place, error };
+        applied.err().into_iter().flatten().map(fault).collect()
+    }
+
+    /// Takes decoded packets, all of them, in order; what leaves is appended to `out` with `meta.egress` set.
+    pub fn process(
+        &mut self,
+        now: Instant,
+        packets: &mut Vec<Packet>,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+    ) {
+        if self.changing.is_some() {
+            self.intercept(now, packets, pool, out);
+        }
+        let mut packets = packets.drain(..);
+        loop {
+            let mut taken = 0;
+            for packet in packets.by_ref().take(BATCH) {
+                taken += 1;
+                self.enter(now, packet, pool, out);
+            }
+            if taken == 0 {
+                break;
+            }
+            if self.prefetch && self.batch.packets.len() > 1 {
+                self.prefetch_batch(pool);
+            }
+            let mut batch = core::mem::take(&mut self.batch);
+            for (target, packet) in batch.targets.drain(..).zip(batch.packets.drain(..)) {
+                self.stack.push((Target::of_number(target), packet));
+                self.run_stack(now, pool, out, false);
+            }
+            self.batch = batch;
+        }
+    }
+
+    /// Takes a packet through what is ahead of all others, and keeps what becomes of it for the batch.
+    #[inline]
+    fn enter(&mut self, now: Instant, packet: Packet, pool: &mut Pool, out: &mut Vec<Packet>) {
+        let ingress = pool.meta(&packet).ingress;
+        if self.wiring.labels && !label::take_off(&packet, pool) {
+            pool.drop_packet(packet, Cause::ReturnLabel, &mut self.drops);
+            return;
+        }
+        self.stack.push((self.wiring.input(ingress), packet));
+        self.run_stack(now, pool, out, true);
+    }
+
+    fn prefetch_batch(&self, pool: &Pool) {
+        let mut sites: [usize; 16] = [usize::MAX; 16];
+        let mut count = 0;
+        for number in &self.batch.targets {
+            if let What::Site(site) = Target::of_number(*number).what()
+                && !sites[..count].contains(&site)
+                && count < sites.len()
+            {
+                sites[count] = site;
+                count += 1;
+            }
+        }
+        for stage in 0..PREFETCH_STAGES {
+            for site in &sites[..count] {
+                for next in &self.wiring.usual[*site] {
+                    let next = self.wiring.sites[*next];
+                    if let Some(slot) = &self.slots[next.element]
+                        && stage < slot.element.prefetch_stages()
+                    {
+                        let Batch { targets, packets } = &self.batch;
+                        slot.element.prefetch(stage, next.port, targets, *site as u16, packets, pool);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes what lies on the stack to its end, the topmost first; or only through what is ahead, and the rest into the batch.
+    fn run_stack(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>, ahead_only: bool) {
+        let mut steps = 0;
+        while let Some((target, packet)) = self.stack.pop() {
+            let site = match target.what() {
+                What::Site(site) => site,
+                other => {
+                    self.leave(other, packet, pool, out);
+                    continue;
+                }
+            };
+            if ahead_only && !self.wiring.ahead[site] {
+                self.batch.push(target, packet);
+                continue;
+            }
+            let site = self.wiring.sites[site];
+            steps += 1;
+            let Some(slot) = self.slots[site.element].as_mut().filter(|_| steps <= STEPS_MAX) else {
+                pool.drop_packet(packet, Cause::GraphLoop, &mut self.drops);
+                continue;
+            };
+            slot.entered[usize::from(site.port)] += 1;
+            let mut lent = Lent { pool: &mut *pool, out: &mut self.left, drops: &mut self.drops };
+            slot.element.process(now, site.port, packet, &mut lent);
+            self.take_left(site.element);
+        }
+    }
+
+    /// Lays what left an element on the stack, what left first topmost.
+    #[inline]
+    fn take_left(&mut self, element: usize) {
+        let Some(slot) = &mut self.slots[element] else { return };
+        for (port, packet) in self.left.drain(..).rev() {
+            slot.left[usize::from(port)] += 1;
+            self.stack.push((self.wiring.route(element, port), packet));
+        }
+    }
+
+    #[inline]
+    fn leave(&mut self, what: What, packet: Packet, pool: &mut Pool, out: &mut Vec<Packet>) {
+        let egress = match what {
+            What::Face(face) => self.faces.of_graph[face].unwrap_or(FaceId::NONE),
+            What::Egress => pool.meta(&packet).egress,
+            What::Site(_) | What::Nowhere => {
+                return pool.drop_packet(packet, Cause::Unconnected, &mut self.drops);
+            }
+        };
+        if egress == FaceId::NONE {
+            return pool.drop_packet(packet, Cause::FaceGone, &mut self.drops);
+        }
+        let meta = pool.meta_mut(&packet);
+        meta.egress = egress;
+        if self.wiring.labels && meta.kind == Kind::Interest && !label::put_on(meta) {
+            return pool.drop_packet(packet, Cause::ReturnLabel, &mut self.drops);
+        }
+        out.push(packet);
+    }
+
+    /// Ends what is due; what leaves is appended to `out`.
+    pub fn tick(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>) {
+        for element in 0..self.slots.len() {
+            let is_due = |slot: &Slot| slot.element.deadline().is_some_and(|deadline| deadline <= now);
+            if !self.slots[element].as_ref().is_some_and(is_due) {
+                continue;
+            }
+            let mut tick = |engine: &mut Self| {
+                let Some(slot) = &mut engine.slots[element] else { return };
+                let mut lent = Lent { pool: &mut *pool, out: &mut engine.left, drops: &mut engine.drops };
+                slot.element.tick(now, &mut lent);
+                engine.take_left(element);
+                engine.run_stack(now, pool, out, false);
+            };
+            match self.is_going(element) {
+                true => self.with_old_wiring(tick),
+                false => tick(self),
+            }
+        }
+        self.go_on_changing(now, pool, out);
+    }
+
+    /// When [`tick`](Self::tick) wants to be called.
+    pub fn deadline(&self) -> Option<Instant> {
+        let elements = self.slots.iter().flatten().filter_map(|slot| slot.element.deadline());
+        elements.chain(self.changing.as_ref().map(|changing| changing.deadline())).min()
+    }
+
+    /// Packets dropped between ingress and egress.
+    pub const fn drops(&self) -> &DropCounters {
+        &self.drops
+    }
+
+    /// The graph that runs, or that a change leads to.
+    pub const fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The element of a node, for whoever knows its type.
+    pub fn element(&self, node: &str) -> Option<&dyn AnyElement> {
+        let at = self.graph.nodes.iter().position(|known| known.name == node)?;
+        self.slots[self.places[at]].as_ref().map(|slot| slot.element.as_ref())
+    }
+
+    /// Does something with the element of a node, which may make packets leave; `None` where there is no such node, or it is of another type.
+    pub fn with<E: Element + Send + 'static, R>(
+        &mut self,
+        node: &str,
+        now: Instant,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+        change: impl FnOnce(&mut E, &mut Context<'_, E::Out>) -> R,
+    ) -> Option<R> {
+        let at = self.graph.nodes.iter().position(|known| known.name == node)?;
+        let place = self.places[at];
+        let element: &mut dyn Any = self.slots[place].as_mut()?.element.as_mut();
+        let element = element.downcast_mut::<Erased<E>>()?;
+        let mut lent = Lent { pool: &mut *pool, out: &mut self.left, drops: &mut self.drops };
+        let result = element.with(&mut lent, change);
+        self.take_left(place);
+        self.run_stack(now, pool, out, false);
+        Some(result)
+    }
+
+    /// What passed each port, in the order of the graph.
+    pub fn counts(&self) -> Vec<PortCount<'_>> {
+        let mut counts = Vec::new();
+        for slot in self.places.iter().filter_map(|place| self.slots[*place].as_ref()) {
+            let sides = [(false, slot.entry.ins, &slot.entered), (true, slot.entry.outs, &slot.left)];
+            for (is_out, ports, packets) in sides {
+                let ports = ports.iter().zip(packets);
+                counts.extend(ports.map(|(port, packets)| PortCount {
+                    node: &slot.name,
+                    is_out,
+                    port: port.name,
+                    packets: *packets,
+                }));
+            }
+        }
+        counts
+    }
+}
+
+/// As many as any element has.
+const PREFETCH_STAGES: usize = 3;

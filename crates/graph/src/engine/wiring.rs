@@ -1,0 +1,205 @@
+//! Connections as the engine follows them: small numbers instead of names.
+
+use crate::model::{From, Graph, To};
+use nw_element::{FaceId, Packet};
+use std::collections::BTreeMap;
+
+/// Where a packet goes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target(u16);
+
+/// A port that packets enter by: an element of the engine, and the port's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Its place among the engine's elements.
+    pub element: usize,
+    /// Of the element.
+    pub port: u8,
+}
+
+/// Ports of all elements that packets enter by, at most.
+pub const SITES_MAX: usize = 0x8000;
+/// Faces that a graph can name.
+pub const FACES_MAX: usize = 0x7f00;
+
+impl Target {
+    /// Nowhere: no connection.
+    pub const NOWHERE: Target = Target(u16::MAX);
+    /// Out, by the face that the packet says.
+    pub const EGRESS: Target = Target(u16::MAX - 1);
+
+    /// See [`number`](Self::number).
+    pub const fn of_number(number: u16) -> Self {
+        Target(number)
+    }
+
+    /// The number by which packets for it are told apart in a batch.
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+
+    /// What it is.
+    #[inline]
+    pub fn what(self) -> What {
+        match self.0 {
+            at if usize::from(at) < SITES_MAX => What::Site(usize::from(at)),
+            at if usize::from(at) < SITES_MAX + FACES_MAX => What::Face(usize::from(at) - SITES_MAX),
+            at if at == Target::EGRESS.0 => What::Egress,
+            _ => What::Nowhere,
+        }
+    }
+}
+
+/// A target, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// An entry of [`Wiring::sites`].
+    Site(usize),
+    /// Out, by a face of the graph.
+    Face(usize),
+    /// Out, by the face that the packet says.
+    Egress,
+    /// No connection.
+    Nowhere,
+}
+
+/// All connections of one graph.
+#[derive(Debug, Default)]
+pub struct Wiring {
+    /// Ports that packets enter by.
+    pub sites: Vec<Site>,
+    /// By element of the engine, by port that packets leave by.
+    routes: Vec<Vec<Target>>,
+    /// By site: those that a packet passes which enters there and goes the usual way, itself first.
+    pub usual: Vec<Vec<usize>>,
+    /// By site: true when nothing but faces and other such sites lead to its element, so that it may go ahead of others with a whole batch.
+    pub ahead: Vec<bool>,
+    /// By face of the graph.
+    inputs: Vec<Target>,
+    /// The same, while the engine runs, by slot of the face.
+    by_slot: Vec<Target>,
+    /// True when no element claims replies: then those find back by labels.
+    pub labels: bool,
+}
+
+/// Steps of the usual way that are looked ahead.
+const USUAL_MAX: usize = 4;
+
+impl Wiring {
+    /// Of a graph whose nodes are at `places` among the engine's elements.
+    pub fn new(graph: &Graph, places: &[usize]) -> Self {
+        let mut wiring =
+            Wiring { labels: !graph.nodes.iter().any(|node| node.entry.claims_replies), ..Wiring::default() };
+        let mut first_site = Vec::new();
+        for (node, place) in graph.nodes.iter().zip(places) {
+            first_site.push(wiring.sites.len());
+            wiring
+                .sites
+                .extend((0..node.entry.ins.len()).map(|port| Site { element: *place, port: port as u8 }));
+        }
+        assert!(
+            wiring.sites.len() <= SITES_MAX && graph.faces.len() <= FACES_MAX,
+            "the checker refuses larger graphs"
+        );
+        let target = |to: To| match to {
+            To::Face(face) => Target((SITES_MAX + face) as u16),
+            To::Faces => Target::EGRESS,
+            To::Port(node, port) => Target((first_site[node] + usize::from(port)) as u16),
+        };
+        let to: BTreeMap<From, Target> =
+            graph.connections.iter().map(|connection| (connection.from, target(connection.to))).collect();
+        let of = |from: From| to.get(&from).copied().unwrap_or(Target::NOWHERE);
+        wiring.routes.resize_with(places.iter().max().map_or(0, |place| place + 1), Vec::new);
+        for (number, (node, place)) in graph.nodes.iter().zip(places).enumerate() {
+            wiring.routes[*place] =
+                (0..node.entry.outs.len()).map(|port| of(From::Port(number, port as u8))).collect();
+        }
+        wiring.inputs = (0..graph.faces.len())
+            .map(|face| to.get(&From::Face(face)).copied().unwrap_or_else(|| of(From::Faces)))
+            .collect();
+        wiring.usual = wiring.usual_ways(graph, places);
+        wiring.ahead = wiring.sites_ahead(graph, &first_site);
+        wiring
+    }
+
+    fn usual_ways(&self, graph: &Graph, places: &[usize]) -> Vec<Vec<usize>> {
+        let entry_of = |element: usize| {
+            places.iter().position(|place| *place == element).map(|at| graph.nodes[at].entry)
+        };
+        let way = |first: usize| {
+            let mut way = vec![first];
+            while way.len() < USUAL_MAX
+                && let Site { element, port } = self.sites[way[way.len() - 1]]
+                && let Some(out) = entry_of(element).and_then(|entry| (entry.usual)(port))
+                && let What::Site(next) = self.route(element, out).what()
+                && !way.contains(&next)
+            {
+                way.push(next);
+            }
+            way
+        };
+        (0..self.sites.len()).map(way).collect()
+    }
+
+    /// The largest set of elements to which nothing leads but faces and each other, without a ring.
+    fn sites_ahead(&self, graph: &Graph, first_site: &[usize]) -> Vec<bool> {
+        let mut ahead = vec![false; graph.nodes.len()];
+        loop {
+            let is_next = |node: usize| {
+                !ahead[node]
+                    && graph.connections.iter().all(|connection| match (connection.from, connection.to) {
+                        (From::Port(from, _), To::Port(to, _)) if to == node => ahead[from],
+                        _ => true,
+                    })
+            };
+            let next: Vec<usize> = (0..graph.nodes.len()).filter(|node| is_next(*node)).collect();
+            if next.is_empty() {
+                break;
+            }
+            next.into_iter().for_each(|node| ahead[node] = true);
+        }
+        let mut sites = vec![false; self.sites.len()];
+        for (node, first) in first_site.iter().enumerate() {
+            sites[*first..*first + graph.nodes[node].entry.ins.len()].fill(ahead[node]);
+        }
+        sites
+    }
+
+    /// Where packets go that leave an element by a port.
+    #[inline]
+    pub fn route(&self, element: usize, port: u8) -> Target {
+        self.routes[element][usize::from(port)]
+    }
+
+    /// Where packets go that come by a face.
+    #[inline]
+    pub fn input(&self, face: FaceId) -> Target {
+        self.by_slot.get(face.slot()).copied().unwrap_or(Target::NOWHERE)
+    }
+
+    /// Lets packets of a face of the router enter as those of a face of the graph do.
+    pub fn open(&mut self, face: FaceId, of: usize) {
+        if self.by_slot.len() <= face.slot() {
+            self.by_slot.resize(face.slot() + 1, Target::NOWHERE);
+        }
+        self.by_slot[face.slot()] = self.inputs.get(of).copied().unwrap_or(Target::NOWHERE);
+    }
+}
+
+/// A batch, and where each of its packets goes.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// [`Target::number`].
+    pub targets: Vec<u16>,
+    /// Of the same length.
+    pub packets: Vec<Packet>,
+}
+
+impl Batch {
+    /// Appends one.
+    #[inline]
+    pub fn push(&mut self, target: Target, packet: Packet) {
+        self.targets.push(target.number());
+        self.packets.push(packet);
+    }
+}

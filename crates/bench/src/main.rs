@@ -43,6 +43,8 @@ enum Command {
         rounds: usize,
         #[arg(long)]
         no_prefetch: bool,
+        #[arg(long)]
+        graph: bool,
     },
     /// Moves bytes between the first two connections.
     #[command(hide = true)]
@@ -83,6 +85,7 @@ const ROWS: &[&str] = &[
     "forward/memory/curve",
     "cs_hit/memory",
     "shards/2",
+    "graph/memory",
     "shards/udp",
     "idle",
     "transfer/unix/8000",
@@ -106,10 +109,11 @@ fn main() -> Result<()> {
             ROWS.iter().for_each(|row| println!("{row}"));
             Ok(())
         }
-        Command::Forward { prefixes, pending, rounds, no_prefetch } => {
+        Command::Forward { prefixes, pending, rounds, no_prefetch, graph } => {
+            let measure = if graph { forward::measure_graph } else { forward::measure };
             println!(
                 "{:?}",
-                forward::measure(forward::Options {
+                measure(forward::Options {
                     prefixes,
                     pending,
                     rounds,
@@ -150,7 +154,7 @@ fn run(wanted: &str, json: Option<PathBuf>) -> Result<()> {
     for row in chosen {
         eprintln!("measuring {row} …");
         rows.extend(match row.split('/').next() {
-            Some("forward" | "cs_hit") => forward::run(row),
+            Some("forward" | "cs_hit" | "graph") => forward::run(row),
             Some("shards") => shards::run(row)?,
             Some("transfer") => transfer::run(row)?,
             Some("idle") => idle::run()?,

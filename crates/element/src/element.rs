@@ -109,6 +109,12 @@ pub trait Element {
     /// True when an Interest that comes a second time ends here, so that a graph may lead back to it.
     const GUARDS_LOOPS: bool = false;
 
+    /// By which ports packets may leave because one entered here.
+    fn leads(port: Self::In) -> &'static [Self::Out] {
+        let _ = port;
+        Self::Out::ALL
+    }
+
     /// By which port a packet that enters here usually leaves, as the same packet. What is behind that port is asked for memory early.
     #[inline]
     fn usual(port: Self::In) -> Option<Self::Out> {

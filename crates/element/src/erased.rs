@@ -23,8 +23,17 @@ pub trait AnyElement: Any + Send {
     /// [`Element::prefetch`] for those of a batch whose entry in `ports` is `port`.
     fn prefetch(&self, stage: usize, port: u8, ports: &[u16], wanted: u16, packets: &[Packet], pool: &Pool);
 
-    /// [`Element::process`].
-    fn process(&mut self, now: Instant, port: u8, packet: Packet, lent: &mut Lent<'_>);
+    /// [`Element::process`]. What leaves first is given back, what leaves after it is appended.
+    fn process(
+        &mut self,
+        now: Instant,
+        port: u8,
+        packet: Packet,
+        lent: &mut Lent<'_>,
+    ) -> Option<(u8, Packet)>;
+
+    /// [`Element::process`] for all of them, in order; all that leaves is appended.
+    fn process_all(&mut self, now: Instant, port: u8, packets: &mut Vec<Packet>, lent: &mut Lent<'_>);
 
     /// [`Element::face_added`].
     fn face_added(&mut self, face: FaceId, info: FaceInfo);
@@ -83,6 +92,23 @@ impl<E: Element> Erased<E> {
     }
 }
 
+impl<E: Element> Erased<E> {
+    #[inline(always)]
+    fn prefetch_stage<const STAGE: usize>(
+        &self,
+        port: E::In,
+        ports: &[u16],
+        wanted: u16,
+        packets: &[Packet],
+        pool: &Pool,
+    ) {
+        const { assert!(E::PREFETCH_STAGES <= 3) };
+        for (_, packet) in ports.iter().zip(packets).filter(|(at, _)| **at == wanted) {
+            self.element.prefetch(STAGE, port, packet, pool);
+        }
+    }
+}
+
 /// Room for what leaves by one packet; it grows where more does.
 const OUTBOX_LEN: usize = 16;
 
@@ -93,17 +119,41 @@ impl<E: Element + Send + 'static> AnyElement for Erased<E> {
 
     fn prefetch(&self, stage: usize, port: u8, ports: &[u16], wanted: u16, packets: &[Packet], pool: &Pool) {
         let port = E::In::ALL[usize::from(port)];
-        for (at, packet) in ports.iter().zip(packets) {
-            if *at == wanted {
-                self.element.prefetch(stage, port, packet, pool);
-            }
+        // A stage that is known when this is compiled leaves nothing of the others.
+        match stage {
+            0 => self.prefetch_stage::<0>(port, ports, wanted, packets, pool),
+            1 => self.prefetch_stage::<1>(port, ports, wanted, packets, pool),
+            2 => self.prefetch_stage::<2>(port, ports, wanted, packets, pool),
+            _ => {}
         }
     }
 
-    #[inline]
-    fn process(&mut self, now: Instant, port: u8, packet: Packet, lent: &mut Lent<'_>) {
+    fn process(
+        &mut self,
+        now: Instant,
+        port: u8,
+        packet: Packet,
+        lent: &mut Lent<'_>,
+    ) -> Option<(u8, Packet)> {
         let port = E::In::ALL[usize::from(port)];
-        self.with(lent, |element, context| element.process(now, port, packet, context));
+        let mut context = Context { pool: lent.pool, out: &mut self.out, drops: lent.drops };
+        self.element.process(now, port, packet, &mut context);
+        let (port, first) = self.out.take()?;
+        while let Some((port, packet)) = self.out.take() {
+            lent.out.push((port.index() as u8, packet));
+        }
+        Some((port.index() as u8, first))
+    }
+
+    fn process_all(&mut self, now: Instant, port: u8, packets: &mut Vec<Packet>, lent: &mut Lent<'_>) {
+        let port = E::In::ALL[usize::from(port)];
+        for packet in packets.drain(..) {
+            let mut context = Context { pool: &mut *lent.pool, out: &mut self.out, drops: &mut *lent.drops };
+            self.element.process(now, port, packet, &mut context);
+            while let Some((port, packet)) = self.out.take() {
+                lent.out.push((port.index() as u8, packet));
+            }
+        }
     }
 
     fn face_added(&mut self, face: FaceId, info: FaceInfo) {

@@ -146,6 +146,13 @@ impl Element for ContentStore {
 
     const PREFETCH_STAGES: usize = 3;
 
+    fn leads(port: In) -> &'static [Out] {
+        match port {
+            In::Interest => &[Out::Hit, Out::Miss],
+            In::Data => &[Out::Data],
+        }
+    }
+
     #[inline]
     fn usual(port: In) -> Option<Out> {
         Some(match port {

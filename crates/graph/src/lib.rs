@@ -8,5 +8,8 @@
 
 pub mod engine;
 pub mod model;
+mod standard;
 
+pub use engine::{ChangeOrder, Changed, Engine, Fault};
 pub use model::{Connection, Face, From, Graph, Node, Place, To};
+pub use standard::standard;

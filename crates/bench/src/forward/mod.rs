@@ -8,18 +8,18 @@
 use core::time::Duration;
 use nw_element::decode::decode;
 use nw_element::{FaceId, FaceInfo, Instant, Kind, LinkType, Packet, Pool, Scope};
-use nw_elements::{RouterConfig, strategy::Strategies};
+use nw_elements::strategy::Strategies;
 use nw_name::{HashKey, Name};
 use nw_router::plane::{BATCH, Plane};
-use nw_tables::cs::CsConfig;
-use nw_tables::fib::{FibConfig, NextHop};
-use nw_tables::pit::PitConfig;
+use nw_tables::fib::NextHop;
 use nw_wire::{DataBuilder, InterestBuilder, Sign, Token};
 use std::hint::black_box;
 
+mod host;
 mod rows;
 mod shards;
 
+use host::Host;
 pub use rows::run;
 
 const CONSUMER: FaceId = FaceId::from_slot(300, 0);
@@ -150,8 +150,8 @@ pub struct Figures {
     pub len: (f64, f64),
 }
 
-struct Bench {
-    plane: Plane,
+struct Bench<H> {
+    plane: H,
     pool: Pool,
     batch: Vec<Packet>,
     out: Vec<Packet>,
@@ -184,7 +184,17 @@ const KEY: HashKey = HashKey::new([
 
 /// Runs the measurement.
 pub fn measure(options: Options) -> Figures {
-    let mut load = Load::new(options, options.cached(), options.numbers());
+    measure_in::<Plane>(options)
+}
+
+/// As [`measure`], with the elements in a graph.
+pub fn measure_graph(options: Options) -> Figures {
+    measure_in::<nw_graph::Engine>(options)
+}
+
+/// As [`measure`], in a host of choice.
+fn measure_in<H: Host>(options: Options) -> Figures {
+    let mut load = Load::<H>::new(options, options.cached(), options.numbers());
     let len = (load.interests.mean_len(), load.data.mean_len());
     let mut figures = Figures { len, ..Figures::default() };
     for _ in 0..options.rounds {
@@ -198,8 +208,8 @@ pub fn measure(options: Options) -> Figures {
 }
 
 /// A plane with half of its names pending, and what it is fed.
-struct Load {
-    bench: Bench,
+struct Load<H> {
+    bench: Bench<H>,
     interests: Packets,
     data: Packets,
     /// Whose Interest comes next, and whose Data.
@@ -207,7 +217,7 @@ struct Load {
     oldest: usize,
 }
 
-impl Load {
+impl<H: Host> Load<H> {
     /// Of twice as many names as are pending.
     fn new(options: Options, cached: usize, numbers: impl Iterator<Item = u64> + Clone) -> Self {
         let (interests, data) = packets(&options, numbers);
@@ -241,28 +251,16 @@ impl Load {
     }
 }
 
-impl Bench {
+impl<H: Host> Bench<H> {
     fn new(options: Options, cached: usize) -> Self {
-        let router = RouterConfig {
-            shard: options.shard,
-            pit: PitConfig::for_entries(options.pending as usize + 4 * BATCH),
-            fib: FibConfig::new(options.prefixes as usize + 16),
-            dead_nonces: 65_536,
-            upstream_tokens: true,
-            accept_data_from_any_face: false,
-            lifetime_max_ms: 3_600_000,
-            ..RouterConfig::default()
-        };
-        let store = CsConfig { packets_max: cached, bytes_max: (cached * 512).max(64 << 20) };
-        let mut plane = Plane::new(KEY, 7, router, store);
-        plane.set_prefetch(options.prefetch);
+        let mut plane = H::new(&options, cached);
         let mut pool = Pool::new(KEY, 64, 4096);
         let mut out = Vec::with_capacity(4 * BATCH);
         let now = Instant::from_millis(1);
+        let info = FaceInfo { scope: Scope::NonLocal, link_type: LinkType::PointToPoint };
+        plane.add_face(CONSUMER, info);
+        plane.add_face(PRODUCER, info);
         plane.with_router(now, &mut pool, &mut out, |router, context| {
-            let info = FaceInfo { scope: Scope::NonLocal, link_type: LinkType::PointToPoint };
-            router.add_face(CONSUMER, info);
-            router.add_face(PRODUCER, info);
             for i in 0..options.prefixes {
                 let hop = NextHop { face: PRODUCER, cost: 10 };
                 router

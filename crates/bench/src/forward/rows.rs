@@ -1,8 +1,10 @@
 //! The rows over the in-memory plane.
 
-use super::{Bench, Options, measure, packets, shards};
+use super::{Bench, Load, Options, measure, packets, shards};
 use crate::report::{Row, median};
-use nw_router::plane::BATCH;
+use core::time::Duration;
+use nw_graph::Engine;
+use nw_router::plane::{BATCH, Plane};
 
 /// Prefixes, or pending Interests, that the rows compare.
 const CURVE: [u32; 5] = [10, 14, 18, 22, 26];
@@ -19,6 +21,7 @@ pub fn run(row: &str) -> Vec<Row> {
         "forward/memory/pit1e7" => pit(row, usual),
         "forward/memory/churn" => churn(row, usual),
         "forward/memory/curve" => curve(row, usual),
+        "graph/memory" => graph(row, usual),
         "shards/2" => shards::two(row, usual),
         "cs_hit/memory" => cs_hit(row, usual),
         _ => Vec::new(),
@@ -80,12 +83,36 @@ fn curve(row: &str, usual: Options) -> Vec<Row> {
     rows
 }
 
+/// Laps of the fused plane and of the graph in turn.
+const GRAPH_LAPS: usize = 7;
+
+/// The standard router as a graph beside the fused one.
+fn graph(row: &str, usual: Options) -> Vec<Row> {
+    let mut fused = Load::<Plane>::new(usual, usual.cached(), usual.numbers());
+    let mut graph = Load::<Engine>::new(usual, usual.cached(), usual.numbers());
+    let packets = 2.0 * fused.count() as f64;
+    let ns = |(interests, data): (Duration, Duration)| (interests + data).as_nanos() as f64 / packets;
+    fused.lap();
+    graph.lap();
+    let (mut fused_ns, mut graph_ns, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..GRAPH_LAPS {
+        let (one, other) = (ns(fused.lap()), ns(graph.lap()));
+        fused_ns.push(one);
+        graph_ns.push(other);
+        ratios.push(one / other);
+    }
+    vec![
+        Row::new(row, "ratio_to_fused", &ratios).at_least(0.9),
+        Row::new(row, "ns_per_packet", &graph_ns).beside(median(&fused_ns)),
+    ]
+}
+
 /// Every Interest is answered by the content store: an exchange is an Interest in, a Data out.
 fn cs_hit(row: &str, usual: Options) -> Vec<Row> {
     let options = Options { pending: 50_000, prefixes: 10_000, ..usual };
     let (interests, data) = packets(&options, options.numbers());
     let count = 2 * options.pending as usize;
-    let mut bench = Bench::new(options, count);
+    let mut bench = Bench::<Plane>::new(options, count);
     for start in (0..count).step_by(BATCH) {
         let many = BATCH.min(count - start);
         bench.interests(&interests, start, many);

@@ -9,6 +9,7 @@ use crate::report::{Row, median};
 use crate::tables::mix;
 use nw_name::hash::shard_of;
 use nw_name::{HashKey, Name};
+use nw_router::plane::Plane;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,8 +36,8 @@ pub fn two(row: &str, options: Options) -> Vec<Row> {
         eprintln!("{row}: speedup is left out, as two threads need two processors");
         return rows;
     }
-    let mut alone = vec![Load::new(options, options.cached(), options.numbers())];
-    let mut pair: Vec<Load> = (0..SHARDS).map(|shard| share(options, shard)).collect();
+    let mut alone = vec![Load::<Plane>::new(options, options.cached(), options.numbers())];
+    let mut pair: Vec<Load<Plane>> = (0..SHARDS).map(|shard| share(options, shard)).collect();
     let packets = 2 * alone[0].count();
     let fed = 2 * pair.iter().map(Load::count).sum::<usize>();
     // The first laps find cold tables.
@@ -60,7 +61,7 @@ pub fn two(row: &str, options: Options) -> Vec<Row> {
 }
 
 /// The part of the work that falls to one shard.
-fn share(options: Options, shard: usize) -> Load {
+fn share(options: Options, shard: usize) -> Load<Plane> {
     let mut numbers: Vec<u64> = options
         .numbers()
         .filter(|number| {
@@ -75,7 +76,7 @@ fn share(options: Options, shard: usize) -> Load {
 }
 
 /// Each load once, all at the same time.
-fn lap(loads: &mut [Load]) -> Took {
+fn lap(loads: &mut [Load<Plane>]) -> Took {
     let ready = Barrier::new(loads.len());
     let times: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = loads
@@ -139,7 +140,7 @@ mod tests {
     #[test]
     fn each_name_is_in_one_share_and_shares_are_even() {
         let options = Options { prefixes: 1000, pending: 1000, ..Options::default() };
-        let shares: Vec<Load> = (0..SHARDS).map(|shard| share(options, shard)).collect();
+        let shares: Vec<Load<Plane>> = (0..SHARDS).map(|shard| share(options, shard)).collect();
         let counts: Vec<usize> = shares.iter().map(Load::count).collect();
         // An odd one is left out of each.
         assert!((1998..=2000).contains(&counts.iter().sum::<usize>()), "{counts:?}");
@@ -149,7 +150,7 @@ mod tests {
     #[test]
     fn both_do_all_their_work() {
         let options = Options { prefixes: 500, pending: 500, ..Options::default() };
-        let mut pair: Vec<Load> = (0..SHARDS).map(|shard| share(options, shard)).collect();
+        let mut pair: Vec<Load<Plane>> = (0..SHARDS).map(|shard| share(options, shard)).collect();
         for _ in 0..2 {
             // Each Interest has to be forwarded and each Data delivered, or this panics.
             let took = lap(&mut pair);

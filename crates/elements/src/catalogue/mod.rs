@@ -39,6 +39,8 @@ pub struct Entry {
     pub claims_replies: bool,
     /// [`Element::GUARDS_LOOPS`].
     pub guards_loops: bool,
+    /// [`Element::leads`], by number.
+    pub leads: fn(u8) -> Vec<u8>,
     /// [`Element::usual`], by number.
     pub usual: fn(u8) -> Option<u8>,
     source: &'static str,
@@ -120,6 +122,7 @@ const fn entry<E: Configured>(name: &'static str, source: &'static str) -> Entry
         parameters: E::PARAMETERS,
         claims_replies: E::CLAIMS_REPLIES,
         guards_loops: E::GUARDS_LOOPS,
+        leads: |port| E::leads(E::In::ALL[usize::from(port)]).iter().map(|out| out.index() as u8).collect(),
         usual: |port| E::usual(E::In::ALL[usize::from(port)]).map(|out| out.index() as u8),
         source,
         make: |making, parameters| {

@@ -198,6 +198,13 @@ impl Element for Router {
     const CLAIMS_REPLIES: bool = true;
     const GUARDS_LOOPS: bool = true;
 
+    fn leads(port: In) -> &'static [Out] {
+        match port {
+            In::Interest | In::Nack => &[Out::Interest, Out::Nack, Out::Lesson],
+            In::Data => &[Out::Data, Out::Lesson],
+        }
+    }
+
     #[inline]
     fn usual(port: In) -> Option<Out> {
         (port == In::Data).then_some(Out::Data)

@@ -2,7 +2,7 @@
 //!
 //! What goes may still remember Interests. What becomes of these, and of packets that come meanwhile, is the [`ChangeOrder`].
 
-use super::wiring::{Target, Wiring};
+use super::wiring::Wiring;
 use super::{Engine, Fault, Slot};
 use crate::model::{Graph, Node};
 use nw_element::decode::decode;
@@ -97,7 +97,7 @@ impl Engine {
             return Err(faults);
         }
         self.end_change(now, pool, out);
-        let before = core::mem::take(&mut self.places);
+        let known = core::mem::take(&mut self.places);
         for (node, made) in graph.nodes.iter().zip(made) {
             let place = match made {
                 Ok(place) => {
@@ -117,12 +117,20 @@ impl Engine {
             };
             self.places.push(place);
         }
-        let old: Vec<usize> = before.into_iter().filter(|place| !self.places.contains(place)).collect();
+        let old: Vec<usize> = known.iter().copied().filter(|place| !self.places.contains(place)).collect();
         changed.removed = old.len();
         let wiring = Wiring::new(graph, &self.places);
         self.faces.of_graph = graph.faces.iter().map(|face| self.face_named(&face.name)).collect();
         self.graph = graph.clone();
         let before = core::mem::replace(&mut self.wiring, wiring);
+        for (place, slot) in self.slots.iter_mut().enumerate() {
+            // What is new was not there to be counted.
+            if let Some(slot) = slot.as_mut().filter(|_| known.contains(&place)) {
+                let (entered, left) = before.counts(place);
+                slot.entered.iter_mut().zip(entered).for_each(|(sum, more)| *sum += more);
+                slot.left.iter_mut().zip(left).for_each(|(sum, more)| *sum += more);
+            }
+        }
         for (face, _, name) in &self.faces.known {
             if let Some(of) = graph.faces.iter().position(|known| known.name == *name) {
                 self.wiring.open(*face, of);
@@ -234,13 +242,8 @@ impl Engine {
                 others.push(copy);
             }
             self.with_old_wiring(|engine| {
-                engine.enter(now, packet, pool, out);
-                let mut batch = core::mem::take(&mut engine.batch);
-                for (target, packet) in batch.targets.drain(..).zip(batch.packets.drain(..)) {
-                    engine.stack.push((Target::of_number(target), packet));
-                    engine.run_stack(now, pool, out, false);
-                }
-                engine.batch = batch;
+                engine.enter(now, core::iter::once(packet), pool, out);
+                engine.run_batch(now, pool, out);
             });
         }
         *packets = others;

@@ -29,7 +29,7 @@ use nw_element::{
 use nw_elements::catalogue::Entry;
 use nw_name::HashKey;
 use std::any::Any;
-use wiring::{Batch, Target, What, Wiring};
+use wiring::{Batch, Site, Target, What, Wiring};
 
 /// Packets that ask for memory together.
 pub const BATCH: usize = 64;
@@ -53,7 +53,7 @@ struct Slot {
     entry: &'static Entry,
     parameters: Parameters,
     element: Box<dyn AnyElement>,
-    /// By port: packets that entered, and that left.
+    /// By port: packets that entered, and that left, before the connections became what they are.
     entered: Vec<u64>,
     left: Vec<u64>,
 }
@@ -86,6 +86,8 @@ pub struct Engine {
     /// Present while a change is not complete.
     changing: Option<Box<Changing>>,
     // Room used again by each packet.
+    entering: Vec<Packet>,
+    spare: Vec<Vec<(u8, Packet)>>,
     batch: Batch,
     stack: Vec<(Target, Packet)>,
     left: Vec<(u8, Packet)>,
@@ -117,6 +119,8 @@ impl Engine {
             faces: Faces::default(),
             drops: DropCounters::default(),
             changing: None,
+            entering: Vec::with_capacity(BATCH),
+            spare: Vec::new(),
             batch: Batch::default(),
             stack: Vec::new(),
             left: Vec::new(),
@@ -182,8 +186,7 @@ impl Engine {
         let making = Making { key: self.key, seed: self.seed.wrapping_add(place as u64), faces: &face };
         let mut lent = Lent { pool: &mut *pool, out: &mut self.left, drops: &mut self.drops };
         let applied = slot.entry.apply(slot.element.as_mut(), now, &making, &slot.parameters, &mut lent);
-        self.take_left(place);
-        self.run_stack(now, pool, out, false);
+        self.go_left(now, place, pool, out);
         let graph_node = &self.graph.nodes[node];
         let fault = |error| Fault { node: graph_node.name.clone(), place: graph_node.place, error };
         applied.err().into_iter().flatten().map(fault).collect()
@@ -201,37 +204,125 @@ impl Engine {
             self.intercept(now, packets, pool, out);
         }
         let mut packets = packets.drain(..);
-        loop {
-            let mut taken = 0;
-            for packet in packets.by_ref().take(BATCH) {
-                taken += 1;
-                self.enter(now, packet, pool, out);
-            }
-            if taken == 0 {
-                break;
-            }
+        while !packets.as_slice().is_empty() {
+            self.enter(now, packets.by_ref().take(BATCH), pool, out);
             if self.prefetch && self.batch.packets.len() > 1 {
                 self.prefetch_batch(pool);
             }
-            let mut batch = core::mem::take(&mut self.batch);
-            for (target, packet) in batch.targets.drain(..).zip(batch.packets.drain(..)) {
-                self.stack.push((Target::of_number(target), packet));
-                self.run_stack(now, pool, out, false);
-            }
-            self.batch = batch;
+            self.run_batch(now, pool, out);
         }
     }
 
-    /// Takes a packet through what is ahead of all others, and keeps what becomes of it for the batch.
-    #[inline]
-    fn enter(&mut self, now: Instant, packet: Packet, pool: &mut Pool, out: &mut Vec<Packet>) {
-        let ingress = pool.meta(&packet).ingress;
-        if self.wiring.labels && !label::take_off(&packet, pool) {
-            pool.drop_packet(packet, Cause::ReturnLabel, &mut self.drops);
+    /// Takes packets through what is ahead of all others, and keeps what becomes of them for the batch.
+    fn enter(
+        &mut self,
+        now: Instant,
+        packets: impl Iterator<Item = Packet>,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+    ) {
+        let mut target = Target::NOWHERE;
+        for packet in packets {
+            let ingress = pool.meta(&packet).ingress;
+            if self.wiring.labels && !label::take_off(&packet, pool) {
+                pool.drop_packet(packet, Cause::ReturnLabel, &mut self.drops);
+                continue;
+            }
+            // As a rule all of them enter by the same port.
+            let own = self.wiring.input(ingress);
+            if own != target {
+                self.enter_run(now, target, pool, out);
+                target = own;
+            }
+            self.entering.push(packet);
+        }
+        self.enter_run(now, target, pool, out);
+    }
+
+    /// Takes what entered, all for one target, through what is ahead, and keeps it for the batch.
+    fn enter_run(&mut self, now: Instant, target: Target, pool: &mut Pool, out: &mut Vec<Packet>) {
+        if self.entering.is_empty() {
             return;
         }
-        self.stack.push((self.wiring.input(ingress), packet));
-        self.run_stack(now, pool, out, true);
+        let run = core::mem::take(&mut self.entering);
+        self.entering = self.go_together(now, target, run, pool, out, true);
+    }
+
+    /// Takes each packet of the batch to its end.
+    fn run_batch(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>) {
+        let mut batch = core::mem::take(&mut self.batch);
+        let mut run = core::mem::take(&mut self.entering);
+        let mut target = Target::NOWHERE;
+        for (number, packet) in batch.targets.drain(..).zip(batch.packets.drain(..)) {
+            let own = Target::of_number(number);
+            if own != target {
+                run = self.go_together(now, target, run, pool, out, false);
+                target = own;
+            }
+            run.push(packet);
+        }
+        self.entering = self.go_together(now, target, run, pool, out, false);
+        self.batch = batch;
+    }
+
+    /// As [`go`](Self::go) for each of several packets, in order: those that one element shows the same way on stay together. Gives the list back, empty.
+    fn go_together(
+        &mut self,
+        now: Instant,
+        target: Target,
+        mut run: Vec<Packet>,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+        ahead_only: bool,
+    ) -> Vec<Packet> {
+        let site = match target.what() {
+            What::Site(site) if run.len() > 1 && self.wiring.straight[site] => site,
+            _ => {
+                run.drain(..).for_each(|packet| self.go(now, target, packet, pool, out, ahead_only));
+                return run;
+            }
+        };
+        if ahead_only && !self.wiring.ahead[site] {
+            run.drain(..).for_each(|packet| self.batch.push(target, packet));
+            return run;
+        }
+        self.wiring.entered[site] += run.len() as u64;
+        let Site { element, port, routes } = self.wiring.sites[site];
+        let mut left = self.spare.pop().unwrap_or_default();
+        let slot = self.slots[usize::from(element)].as_mut().expect(THERE);
+        let mut lent = Lent { pool: &mut *pool, out: &mut left, drops: &mut self.drops };
+        slot.element.process_all(now, port, &mut run, &mut lent);
+        let mut target = Target::NOWHERE;
+        for (port, packet) in left.drain(..) {
+            let route = usize::from(routes) + usize::from(port);
+            self.wiring.left[route] += 1;
+            let own = self.wiring.routes[route];
+            if own == Target::EGRESS {
+                run = self.go_together_if_any(now, target, run, pool, out, ahead_only);
+                self.leave(What::Egress, packet, pool, out);
+                continue;
+            }
+            if own != target {
+                run = self.go_together_if_any(now, target, run, pool, out, ahead_only);
+                target = own;
+            }
+            run.push(packet);
+        }
+        self.spare.push(left);
+        self.go_together_if_any(now, target, run, pool, out, ahead_only)
+    }
+
+    #[inline(always)]
+    fn go_together_if_any(
+        &mut self,
+        now: Instant,
+        target: Target,
+        run: Vec<Packet>,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+        ahead_only: bool,
+    ) -> Vec<Packet> {
+        if run.is_empty() { run } else { self.go_together(now, target, run, pool, out, ahead_only) }
     }
 
     fn prefetch_batch(&self, pool: &Pool) {
@@ -250,7 +341,7 @@ impl Engine {
             for site in &sites[..count] {
                 for next in &self.wiring.usual[*site] {
                     let next = self.wiring.sites[*next];
-                    if let Some(slot) = &self.slots[next.element]
+                    if let Some(slot) = &self.slots[usize::from(next.element)]
                         && stage < slot.element.prefetch_stages()
                     {
                         let Batch { targets, packets } = &self.batch;
@@ -261,41 +352,83 @@ impl Engine {
         }
     }
 
-    /// Takes what lies on the stack to its end, the topmost first; or only through what is ahead, and the rest into the batch.
-    fn run_stack(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>, ahead_only: bool) {
+    /// Takes a packet, and all that becomes of it, to the end, what leaves an element first foremost; or only through what is ahead, and the rest
+    /// into the batch.
+    #[inline]
+    fn go(
+        &mut self,
+        now: Instant,
+        mut target: Target,
+        mut packet: Packet,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+        ahead_only: bool,
+    ) {
         let mut steps = 0;
-        while let Some((target, packet)) = self.stack.pop() {
-            let site = match target.what() {
-                What::Site(site) => site,
+        loop {
+            let next = match target.what() {
+                What::Site(site) if ahead_only && !self.wiring.ahead[site] => {
+                    self.batch.push(target, packet);
+                    None
+                }
+                What::Site(site) => {
+                    steps += 1;
+                    self.step(now, site, packet, steps, pool)
+                }
                 other => {
                     self.leave(other, packet, pool, out);
-                    continue;
+                    None
                 }
             };
-            if ahead_only && !self.wiring.ahead[site] {
-                self.batch.push(target, packet);
-                continue;
+            match next.or_else(|| self.stack.pop()) {
+                Some(next) => (target, packet) = next,
+                None => return,
             }
-            let site = self.wiring.sites[site];
-            steps += 1;
-            let Some(slot) = self.slots[site.element].as_mut().filter(|_| steps <= STEPS_MAX) else {
-                pool.drop_packet(packet, Cause::GraphLoop, &mut self.drops);
-                continue;
-            };
-            slot.entered[usize::from(site.port)] += 1;
-            let mut lent = Lent { pool: &mut *pool, out: &mut self.left, drops: &mut self.drops };
-            slot.element.process(now, site.port, packet, &mut lent);
-            self.take_left(site.element);
         }
     }
 
+    /// Shows a packet to an element. Gives what left first and where it goes; the rest lies on the stack, in order.
+    #[inline(always)]
+    fn step(
+        &mut self,
+        now: Instant,
+        site: usize,
+        packet: Packet,
+        steps: u32,
+        pool: &mut Pool,
+    ) -> Option<(Target, Packet)> {
+        let Site { element, port, routes } = self.wiring.sites[site];
+        if steps > STEPS_MAX {
+            pool.drop_packet(packet, Cause::GraphLoop, &mut self.drops);
+            return None;
+        }
+        let slot = self.slots[usize::from(element)].as_mut().expect(THERE);
+        self.wiring.entered[site] += 1;
+        let mut lent = Lent { pool, out: &mut self.left, drops: &mut self.drops };
+        let (port, first) = slot.element.process(now, port, packet, &mut lent)?;
+        if !self.left.is_empty() {
+            self.take_left(usize::from(element));
+        }
+        let route = usize::from(routes) + usize::from(port);
+        self.wiring.left[route] += 1;
+        Some((self.wiring.routes[route], first))
+    }
+
     /// Lays what left an element on the stack, what left first topmost.
-    #[inline]
     fn take_left(&mut self, element: usize) {
-        let Some(slot) = &mut self.slots[element] else { return };
+        let routes = self.wiring.routes_of(element);
         for (port, packet) in self.left.drain(..).rev() {
-            slot.left[usize::from(port)] += 1;
-            self.stack.push((self.wiring.route(element, port), packet));
+            let route = routes + usize::from(port);
+            self.wiring.left[route] += 1;
+            self.stack.push((self.wiring.routes[route], packet));
+        }
+    }
+
+    /// Takes all that left an element outside of a packet's way to its end.
+    fn go_left(&mut self, now: Instant, element: usize, pool: &mut Pool, out: &mut Vec<Packet>) {
+        self.take_left(element);
+        if let Some((target, packet)) = self.stack.pop() {
+            self.go(now, target, packet, pool, out, false);
         }
     }
 
@@ -330,8 +463,7 @@ impl Engine {
                 let Some(slot) = &mut engine.slots[element] else { return };
                 let mut lent = Lent { pool: &mut *pool, out: &mut engine.left, drops: &mut engine.drops };
                 slot.element.tick(now, &mut lent);
-                engine.take_left(element);
-                engine.run_stack(now, pool, out, false);
+                engine.go_left(now, element, pool, out);
             };
             match self.is_going(element) {
                 true => self.with_old_wiring(tick),
@@ -378,23 +510,24 @@ impl Engine {
         let element = element.downcast_mut::<Erased<E>>()?;
         let mut lent = Lent { pool: &mut *pool, out: &mut self.left, drops: &mut self.drops };
         let result = element.with(&mut lent, change);
-        self.take_left(place);
-        self.run_stack(now, pool, out, false);
+        self.go_left(now, place, pool, out);
         Some(result)
     }
 
     /// What passed each port, in the order of the graph.
     pub fn counts(&self) -> Vec<PortCount<'_>> {
         let mut counts = Vec::new();
-        for slot in self.places.iter().filter_map(|place| self.slots[*place].as_ref()) {
-            let sides = [(false, slot.entry.ins, &slot.entered), (true, slot.entry.outs, &slot.left)];
-            for (is_out, ports, packets) in sides {
-                let ports = ports.iter().zip(packets);
-                counts.extend(ports.map(|(port, packets)| PortCount {
+        for place in &self.places {
+            let Some(slot) = &self.slots[*place] else { continue };
+            let (entered, left) = self.wiring.counts(*place);
+            let ins = (false, slot.entry.ins, &slot.entered, entered);
+            for (is_out, ports, before, now) in [ins, (true, slot.entry.outs, &slot.left, left)] {
+                let ports = ports.iter().zip(before).zip(now);
+                counts.extend(ports.map(|((port, before), now)| PortCount {
                     node: &slot.name,
                     is_out,
                     port: port.name,
-                    packets: *packets,
+                    packets: before + now,
                 }));
             }
         }
@@ -402,5 +535,7 @@ impl Engine {
     }
 }
 
+/// Why there is an element.
+const THERE: &str = "connections lead to elements that are there";
 /// As many as any element has.
 const PREFETCH_STAGES: usize = 3;

@@ -12,9 +12,11 @@ pub struct Target(u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
     /// Its place among the engine's elements.
-    pub element: usize,
+    pub element: u16,
     /// Of the element.
     pub port: u8,
+    /// Where the element's entries in [`Wiring::routes`] begin.
+    pub routes: u16,
 }
 
 /// Ports of all elements that packets enter by, at most.
@@ -68,12 +70,21 @@ pub enum What {
 pub struct Wiring {
     /// Ports that packets enter by.
     pub sites: Vec<Site>,
-    /// By element of the engine, by port that packets leave by.
-    routes: Vec<Vec<Target>>,
+    /// By port that packets leave by, element after element.
+    pub routes: Vec<Target>,
+    /// Packets that entered by each site, and that left by each entry of `routes`, while these are the connections.
+    pub entered: Vec<u64>,
+    /// See `entered`.
+    pub left: Vec<u64>,
+    /// By element of the engine: its first site and its first route.
+    firsts: Vec<(usize, usize)>,
     /// By site: those that a packet passes which enters there and goes the usual way, itself first.
     pub usual: Vec<Vec<usize>>,
     /// By site: true when nothing but faces and other such sites lead to its element, so that it may go ahead of others with a whole batch.
     pub ahead: Vec<bool>,
+    /// By site: true when nothing that becomes of a packet there comes back to its element, so that several packets may enter it one behind the
+    /// other before the first one goes on.
+    pub straight: Vec<bool>,
     /// By face of the graph.
     inputs: Vec<Target>,
     /// The same, while the engine runs, by slot of the face.
@@ -91,16 +102,17 @@ impl Wiring {
         let mut wiring =
             Wiring { labels: !graph.nodes.iter().any(|node| node.entry.claims_replies), ..Wiring::default() };
         let mut first_site = Vec::new();
+        let mut routes = 0;
+        wiring.firsts = vec![(0, 0); places.iter().max().map_or(0, |place| place + 1)];
         for (node, place) in graph.nodes.iter().zip(places) {
             first_site.push(wiring.sites.len());
-            wiring
-                .sites
-                .extend((0..node.entry.ins.len()).map(|port| Site { element: *place, port: port as u8 }));
+            wiring.firsts[*place] = (wiring.sites.len(), routes);
+            let site = |port| Site { element: *place as u16, port: port as u8, routes: routes as u16 };
+            wiring.sites.extend((0..node.entry.ins.len()).map(site));
+            routes += node.entry.outs.len();
         }
-        assert!(
-            wiring.sites.len() <= SITES_MAX && graph.faces.len() <= FACES_MAX,
-            "the checker refuses larger graphs"
-        );
+        let fits = wiring.sites.len() <= SITES_MAX && routes <= SITES_MAX && graph.faces.len() <= FACES_MAX;
+        assert!(fits, "the checker refuses larger graphs");
         let target = |to: To| match to {
             To::Face(face) => Target((SITES_MAX + face) as u16),
             To::Faces => Target::EGRESS,
@@ -109,16 +121,17 @@ impl Wiring {
         let to: BTreeMap<From, Target> =
             graph.connections.iter().map(|connection| (connection.from, target(connection.to))).collect();
         let of = |from: From| to.get(&from).copied().unwrap_or(Target::NOWHERE);
-        wiring.routes.resize_with(places.iter().max().map_or(0, |place| place + 1), Vec::new);
-        for (number, (node, place)) in graph.nodes.iter().zip(places).enumerate() {
-            wiring.routes[*place] =
-                (0..node.entry.outs.len()).map(|port| of(From::Port(number, port as u8))).collect();
+        for (number, node) in graph.nodes.iter().enumerate() {
+            wiring.routes.extend((0..node.entry.outs.len()).map(|port| of(From::Port(number, port as u8))));
         }
+        wiring.entered = vec![0; wiring.sites.len()];
+        wiring.left = vec![0; wiring.routes.len()];
         wiring.inputs = (0..graph.faces.len())
             .map(|face| to.get(&From::Face(face)).copied().unwrap_or_else(|| of(From::Faces)))
             .collect();
         wiring.usual = wiring.usual_ways(graph, places);
         wiring.ahead = wiring.sites_ahead(graph, &first_site);
+        wiring.straight = wiring.sites_straight(graph);
         wiring
     }
 
@@ -129,9 +142,9 @@ impl Wiring {
         let way = |first: usize| {
             let mut way = vec![first];
             while way.len() < USUAL_MAX
-                && let Site { element, port } = self.sites[way[way.len() - 1]]
-                && let Some(out) = entry_of(element).and_then(|entry| (entry.usual)(port))
-                && let What::Site(next) = self.route(element, out).what()
+                && let Site { element, port, routes } = self.sites[way[way.len() - 1]]
+                && let Some(out) = entry_of(usize::from(element)).and_then(|entry| (entry.usual)(port))
+                && let What::Site(next) = self.routes[usize::from(routes) + usize::from(out)].what()
                 && !way.contains(&next)
             {
                 way.push(next);
@@ -139,6 +152,36 @@ impl Wiring {
             way
         };
         (0..self.sites.len()).map(way).collect()
+    }
+
+    fn sites_straight(&self, graph: &Graph) -> Vec<bool> {
+        let ports = graph
+            .nodes
+            .iter()
+            .flat_map(|node| (0..node.entry.ins.len()).map(|port| (node.entry.leads)(port as u8)));
+        let next: Vec<Vec<usize>> = ports
+            .zip(&self.sites)
+            .map(|(outs, site)| {
+                let targets =
+                    outs.into_iter().map(|out| self.routes[usize::from(site.routes) + usize::from(out)]);
+                targets
+                    .filter_map(|target| if let What::Site(next) = target.what() { Some(next) } else { None })
+                    .collect()
+            })
+            .collect();
+        let is_straight = |first: usize| {
+            let (mut seen, mut open) = (vec![false; self.sites.len()], next[first].clone());
+            while let Some(site) = open.pop() {
+                if self.sites[site].element == self.sites[first].element {
+                    return false;
+                }
+                if !core::mem::replace(&mut seen[site], true) {
+                    open.extend(&next[site]);
+                }
+            }
+            true
+        };
+        (0..self.sites.len()).map(is_straight).collect()
     }
 
     /// The largest set of elements to which nothing leads but faces and each other, without a ring.
@@ -165,10 +208,15 @@ impl Wiring {
         sites
     }
 
-    /// Where packets go that leave an element by a port.
-    #[inline]
-    pub fn route(&self, element: usize, port: u8) -> Target {
-        self.routes[element][usize::from(port)]
+    /// Where an element's entries in [`routes`](Self::routes) begin.
+    pub fn routes_of(&self, element: usize) -> usize {
+        self.firsts[element].1
+    }
+
+    /// Packets that entered an element by a port, and that left it by one.
+    pub fn counts(&self, element: usize) -> (&[u64], &[u64]) {
+        let (site, route) = self.firsts.get(element).copied().unwrap_or_default();
+        (&self.entered[site..], &self.left[route..])
     }
 
     /// Where packets go that come by a face.

@@ -1,0 +1,151 @@
+//! What is measured: the fused plane, or the same elements in a graph.
+
+use super::{KEY, Options};
+use nw_element::{Context, DropCounters, FaceId, FaceInfo, Instant, Packet, Parameters, Pool, Value};
+use nw_elements::{Router, RouterConfig, router};
+use nw_graph::{Engine, standard};
+use nw_router::plane::{BATCH, Plane};
+use nw_tables::cs::CsConfig;
+use nw_tables::fib::FibConfig;
+use nw_tables::pit::PitConfig;
+
+/// Interests wait for an hour: none ends by itself.
+const LIFETIME_MAX_MS: u32 = 3_600_000;
+const DEAD_NONCES: usize = 65_536;
+
+/// A host of the standard router.
+pub trait Host: Sized {
+    /// With empty tables, of sizes for these options; `cached` packets in the content store.
+    fn new(options: &Options, cached: usize) -> Self;
+
+    /// Makes a face known.
+    fn add_face(&mut self, face: FaceId, info: FaceInfo);
+
+    /// Changes the router element.
+    fn with_router<R>(
+        &mut self,
+        now: Instant,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+        change: impl FnOnce(&mut Router, &mut Context<'_, router::Out>) -> R,
+    ) -> R;
+
+    /// Takes packets through.
+    fn process(&mut self, now: Instant, batch: &mut Vec<Packet>, pool: &mut Pool, out: &mut Vec<Packet>);
+
+    /// Ends what is due.
+    fn tick(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>);
+
+    /// What was dropped.
+    fn drops(&self) -> &DropCounters;
+}
+
+fn pending_max(options: &Options) -> usize {
+    options.pending as usize + 4 * BATCH
+}
+
+fn prefixes_max(options: &Options) -> usize {
+    options.prefixes as usize + 16
+}
+
+fn store_bytes(cached: usize) -> usize {
+    (cached * 512).max(64 << 20)
+}
+
+impl Host for Plane {
+    fn new(options: &Options, cached: usize) -> Self {
+        let router = RouterConfig {
+            shard: options.shard,
+            pit: PitConfig::for_entries(pending_max(options)),
+            fib: FibConfig::new(prefixes_max(options)),
+            dead_nonces: DEAD_NONCES,
+            upstream_tokens: true,
+            accept_data_from_any_face: false,
+            lifetime_max_ms: LIFETIME_MAX_MS,
+            ..RouterConfig::default()
+        };
+        let store = CsConfig { packets_max: cached, bytes_max: store_bytes(cached) };
+        let mut plane = Plane::new(KEY, 7, router, store);
+        plane.set_prefetch(options.prefetch);
+        plane
+    }
+
+    fn add_face(&mut self, face: FaceId, info: FaceInfo) {
+        let mut pool = Pool::new(KEY, 1, 1);
+        self.with_router(Instant::START, &mut pool, &mut Vec::new(), |router, _| router.add_face(face, info));
+    }
+
+    fn with_router<R>(
+        &mut self,
+        now: Instant,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+        change: impl FnOnce(&mut Router, &mut Context<'_, router::Out>) -> R,
+    ) -> R {
+        self.with_router(now, pool, out, change)
+    }
+
+    fn process(&mut self, now: Instant, batch: &mut Vec<Packet>, pool: &mut Pool, out: &mut Vec<Packet>) {
+        self.process(now, batch, pool, out);
+    }
+
+    fn tick(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>) {
+        self.tick(now, pool, out);
+    }
+
+    fn drops(&self) -> &DropCounters {
+        self.drops()
+    }
+}
+
+impl Host for Engine {
+    fn new(options: &Options, cached: usize) -> Self {
+        let whole = |name: &str, number: usize| (name.to_owned(), Value::Integer(number as i64));
+        let info =
+            FaceInfo { scope: nw_element::Scope::NonLocal, link_type: nw_element::LinkType::PointToPoint };
+        let graph = standard(&[("any", info)], |node| {
+            Parameters(match node {
+                "store" => vec![whole("packets", cached), whole("mib", store_bytes(cached) >> 20)],
+                "router" => vec![
+                    whole("pending", pending_max(options)),
+                    whole("prefixes", prefixes_max(options)),
+                    whole("dead_nonces", DEAD_NONCES),
+                    whole("lifetime_max_ms", LIFETIME_MAX_MS as usize),
+                ],
+                _ => Vec::new(),
+            })
+        });
+        let mut engine = match Engine::new(&graph, KEY, 7) {
+            Ok(engine) => engine,
+            Err(faults) => panic!("the standard router is a good graph: {faults:?}"),
+        };
+        engine.set_prefetch(options.prefetch);
+        engine
+    }
+
+    fn add_face(&mut self, face: FaceId, info: FaceInfo) {
+        self.add_face(face, info, 0, true);
+    }
+
+    fn with_router<R>(
+        &mut self,
+        now: Instant,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+        change: impl FnOnce(&mut Router, &mut Context<'_, router::Out>) -> R,
+    ) -> R {
+        self.with("router", now, pool, out, change).expect("the standard router has a router")
+    }
+
+    fn process(&mut self, now: Instant, batch: &mut Vec<Packet>, pool: &mut Pool, out: &mut Vec<Packet>) {
+        self.process(now, batch, pool, out);
+    }
+
+    fn tick(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>) {
+        self.tick(now, pool, out);
+    }
+
+    fn drops(&self) -> &DropCounters {
+        self.drops()
+    }
+}

@@ -9,10 +9,98 @@ use core::any::Any;
 pub struct Lent<'a> {
     /// Bytes and metadata of packets.
     pub pool: &'a mut Pool,
-    /// What leaves is appended: the port's number, and the packet.
-    pub out: &'a mut Vec<(u8, Packet)>,
+    /// What leaves is appended, with the port's number.
+    pub out: &'a mut Runs<u8>,
     /// Where dropped packets are counted.
     pub drops: &'a mut DropCounters,
+}
+
+/// Packets in order, each with a label; neighbours of the same label are one run.
+#[derive(Debug)]
+pub struct Runs<L> {
+    runs: Vec<(L, usize)>,
+    packets: Vec<Packet>,
+}
+
+impl<L> Default for Runs<L> {
+    fn default() -> Self {
+        Runs { runs: Vec::new(), packets: Vec::new() }
+    }
+}
+
+impl<L: Copy + Eq> Runs<L> {
+    /// Appends one.
+    #[inline(always)]
+    pub fn push(&mut self, label: L, packet: Packet) {
+        match self.runs.last_mut() {
+            Some((last, len)) if *last == label => *len += 1,
+            _ => self.runs.push((label, 1)),
+        }
+        self.packets.push(packet);
+    }
+
+    /// Appends all of `packets`, which is empty then.
+    pub fn append(&mut self, label: L, packets: &mut Vec<Packet>) {
+        match self.runs.last_mut() {
+            _ if packets.is_empty() => {}
+            Some((last, len)) if *last == label => *len += packets.len(),
+            _ => self.runs.push((label, packets.len())),
+        }
+        self.packets.append(packets);
+    }
+
+    /// Packets.
+    pub fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// True without packets.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// Each run: its label, and its packets.
+    pub fn iter(&self) -> impl Iterator<Item = (L, &[Packet])> {
+        let mut rest = self.packets.as_slice();
+        self.runs.iter().map(move |(label, len)| {
+            let (run, others) = rest.split_at(*len);
+            rest = others;
+            (*label, run)
+        })
+    }
+
+    /// Takes the last packet.
+    pub fn pop(&mut self) -> Option<(L, Packet)> {
+        let packet = self.packets.pop()?;
+        let (label, len) = self.runs.last_mut()?;
+        let label = *label;
+        *len -= 1;
+        if *len == 0 {
+            self.runs.pop();
+        }
+        Some((label, packet))
+    }
+
+    /// Gives each run to `each`, in order, in a list that comes back empty; `list` is such a list to begin with.
+    pub fn drain(
+        &mut self,
+        mut list: Vec<Packet>,
+        mut each: impl FnMut(L, Vec<Packet>) -> Vec<Packet>,
+    ) -> Vec<Packet> {
+        if let [(label, _)] = self.runs[..] {
+            // All of them: no packet is touched.
+            self.runs.clear();
+            core::mem::swap(&mut list, &mut self.packets);
+            return each(label, list);
+        }
+        let mut packets = self.packets.drain(..);
+        for (label, len) in self.runs.drain(..) {
+            list.extend(packets.by_ref().take(len));
+            list = each(label, list);
+        }
+        list
+    }
 }
 
 /// An [`Element`] of a type unknown to the host; made by [`Erased`].
@@ -20,8 +108,8 @@ pub trait AnyElement: Any + Send {
     /// [`Element::PREFETCH_STAGES`].
     fn prefetch_stages(&self) -> usize;
 
-    /// [`Element::prefetch`] for those of a batch whose entry in `ports` is `port`.
-    fn prefetch(&self, stage: usize, port: u8, ports: &[u16], wanted: u16, packets: &[Packet], pool: &Pool);
+    /// [`Element::prefetch`] for each of them.
+    fn prefetch(&self, stage: usize, port: u8, packets: &[Packet], pool: &Pool);
 
     /// [`Element::process`]. What leaves first is given back, what leaves after it is appended.
     fn process(
@@ -86,7 +174,7 @@ impl<E: Element> Erased<E> {
         let mut context = Context { pool: lent.pool, out: &mut self.out, drops: lent.drops };
         let result = change(&mut self.element, &mut context);
         while let Some((port, packet)) = self.out.take() {
-            lent.out.push((port.index() as u8, packet));
+            lent.out.push(port.index() as u8, packet);
         }
         result
     }
@@ -94,16 +182,9 @@ impl<E: Element> Erased<E> {
 
 impl<E: Element> Erased<E> {
     #[inline(always)]
-    fn prefetch_stage<const STAGE: usize>(
-        &self,
-        port: E::In,
-        ports: &[u16],
-        wanted: u16,
-        packets: &[Packet],
-        pool: &Pool,
-    ) {
+    fn prefetch_stage<const STAGE: usize>(&self, port: E::In, packets: &[Packet], pool: &Pool) {
         const { assert!(E::PREFETCH_STAGES <= 3) };
-        for (_, packet) in ports.iter().zip(packets).filter(|(at, _)| **at == wanted) {
+        for packet in packets {
             self.element.prefetch(STAGE, port, packet, pool);
         }
     }
@@ -117,13 +198,13 @@ impl<E: Element + Send + 'static> AnyElement for Erased<E> {
         E::PREFETCH_STAGES
     }
 
-    fn prefetch(&self, stage: usize, port: u8, ports: &[u16], wanted: u16, packets: &[Packet], pool: &Pool) {
+    fn prefetch(&self, stage: usize, port: u8, packets: &[Packet], pool: &Pool) {
         let port = E::In::ALL[usize::from(port)];
         // A stage that is known when this is compiled leaves nothing of the others.
         match stage {
-            0 => self.prefetch_stage::<0>(port, ports, wanted, packets, pool),
-            1 => self.prefetch_stage::<1>(port, ports, wanted, packets, pool),
-            2 => self.prefetch_stage::<2>(port, ports, wanted, packets, pool),
+            0 => self.prefetch_stage::<0>(port, packets, pool),
+            1 => self.prefetch_stage::<1>(port, packets, pool),
+            2 => self.prefetch_stage::<2>(port, packets, pool),
             _ => {}
         }
     }
@@ -140,7 +221,7 @@ impl<E: Element + Send + 'static> AnyElement for Erased<E> {
         self.element.process(now, port, packet, &mut context);
         let (port, first) = self.out.take()?;
         while let Some((port, packet)) = self.out.take() {
-            lent.out.push((port.index() as u8, packet));
+            lent.out.push(port.index() as u8, packet);
         }
         Some((port.index() as u8, first))
     }
@@ -150,9 +231,7 @@ impl<E: Element + Send + 'static> AnyElement for Erased<E> {
         for packet in packets.drain(..) {
             let mut context = Context { pool: &mut *lent.pool, out: &mut self.out, drops: &mut *lent.drops };
             self.element.process(now, port, packet, &mut context);
-            while let Some((port, packet)) = self.out.take() {
-                lent.out.push((port.index() as u8, packet));
-            }
+            self.out.take_all(|port, packet| lent.out.push(port.index() as u8, packet));
         }
     }
 

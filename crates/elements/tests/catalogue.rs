@@ -1,7 +1,7 @@
 //! The catalogue knows every element, and says what is wrong with parameters.
 
 use nw_element::parameters::{Making, Parameters, Value};
-use nw_element::{DropCounters, FaceId, Instant, Lent, Pool};
+use nw_element::{DropCounters, FaceId, Instant, Lent, Pool, Runs};
 use nw_elements::catalogue::{ENTRIES, find, port};
 use nw_name::HashKey;
 
@@ -74,7 +74,7 @@ fn routes_name_faces_and_are_replaced_as_a_whole() {
     let making = making(&faces);
     let mut element = router.make(&making, &Parameters::default()).expect("made");
     let mut pool = Pool::new(KEY, 1, 1);
-    let (mut out, mut drops) = (Vec::new(), DropCounters::default());
+    let (mut out, mut drops) = (Runs::default(), DropCounters::default());
     let mut apply = |routes: &[&str], strategies: &[&str]| {
         let parameters = Parameters(vec![
             ("routes".to_owned(), texts(routes)),

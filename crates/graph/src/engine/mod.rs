@@ -24,12 +24,12 @@ use change::Changing;
 use nw_element::parameters::{Making, ParameterError};
 use nw_element::{
     AnyElement, Cause, Context, DropCounters, Element, Erased, FaceId, FaceInfo, Instant, Kind, Lent, Packet,
-    Parameters, Pool,
+    Parameters, Pool, Runs,
 };
 use nw_elements::catalogue::Entry;
 use nw_name::HashKey;
 use std::any::Any;
-use wiring::{Batch, Site, Target, What, Wiring};
+use wiring::{Site, Target, What, Wiring};
 
 /// Packets that ask for memory together.
 pub const BATCH: usize = 64;
@@ -87,10 +87,10 @@ pub struct Engine {
     changing: Option<Box<Changing>>,
     // Room used again by each packet.
     entering: Vec<Packet>,
-    spare: Vec<Vec<(u8, Packet)>>,
-    batch: Batch,
+    spare: Vec<Runs<u8>>,
+    batch: Runs<Target>,
     stack: Vec<(Target, Packet)>,
-    left: Vec<(u8, Packet)>,
+    left: Runs<u8>,
     prefetch: bool,
 }
 
@@ -121,9 +121,9 @@ impl Engine {
             changing: None,
             entering: Vec::with_capacity(BATCH),
             spare: Vec::new(),
-            batch: Batch::default(),
+            batch: Runs::default(),
             stack: Vec::new(),
-            left: Vec::new(),
+            left: Runs::default(),
             prefetch: true,
         };
         let mut pool = Pool::new(key, 1, 1);
@@ -206,7 +206,7 @@ impl Engine {
         let mut packets = packets.drain(..);
         while !packets.as_slice().is_empty() {
             self.enter(now, packets.by_ref().take(BATCH), pool, out);
-            if self.prefetch && self.batch.packets.len() > 1 {
+            if self.prefetch && self.batch.len() > 1 {
                 self.prefetch_batch(pool);
             }
             self.run_batch(now, pool, out);
@@ -251,21 +251,12 @@ impl Engine {
     /// Takes each packet of the batch to its end.
     fn run_batch(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>) {
         let mut batch = core::mem::take(&mut self.batch);
-        let mut run = core::mem::take(&mut self.entering);
-        let mut target = Target::NOWHERE;
-        for (number, packet) in batch.targets.drain(..).zip(batch.packets.drain(..)) {
-            let own = Target::of_number(number);
-            if own != target {
-                run = self.go_together(now, target, run, pool, out, false);
-                target = own;
-            }
-            run.push(packet);
-        }
-        self.entering = self.go_together(now, target, run, pool, out, false);
+        let list = core::mem::take(&mut self.entering);
+        self.entering = batch.drain(list, |target, run| self.go_together(now, target, run, pool, out, false));
         self.batch = batch;
     }
 
-    /// As [`go`](Self::go) for each of several packets, in order: those that one element shows the same way on stay together. Gives the list back, empty.
+    /// As [`go`](Self::go) for each of several packets, in order: those that leave elements by the same ports stay together. Gives the list back, empty.
     fn go_together(
         &mut self,
         now: Instant,
@@ -276,76 +267,44 @@ impl Engine {
         ahead_only: bool,
     ) -> Vec<Packet> {
         let site = match target.what() {
+            What::Site(site) if ahead_only && !self.wiring.ahead[site] => {
+                self.batch.append(target, &mut run);
+                return run;
+            }
             What::Site(site) if run.len() > 1 && self.wiring.straight[site] => site,
-            _ => {
+            what @ (What::Egress | What::Face(_) | What::Nowhere) => {
+                run.drain(..).for_each(|packet| self.leave(what, packet, pool, out));
+                return run;
+            }
+            What::Site(_) => {
                 run.drain(..).for_each(|packet| self.go(now, target, packet, pool, out, ahead_only));
                 return run;
             }
         };
-        if ahead_only && !self.wiring.ahead[site] {
-            run.drain(..).for_each(|packet| self.batch.push(target, packet));
-            return run;
-        }
         self.wiring.entered[site] += run.len() as u64;
         let Site { element, port, routes } = self.wiring.sites[site];
         let mut left = self.spare.pop().unwrap_or_default();
         let slot = self.slots[usize::from(element)].as_mut().expect(THERE);
         let mut lent = Lent { pool: &mut *pool, out: &mut left, drops: &mut self.drops };
         slot.element.process_all(now, port, &mut run, &mut lent);
-        let mut target = Target::NOWHERE;
-        for (port, packet) in left.drain(..) {
+        let run = left.drain(run, |port, run| {
             let route = usize::from(routes) + usize::from(port);
-            self.wiring.left[route] += 1;
-            let own = self.wiring.routes[route];
-            if own == Target::EGRESS {
-                run = self.go_together_if_any(now, target, run, pool, out, ahead_only);
-                self.leave(What::Egress, packet, pool, out);
-                continue;
-            }
-            if own != target {
-                run = self.go_together_if_any(now, target, run, pool, out, ahead_only);
-                target = own;
-            }
-            run.push(packet);
-        }
+            self.wiring.left[route] += run.len() as u64;
+            self.go_together(now, self.wiring.routes[route], run, pool, out, ahead_only)
+        });
         self.spare.push(left);
-        self.go_together_if_any(now, target, run, pool, out, ahead_only)
-    }
-
-    #[inline(always)]
-    fn go_together_if_any(
-        &mut self,
-        now: Instant,
-        target: Target,
-        run: Vec<Packet>,
-        pool: &mut Pool,
-        out: &mut Vec<Packet>,
-        ahead_only: bool,
-    ) -> Vec<Packet> {
-        if run.is_empty() { run } else { self.go_together(now, target, run, pool, out, ahead_only) }
+        run
     }
 
     fn prefetch_batch(&self, pool: &Pool) {
-        let mut sites: [usize; 16] = [usize::MAX; 16];
-        let mut count = 0;
-        for number in &self.batch.targets {
-            if let What::Site(site) = Target::of_number(*number).what()
-                && !sites[..count].contains(&site)
-                && count < sites.len()
-            {
-                sites[count] = site;
-                count += 1;
-            }
-        }
         for stage in 0..PREFETCH_STAGES {
-            for site in &sites[..count] {
-                for next in &self.wiring.usual[*site] {
+            for (target, packets) in self.batch.iter() {
+                let What::Site(site) = target.what() else { continue };
+                for next in &self.wiring.usual[site] {
                     let next = self.wiring.sites[*next];
-                    if let Some(slot) = &self.slots[usize::from(next.element)]
-                        && stage < slot.element.prefetch_stages()
-                    {
-                        let Batch { targets, packets } = &self.batch;
-                        slot.element.prefetch(stage, next.port, targets, *site as u16, packets, pool);
+                    let element = &self.slots[usize::from(next.element)].as_ref().expect(THERE).element;
+                    if stage < element.prefetch_stages() {
+                        element.prefetch(stage, next.port, packets, pool);
                     }
                 }
             }
@@ -417,7 +376,7 @@ impl Engine {
     /// Lays what left an element on the stack, what left first topmost.
     fn take_left(&mut self, element: usize) {
         let routes = self.wiring.routes_of(element);
-        for (port, packet) in self.left.drain(..).rev() {
+        while let Some((port, packet)) = self.left.pop() {
             let route = routes + usize::from(port);
             self.wiring.left[route] += 1;
             self.stack.push((self.wiring.routes[route], packet));

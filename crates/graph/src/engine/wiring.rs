@@ -1,7 +1,7 @@
 //! Connections as the engine follows them: small numbers instead of names.
 
 use crate::model::{From, Graph, To};
-use nw_element::{FaceId, Packet};
+use nw_element::FaceId;
 use std::collections::BTreeMap;
 
 /// Where a packet goes next.
@@ -29,16 +29,6 @@ impl Target {
     pub const NOWHERE: Target = Target(u16::MAX);
     /// Out, by the face that the packet says.
     pub const EGRESS: Target = Target(u16::MAX - 1);
-
-    /// See [`number`](Self::number).
-    pub const fn of_number(number: u16) -> Self {
-        Target(number)
-    }
-
-    /// The number by which packets for it are told apart in a batch.
-    pub const fn number(self) -> u16 {
-        self.0
-    }
 
     /// What it is.
     #[inline]
@@ -231,23 +221,5 @@ impl Wiring {
             self.by_slot.resize(face.slot() + 1, Target::NOWHERE);
         }
         self.by_slot[face.slot()] = self.inputs.get(of).copied().unwrap_or(Target::NOWHERE);
-    }
-}
-
-/// A batch, and where each of its packets goes.
-#[derive(Debug, Default)]
-pub struct Batch {
-    /// [`Target::number`].
-    pub targets: Vec<u16>,
-    /// Of the same length.
-    pub packets: Vec<Packet>,
-}
-
-impl Batch {
-    /// Appends one.
-    #[inline]
-    pub fn push(&mut self, target: Target, packet: Packet) {
-        self.targets.push(target.number());
-        self.packets.push(packet);
     }
 }

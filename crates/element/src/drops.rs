@@ -99,6 +99,12 @@ reasons! {
     ReturnLabel = "return_label",
     /// Waited for a change of a graph together with too many others.
     ChangeFull = "change_full",
+    /// A name that a filter's rules refuse.
+    NameRefused = "name_refused",
+    /// More than a rate limit lets pass, of a face or of a prefix.
+    RateLimited = "rate_limited",
+    /// A signature that does not verify, or of somebody who may not sign it.
+    SignatureInvalid = "signature_invalid",
     /// Ended where an element's purpose is to end packets.
     Sink = "sink",
 }

@@ -189,6 +189,19 @@ pub trait Element {
 /// ```
 #[macro_export]
 macro_rules! ports {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident {}) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $name {}
+
+        impl $crate::Port for $name {
+            const ALL: &'static [Self] = &[];
+            const INFOS: &'static [$crate::PortInfo] = &[];
+            fn index(self) -> usize {
+                match self {}
+            }
+        }
+    };
     ($(#[$meta:meta])* $vis:vis enum $name:ident {
         $($(#[$port_meta:meta])* $port:ident = $text:literal [$($kind:ident),+]),+ $(,)?
     }) => {

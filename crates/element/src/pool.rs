@@ -6,7 +6,7 @@
 
 use crate::announcements::{Announcements, Ticket};
 use crate::drops::{DropCounters, DropReason};
-use crate::meta::{LinkFields, Meta};
+use crate::meta::{Kind, LinkFields, Meta};
 use core::ops::Range;
 use nw_name::HashKey;
 use nw_tables::memory::Lines;
@@ -202,6 +202,24 @@ impl Pool {
         to.must_be_fresh = from.must_be_fresh;
         to.freshness_ms = from.freshness_ms;
         to.cached = from.cached;
+        Some(twin)
+    }
+
+    /// Another packet like it in everything, to go another way; `None` when there is no buffer. The octets of a Data are shared, as nobody changes
+    /// those; of an Interest or a Nack they are copied, as hop limits and nonces are changed in place.
+    pub fn twin(&mut self, packet: &Packet) -> Option<Packet> {
+        let twin = match self.meta(packet).kind {
+            Kind::Data => self.share(packet)?,
+            Kind::Interest | Kind::Nack => {
+                let from = self.packets[packet.slot as usize].range();
+                let twin = self.alloc(from.len())?;
+                let to = self.packets[twin.slot as usize].start as usize;
+                self.octets.copy_within(from, to);
+                twin
+            }
+        };
+        let (from, to) = self.two(packet.slot, twin.slot);
+        to.clone_from(from);
         Some(twin)
     }
 

@@ -6,15 +6,23 @@
 
 pub mod catalogue;
 pub mod content_store;
+pub mod counter;
+#[cfg(test)]
+mod lab;
 pub mod packet_dispatcher;
 mod rewrite;
 pub mod router;
 pub mod scope;
+pub mod sink;
 pub mod strategy;
+pub mod tee;
 
 pub use content_store::ContentStore;
+pub use counter::Counter;
 pub use packet_dispatcher::PacketDispatcher;
 pub use router::{Router, RouterConfig};
+pub use sink::Sink;
+pub use tee::Tee;
 
 /// The README's example is compiled and run.
 #[cfg(doctest)]

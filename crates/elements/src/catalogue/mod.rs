@@ -2,9 +2,10 @@
 //!
 //! An element gets here by two things: `impl Configured` (in a file beside this one), and a line in [`ENTRIES`].
 
+mod plain;
 mod standard;
 
-use crate::{ContentStore, PacketDispatcher, Router};
+use crate::{ContentStore, Counter, PacketDispatcher, Router, Sink, Tee};
 use nw_element::parameters::{Making, ParameterError, ParameterInfo, Parameters, Reader};
 use nw_element::{AnyElement, Context, Element, Erased, Instant, Lent, Port, PortInfo};
 use std::any::Any;
@@ -60,8 +61,11 @@ type Apply = fn(
 /// Every element, in the order of their names.
 pub const ENTRIES: &[Entry] = &[
     entry::<ContentStore>("content_store", include_str!("../content_store.rs")),
+    entry::<Counter>("counter", include_str!("../counter.rs")),
     entry::<PacketDispatcher>("packet_dispatcher", include_str!("../packet_dispatcher.rs")),
     entry::<Router>("router", include_str!("../router/mod.rs")),
+    entry::<Sink>("sink", include_str!("../sink.rs")),
+    entry::<Tee>("tee", include_str!("../tee.rs")),
 ];
 
 /// The element of a name.
@@ -107,6 +111,16 @@ impl Entry {
         let first = text.first().copied().unwrap_or_default().to_owned();
         (first, text.get(1..).unwrap_or_default().join("\n").trim().to_owned())
     }
+}
+
+/// A parameter that is read once.
+const fn fixed(name: &'static str, default: &'static str, meaning: &'static str) -> ParameterInfo {
+    ParameterInfo { name, default, meaning, live: false }
+}
+
+/// A parameter that may be changed while packets flow.
+const fn live(name: &'static str, default: &'static str, meaning: &'static str) -> ParameterInfo {
+    ParameterInfo { live: true, ..fixed(name, default, meaning) }
 }
 
 /// Exactly one of an element's ports, by its name.

@@ -1,6 +1,6 @@
 //! The three elements of the standard router, made from parameters.
 
-use super::Configured;
+use super::{Configured, fixed, live};
 use crate::{ContentStore, PacketDispatcher, Router, RouterConfig, content_store, packet_dispatcher, router};
 use nw_element::parameters::{ParameterInfo, Reader};
 use nw_element::{Context, Instant};
@@ -9,14 +9,6 @@ use nw_tables::cs::{CsConfig, PolicyKind};
 use nw_tables::fib::{FibConfig, StrategyId};
 use nw_tables::pit::{ENTRIES_MAX, PitConfig};
 use std::collections::BTreeMap;
-
-const fn fixed(name: &'static str, default: &'static str, meaning: &'static str) -> ParameterInfo {
-    ParameterInfo { name, default, meaning, live: false }
-}
-
-const fn live(name: &'static str, default: &'static str, meaning: &'static str) -> ParameterInfo {
-    ParameterInfo { live: true, ..fixed(name, default, meaning) }
-}
 
 impl Configured for PacketDispatcher {
     const PARAMETERS: &'static [ParameterInfo] = &[];

@@ -1,5 +1,7 @@
 //! What unit tests of elements share: one element, packets for it, and what left.
 
+#![allow(dead_code)] // each test uses its part
+
 use nw_element::decode::decode;
 use nw_element::{
     Context, DropCounters, Element, FaceId, Instant, Kind, LinkFields, Meta, Outbox, Packet, Pool, Port,

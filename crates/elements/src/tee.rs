@@ -73,10 +73,7 @@ mod tests {
             assert_eq!(ports(&left), ["packet", "copy"]);
             for left in left {
                 assert_eq!((left.kind, left.name.as_str(), left.wire), (kind, "/a/b", wire.clone()));
-                assert_eq!(
-                    (left.ingress, left.egress, left.link.congestion_mark),
-                    (face(300), face(301), 3)
-                );
+                assert_eq!((left.ingress, left.egress, left.link.congestion_mark), (face(300), face(301), 3));
             }
         }
         assert_eq!(lab.pool.packets_in_use(), 0);

@@ -9,6 +9,7 @@ pub mod content_store;
 pub mod counter;
 #[cfg(test)]
 mod lab;
+pub mod name_filter;
 pub mod packet_dispatcher;
 mod rewrite;
 pub mod router;
@@ -19,6 +20,7 @@ pub mod tee;
 
 pub use content_store::ContentStore;
 pub use counter::Counter;
+pub use name_filter::{NameFilter, NameFilterConfig};
 pub use packet_dispatcher::PacketDispatcher;
 pub use router::{Router, RouterConfig};
 pub use sink::Sink;

@@ -15,6 +15,7 @@ pub mod measurements;
 #[allow(unsafe_code)]
 pub mod memory;
 pub mod pit;
+pub mod prefix_map;
 pub mod sketch;
 pub mod time;
 

@@ -4,12 +4,15 @@
 
 #![forbid(unsafe_code)]
 
+pub mod backward_router;
 pub mod catalogue;
 pub mod content_store;
 pub mod counter;
+mod hints;
 #[cfg(test)]
 mod lab;
 pub mod name_filter;
+pub mod name_router;
 pub mod packet_dispatcher;
 mod rewrite;
 pub mod router;
@@ -18,9 +21,11 @@ pub mod sink;
 pub mod strategy;
 pub mod tee;
 
+pub use backward_router::{BackwardRouter, BackwardRouterConfig};
 pub use content_store::ContentStore;
 pub use counter::Counter;
 pub use name_filter::{NameFilter, NameFilterConfig};
+pub use name_router::{NameRouter, NameRouterConfig};
 pub use packet_dispatcher::PacketDispatcher;
 pub use router::{Router, RouterConfig};
 pub use sink::Sink;

@@ -1,7 +1,9 @@
 //! Each element file opens with its contract, and the contract names the element's ports.
 
 use nw_element::{Element, Port};
-use nw_elements::{ContentStore, Counter, NameFilter, PacketDispatcher, Router, Sink, Tee};
+use nw_elements::{
+    BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, Router, Sink, Tee,
+};
 use std::path::{Path, PathBuf};
 
 const LINES: [&str; 9] = ["In:", "Out:", "Needs:", "Sets:", "State:", "Timers:", "Cost:", "Drops:", "Spec:"];
@@ -13,9 +15,11 @@ fn elements() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
         (file, ins, E::Out::ALL.iter().map(|port| port.name()).collect())
     }
     vec![
+        ports::<BackwardRouter>("backward_router.rs"),
         ports::<ContentStore>("content_store.rs"),
         ports::<Counter>("counter.rs"),
         ports::<NameFilter>("name_filter/mod.rs"),
+        ports::<NameRouter>("name_router.rs"),
         ports::<PacketDispatcher>("packet_dispatcher.rs"),
         ports::<Router>("router/mod.rs"),
         ports::<Sink>("sink.rs"),

@@ -2,11 +2,14 @@
 //!
 //! An element gets here by two things: `impl Configured` (in a file beside this one), and a line in [`ENTRIES`].
 
+mod chain;
 mod guards;
 mod plain;
 mod standard;
 
-use crate::{ContentStore, Counter, NameFilter, PacketDispatcher, Router, Sink, Tee};
+use crate::{
+    BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, Router, Sink, Tee,
+};
 use nw_element::parameters::{Making, ParameterError, ParameterInfo, Parameters, Reader};
 use nw_element::{AnyElement, Context, Element, Erased, Instant, Lent, Port, PortInfo};
 use std::any::Any;
@@ -61,9 +64,11 @@ type Apply = fn(
 
 /// Every element, in the order of their names.
 pub const ENTRIES: &[Entry] = &[
+    entry::<BackwardRouter>("backward_router", include_str!("../backward_router.rs")),
     entry::<ContentStore>("content_store", include_str!("../content_store.rs")),
     entry::<Counter>("counter", include_str!("../counter.rs")),
     entry::<NameFilter>("name_filter", include_str!("../name_filter/mod.rs")),
+    entry::<NameRouter>("name_router", include_str!("../name_router.rs")),
     entry::<PacketDispatcher>("packet_dispatcher", include_str!("../packet_dispatcher.rs")),
     entry::<Router>("router", include_str!("../router/mod.rs")),
     entry::<Sink>("sink", include_str!("../sink.rs")),

@@ -22,6 +22,23 @@ impl Router {
         self.knows_tokens[face.slot()] = info.scope == Scope::NonLocal || face == FaceId::INTERNAL;
     }
 
+    /// Gives tokens to what is behind this face, whatever its scope.
+    pub(crate) fn give_tokens(&mut self, face: FaceId) {
+        if let Some(knows) = self.knows_tokens.get_mut(face.slot()) {
+            *knows = true;
+        }
+    }
+
+    /// [`set_route`](Self::set_route) before the first packet: no Interest waits that could follow it.
+    pub(crate) fn set_only_route(
+        &mut self,
+        name: NameRef<'_>,
+        next_hops: &[NextHop],
+        strategy: StrategyId,
+    ) -> Result<(), FibError> {
+        self.fib.set(name, next_hops, strategy)
+    }
+
     /// Forgets a face: what it asked for and was asked for goes too, in a large table a part with every tick; false when it was not known. Routes
     /// to it are to be removed besides, until then they lead nowhere.
     pub fn remove_face(&mut self, now: Instant, face: FaceId) -> bool {

@@ -1,16 +1,12 @@
 //! Incoming Interests.
 
 use super::{NOWHERE, Out, Router};
-use crate::rewrite;
+use crate::hints;
 use crate::strategy::{Eligibility, Event, Form, Forward, Nacks, Strategies, StrategyContext, WANTS_WAKING};
-use core::iter::Take;
 use nw_element::{Cause, Context, FaceId, FaceInfo, Instant, LinkType, Meta, Packet};
-use nw_name::{HashKey, NameRef, Prefixes};
 use nw_tables::Ask;
-use nw_tables::fib::{Fib, NextHop};
 use nw_tables::pit::{EntryRef, InRecord, PitFull};
 use nw_wire::NackReason;
-use nw_wire::interest::HintNames;
 
 impl Router {
     #[inline(never)]
@@ -169,16 +165,7 @@ impl Router {
 
     /// "Strip ForwardingHint if in producer region": one of its names is a prefix of a region's.
     fn strip_hint(&mut self, packet: Packet, context: &mut Context<'_, Out>) -> Option<Packet> {
-        let meta = context.pool.meta(&packet);
-        if meta.hint.1 == 0 || self.regions.is_empty() {
-            return Some(packet);
-        }
-        let mut hints = hints(meta, context.pool.bytes(&packet));
-        let arrived = hints.any(|hint| self.regions.iter().any(|region| hint.is_prefix_of(region.as_ref())));
-        if !arrived {
-            return Some(packet);
-        }
-        match rewrite::without_hint(context.pool, packet) {
+        match hints::strip(&self.regions, packet, context.pool) {
             Ok(packet) => Some(packet),
             Err((packet, reason)) => {
                 context.pool.drop_packet(packet, reason, context.drops);
@@ -221,7 +208,7 @@ impl Router {
         let next_hops = if meta.hint.1 == 0 {
             by_name
         } else {
-            next_hops_by_hint(&self.fib, &self.key, hints(meta, bytes))
+            hints::next_hops(&self.fib, &self.key, hints::names(meta, bytes))
         };
         let eligibility =
             Eligibility::new(&self.faces, ingress, meta.ingress_local, self.scopes.of(name, &meta.prefixes));
@@ -318,23 +305,4 @@ impl Router {
             context.pool.drop_packet(packet, cause, context.drops);
         }
     }
-}
-
-/// Names of a ForwardingHint that are looked at; one packet could hold a thousand, each a lookup.
-const HINTS_MAX: usize = 16;
-
-fn hints<'a>(meta: &Meta, bytes: &'a [u8]) -> Take<HintNames<'a>> {
-    let (start, len) = (usize::from(meta.hint.0), usize::from(meta.hint.1));
-    HintNames::from_checked(&bytes[start..start + len]).take(HINTS_MAX)
-}
-
-/// "FIB LPM on hint": the first name that leads anywhere.
-fn next_hops_by_hint<'f>(fib: &'f Fib, key: &HashKey, hints: Take<HintNames<'_>>) -> &'f [NextHop] {
-    for hint in hints {
-        let found = fib.lookup(hint, &Prefixes::of(key, hint)).map_or(NOWHERE, |route| route.next_hops);
-        if !found.is_empty() {
-            return found;
-        }
-    }
-    fib.exact(NameRef::ROOT).map_or(NOWHERE, |route| route.next_hops)
 }

@@ -188,6 +188,28 @@ impl Router {
             downstreams: Vec::with_capacity(1024),
         }
     }
+
+    /// [`prefetch`](Element::prefetch) without the FIB.
+    #[inline(always)]
+    pub(crate) fn prefetch_pending(&self, stage: usize, port: In, packet: &Packet, pool: &Pool) {
+        let meta = pool.meta(packet);
+        match port {
+            In::Interest => {
+                if stage < 2 || meta.maybe_pending.get() {
+                    meta.maybe_pending.set(self.pit.prefetch(stage, &meta.prefixes));
+                }
+                if stage == 0 {
+                    self.dead_nonces.prefetch(meta.prefixes.key(), meta.nonce);
+                }
+            }
+            // With a token the entry is usually found without the index.
+            In::Data => match meta.link.token.as_bytes() {
+                token if token.len() == TOKEN_LEN => self.pit.prefetch_token(stage, token, &meta.prefixes),
+                _ => _ = self.pit.prefetch(stage, &meta.prefixes),
+            },
+            In::Nack => _ = self.pit.prefetch(stage, &meta.prefixes),
+        }
+    }
 }
 
 impl Element for Router {
@@ -212,23 +234,10 @@ impl Element for Router {
 
     #[inline(always)]
     fn prefetch(&self, stage: usize, port: In, packet: &Packet, pool: &Pool) {
-        let meta = pool.meta(packet);
-        match port {
-            In::Interest => {
-                if stage < 2 || meta.maybe_pending.get() {
-                    meta.maybe_pending.set(self.pit.prefetch(stage, &meta.prefixes));
-                }
-                self.fib.prefetch_hinted(stage, &meta.prefixes, &meta.route_hint);
-                if stage == 0 {
-                    self.dead_nonces.prefetch(meta.prefixes.key(), meta.nonce);
-                }
-            }
-            // With a token the entry is usually found without the index.
-            In::Data => match meta.link.token.as_bytes() {
-                token if token.len() == TOKEN_LEN => self.pit.prefetch_token(stage, token, &meta.prefixes),
-                _ => _ = self.pit.prefetch(stage, &meta.prefixes),
-            },
-            In::Nack => _ = self.pit.prefetch(stage, &meta.prefixes),
+        self.prefetch_pending(stage, port, packet, pool);
+        if port == In::Interest {
+            let meta = pool.meta(packet);
+            self.fib.prefetch_hinted(stage, &meta.prefixes, &meta.route_hint);
         }
     }
 

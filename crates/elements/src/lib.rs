@@ -19,6 +19,7 @@ pub mod router;
 pub mod scope;
 pub mod sink;
 pub mod strategy;
+pub mod strategy_forwarder;
 pub mod tee;
 
 pub use backward_router::{BackwardRouter, BackwardRouterConfig};
@@ -29,6 +30,7 @@ pub use name_router::{NameRouter, NameRouterConfig};
 pub use packet_dispatcher::PacketDispatcher;
 pub use router::{Router, RouterConfig};
 pub use sink::Sink;
+pub use strategy_forwarder::{StrategyForwarder, StrategyForwarderConfig};
 pub use tee::Tee;
 
 /// The README's example is compiled and run.

@@ -2,7 +2,8 @@
 
 use nw_element::{Element, Port};
 use nw_elements::{
-    BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, Router, Sink, Tee,
+    BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, Router, Sink,
+    StrategyForwarder, Tee,
 };
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,7 @@ fn elements() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
         ports::<PacketDispatcher>("packet_dispatcher.rs"),
         ports::<Router>("router/mod.rs"),
         ports::<Sink>("sink.rs"),
+        ports::<StrategyForwarder>("strategy_forwarder.rs"),
         ports::<Tee>("tee.rs"),
     ]
 }

@@ -1,8 +1,10 @@
 //! The parts of a router that stand alone in a chain, made from parameters.
 
+use super::standard::wanted_routes;
 use super::{Configured, fixed, live};
 use crate::{BackwardRouter, BackwardRouterConfig, NameRouter, NameRouterConfig};
-use crate::{backward_router, name_router};
+use crate::{StrategyForwarder, StrategyForwarderConfig};
+use crate::{backward_router, name_router, strategy_forwarder};
 use nw_element::parameters::{ParameterInfo, Reader};
 use nw_element::{Context, Instant};
 use nw_name::Name;
@@ -60,6 +62,43 @@ impl Configured for NameRouter {
         }
         for (name, next_hops) in &wanted {
             if let Err(error) = self.set_route(name.as_ref(), next_hops) {
+                reader.wrong("routes", format!("{name}: {error}"));
+            }
+        }
+    }
+}
+
+impl Configured for StrategyForwarder {
+    const PARAMETERS: &'static [ParameterInfo] = &[
+        fixed("prefixes", "65536", "prefixes at most"),
+        fixed("ways", "65536", "Interests of which is remembered where they went, at most"),
+        live("routes", "[]", "\"/prefix FACE [cost=N] …\": where Interests may go"),
+        live(
+            "strategies",
+            "[\"/ best-route\"]",
+            "\"/prefix STRATEGY\": how one is chosen, by name and parameters, such as round-robin",
+        ),
+    ];
+
+    fn make(reader: &mut Reader<'_>) -> Self {
+        let prefixes = reader.integer("prefixes", 1 << 16, 1..=1 << 26) as usize;
+        let ways = reader.integer("ways", 1 << 16, 1..=ENTRIES_MAX as u64) as usize;
+        let config = StrategyForwarderConfig {
+            fib: FibConfig::new(prefixes),
+            ways: PitConfig::for_entries(ways),
+            seed: reader.making().seed,
+            ..StrategyForwarderConfig::default()
+        };
+        StrategyForwarder::new(reader.making().key, config)
+    }
+
+    fn apply(&mut self, _: Instant, reader: &mut Reader<'_>, _: &mut Context<'_, strategy_forwarder::Out>) {
+        let wanted = wanted_routes(reader, &mut |name| self.resolve_strategy(name));
+        for name in gone(self.fib(), |name| wanted.contains_key(name)) {
+            self.remove_route(name.as_ref());
+        }
+        for (name, (next_hops, strategy)) in &wanted {
+            if let Err(error) = self.set_route(name.as_ref(), next_hops, *strategy) {
                 reader.wrong("routes", format!("{name}: {error}"));
             }
         }

@@ -8,7 +8,8 @@ mod plain;
 mod standard;
 
 use crate::{
-    BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, Router, Sink, Tee,
+    BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, Router, Sink,
+    StrategyForwarder, Tee,
 };
 use nw_element::parameters::{Making, ParameterError, ParameterInfo, Parameters, Reader};
 use nw_element::{AnyElement, Context, Element, Erased, Instant, Lent, Port, PortInfo};
@@ -72,6 +73,7 @@ pub const ENTRIES: &[Entry] = &[
     entry::<PacketDispatcher>("packet_dispatcher", include_str!("../packet_dispatcher.rs")),
     entry::<Router>("router", include_str!("../router/mod.rs")),
     entry::<Sink>("sink", include_str!("../sink.rs")),
+    entry::<StrategyForwarder>("strategy_forwarder", include_str!("../strategy_forwarder.rs")),
     entry::<Tee>("tee", include_str!("../tee.rs")),
 ];
 

@@ -1,12 +1,13 @@
 //! The three elements of the standard router, made from parameters.
 
 use super::{Configured, fixed, live};
+use crate::strategy::StrategyError;
 use crate::{ContentStore, PacketDispatcher, Router, RouterConfig, content_store, packet_dispatcher, router};
 use nw_element::parameters::{ParameterInfo, Reader};
 use nw_element::{Context, Instant};
-use nw_name::Name;
+use nw_name::{Name, NameRef};
 use nw_tables::cs::{CsConfig, PolicyKind};
-use nw_tables::fib::{FibConfig, StrategyId};
+use nw_tables::fib::{FibConfig, NextHop, StrategyId};
 use nw_tables::pit::{ENTRIES_MAX, PitConfig};
 use std::collections::BTreeMap;
 
@@ -82,25 +83,7 @@ impl Configured for Router {
     fn apply(&mut self, now: Instant, reader: &mut Reader<'_>, context: &mut Context<'_, router::Out>) {
         let limit = reader.integer("interests_per_face", 0, 0..=ENTRIES_MAX as u64) as u32;
         self.set_face_limit((limit != 0).then_some(limit));
-        let mut wanted: BTreeMap<Name, (Vec<_>, StrategyId)> = BTreeMap::new();
-        for (name, next_hops) in reader.routes("routes") {
-            wanted.insert(name, (next_hops, StrategyId::default()));
-        }
-        for (name, strategy) in self.strategies_of(reader) {
-            // What has a strategy of its own keeps the next hops of the longest prefix that has some.
-            let inherited = || {
-                let mut above =
-                    wanted.iter().filter(|(prefix, _)| prefix.as_ref().is_prefix_of(name.as_ref()));
-                above.next_back().map(|(_, (next_hops, _))| next_hops.clone()).unwrap_or_default()
-            };
-            let next_hops = wanted.get(&name).map_or_else(inherited, |(next_hops, _)| next_hops.clone());
-            wanted.insert(name.clone(), (next_hops, strategy));
-            for (_, (_, below)) in
-                wanted.iter_mut().filter(|(longer, _)| name.as_ref().is_prefix_of(longer.as_ref()))
-            {
-                *below = strategy;
-            }
-        }
+        let wanted = wanted_routes(reader, &mut |name| self.resolve_strategy(name));
         let known: Vec<Name> = self.fib().entries().iter().map(|(name, _)| name.to_name()).collect();
         for name in known.iter().filter(|name| !wanted.contains_key(*name)) {
             self.remove_route(name.as_ref());
@@ -113,27 +96,54 @@ impl Configured for Router {
     }
 }
 
-impl Router {
-    /// Prefixes and their strategies, the shorter ones first.
-    fn strategies_of(&mut self, reader: &mut Reader<'_>) -> Vec<(Name, StrategyId)> {
-        let mut chosen = Vec::new();
-        for text in reader.texts("strategies") {
-            let Some((prefix, strategy)) = text.split_once(' ') else {
-                reader.wrong("strategies", format!("{text:?}: \"/prefix STRATEGY\" is expected"));
-                continue;
-            };
-            let uri = format!("/localhost/nfd/strategy/{}", strategy.trim().trim_start_matches('/'));
-            let (Some(prefix), Some(strategy)) =
-                (reader.name("strategies", prefix), reader.name("strategies", &uri))
-            else {
-                continue;
-            };
-            match self.resolve_strategy(strategy.as_ref()) {
-                Ok(id) => chosen.push((prefix, id)),
-                Err(error) => reader.wrong("strategies", format!("{text:?}: {error}")),
-            }
-        }
-        chosen.sort();
-        chosen
+/// Finds the number of a strategy.
+type Resolve<'a> = dyn FnMut(NameRef<'_>) -> Result<StrategyId, StrategyError> + 'a;
+
+/// Next hops and strategy of every prefix, by `routes` and `strategies`.
+pub(super) fn wanted_routes(
+    reader: &mut Reader<'_>,
+    resolve: &mut Resolve<'_>,
+) -> BTreeMap<Name, (Vec<NextHop>, StrategyId)> {
+    let mut wanted: BTreeMap<Name, (Vec<_>, StrategyId)> = BTreeMap::new();
+    for (name, next_hops) in reader.routes("routes") {
+        wanted.insert(name, (next_hops, StrategyId::default()));
     }
+    for (name, strategy) in chosen_strategies(reader, resolve) {
+        // What has a strategy of its own keeps the next hops of the longest prefix that has some.
+        let inherited = || {
+            let mut above = wanted.iter().filter(|(prefix, _)| prefix.as_ref().is_prefix_of(name.as_ref()));
+            above.next_back().map(|(_, (next_hops, _))| next_hops.clone()).unwrap_or_default()
+        };
+        let next_hops = wanted.get(&name).map_or_else(inherited, |(next_hops, _)| next_hops.clone());
+        wanted.insert(name.clone(), (next_hops, strategy));
+        for (_, (_, below)) in
+            wanted.iter_mut().filter(|(longer, _)| name.as_ref().is_prefix_of(longer.as_ref()))
+        {
+            *below = strategy;
+        }
+    }
+    wanted
+}
+
+/// Prefixes and their strategies, the shorter ones first.
+fn chosen_strategies(reader: &mut Reader<'_>, resolve: &mut Resolve<'_>) -> Vec<(Name, StrategyId)> {
+    let mut chosen = Vec::new();
+    for text in reader.texts("strategies") {
+        let Some((prefix, strategy)) = text.split_once(' ') else {
+            reader.wrong("strategies", format!("{text:?}: \"/prefix STRATEGY\" is expected"));
+            continue;
+        };
+        let uri = format!("/localhost/nfd/strategy/{}", strategy.trim().trim_start_matches('/'));
+        let (Some(prefix), Some(strategy)) =
+            (reader.name("strategies", prefix), reader.name("strategies", &uri))
+        else {
+            continue;
+        };
+        match resolve(strategy.as_ref()) {
+            Ok(id) => chosen.push((prefix, id)),
+            Err(error) => reader.wrong("strategies", format!("{text:?}: {error}")),
+        }
+    }
+    chosen.sort();
+    chosen
 }

@@ -2,8 +2,8 @@
 
 use nw_element::{Element, Port};
 use nw_elements::{
-    BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, Router, Sink,
-    StrategyForwarder, Tee,
+    BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, RateLimiter, Router,
+    Sink, StrategyForwarder, Tee,
 };
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,7 @@ fn elements() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
         ports::<NameFilter>("name_filter/mod.rs"),
         ports::<NameRouter>("name_router.rs"),
         ports::<PacketDispatcher>("packet_dispatcher.rs"),
+        ports::<RateLimiter>("rate_limiter/mod.rs"),
         ports::<Router>("router/mod.rs"),
         ports::<Sink>("sink.rs"),
         ports::<StrategyForwarder>("strategy_forwarder.rs"),

@@ -8,8 +8,8 @@ mod plain;
 mod standard;
 
 use crate::{
-    BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, Router, Sink,
-    StrategyForwarder, Tee,
+    BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, RateLimiter, Router,
+    Sink, StrategyForwarder, Tee,
 };
 use nw_element::parameters::{Making, ParameterError, ParameterInfo, Parameters, Reader};
 use nw_element::{AnyElement, Context, Element, Erased, Instant, Lent, Port, PortInfo};
@@ -71,6 +71,7 @@ pub const ENTRIES: &[Entry] = &[
     entry::<NameFilter>("name_filter", include_str!("../name_filter/mod.rs")),
     entry::<NameRouter>("name_router", include_str!("../name_router.rs")),
     entry::<PacketDispatcher>("packet_dispatcher", include_str!("../packet_dispatcher.rs")),
+    entry::<RateLimiter>("rate_limiter", include_str!("../rate_limiter/mod.rs")),
     entry::<Router>("router", include_str!("../router/mod.rs")),
     entry::<Sink>("sink", include_str!("../sink.rs")),
     entry::<StrategyForwarder>("strategy_forwarder", include_str!("../strategy_forwarder.rs")),

@@ -3,7 +3,7 @@
 use nw_element::{Element, Port};
 use nw_elements::{
     BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, RateLimiter, Router,
-    Sink, StrategyForwarder, Tee,
+    SignatureVerifier, Sink, StrategyForwarder, Tee,
 };
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,7 @@ fn elements() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
         ports::<PacketDispatcher>("packet_dispatcher.rs"),
         ports::<RateLimiter>("rate_limiter/mod.rs"),
         ports::<Router>("router/mod.rs"),
+        ports::<SignatureVerifier>("signature_verifier/mod.rs"),
         ports::<Sink>("sink.rs"),
         ports::<StrategyForwarder>("strategy_forwarder.rs"),
         ports::<Tee>("tee.rs"),

@@ -91,9 +91,10 @@ impl VerifyKey {
                 verify_slices_are_equal(context.sign().as_ref(), signature)
             }
             // Ed25519 has no form over a digest.
-            Half::Public { key, makes: SignatureType::Ed25519, .. } => {
-                key.verify_sig(&parts.concat(), signature)
-            }
+            Half::Public { key, makes: SignatureType::Ed25519, .. } => match parts {
+                [whole] => key.verify_sig(whole, signature),
+                parts => key.verify_sig(&parts.concat(), signature),
+            },
             Half::Public { key, .. } => key.verify_digest_sig(&sha256_context(parts), signature),
         };
         fits.map_err(|_| Error::Mismatch)

@@ -6,6 +6,7 @@ mod chain;
 mod guards;
 mod plain;
 mod standard;
+mod verifier;
 
 use crate::{
     BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, RateLimiter, Router,
@@ -73,6 +74,7 @@ pub const ENTRIES: &[Entry] = &[
     entry::<PacketDispatcher>("packet_dispatcher", include_str!("../packet_dispatcher.rs")),
     entry::<RateLimiter>("rate_limiter", include_str!("../rate_limiter/mod.rs")),
     entry::<Router>("router", include_str!("../router/mod.rs")),
+    entry::<SignatureVerifier>("signature_verifier", include_str!("../signature_verifier/mod.rs")),
     entry::<Sink>("sink", include_str!("../sink.rs")),
     entry::<StrategyForwarder>("strategy_forwarder", include_str!("../strategy_forwarder.rs")),
     entry::<Tee>("tee", include_str!("../tee.rs")),

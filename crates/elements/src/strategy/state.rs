@@ -23,6 +23,11 @@ impl StrategyState {
 pub struct Generator(u64);
 
 impl Generator {
+    /// The same `seed` gives the same draws.
+    pub const fn new(seed: u64) -> Self {
+        Generator(seed)
+    }
+
     /// The next draw: all 64 bits.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

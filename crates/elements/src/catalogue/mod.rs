@@ -10,7 +10,7 @@ mod verifier;
 
 use crate::{
     BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, RateLimiter, Router,
-    Sink, StrategyForwarder, Tee,
+    SignatureVerifier, Sink, StrategyForwarder, Tee,
 };
 use nw_element::parameters::{Making, ParameterError, ParameterInfo, Parameters, Reader};
 use nw_element::{AnyElement, Context, Element, Erased, Instant, Lent, Port, PortInfo};

@@ -92,7 +92,7 @@ fn certificates(reader: &mut Reader<'_>, name: &str) -> Vec<Vec<u8>> {
             Err(error) => reader.wrong(
                 name,
                 format!(
-                    "{:?} … is no certificate: {error}; as `nw cert show` prints it is expected",
+                    "{:?} … is no certificate: {error}; as `nw cert export` prints it is expected",
                     head(text)
                 ),
             ),

@@ -11,7 +11,7 @@ const LAYERS: &[(u32, &[&str])] = &[
     (4, &["nw-faces", "nw-kernel", "nw-api"]),
     (5, &["nw-router", "nw-rest", "nw-graph"]),
     (6, &["nw-app", "nw-bench"]),
-    (7, &["nw-cli"]),
+    (7, &["nw-cli", "nw-hosts"]),
 ];
 
 /// Arrows within a layer: from, to.

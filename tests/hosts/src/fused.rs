@@ -1,0 +1,83 @@
+//! Host A: the fused plane, as the router runs it.
+
+use crate::memory::{InMemory, faces, run};
+use crate::{FACES, Host, KEY, Outcome, Trace, memory};
+use nw_element::parameters::{Making, Parameters, Reader, Value};
+use nw_element::{DropCounters, Instant, Packet, Pool};
+use nw_elements::RouterConfig;
+use nw_elements::catalogue::Configured;
+use nw_router::plane::Plane;
+use nw_tables::cs::CsConfig;
+use nw_tables::fib::FibConfig;
+use nw_tables::pit::PitConfig;
+
+/// See the module.
+pub struct Fused(Plane);
+
+/// Pending Interests, prefixes, cached packets: the same in every host.
+pub const SIZES: (usize, usize, usize) = (256, 64, 16);
+
+/// What a router element is told of routes.
+pub fn route_parameters(trace: &Trace) -> Vec<(String, Value)> {
+    let list = |texts: &[String]| Value::List(texts.iter().cloned().map(Value::Text).collect());
+    vec![
+        ("routes".to_owned(), list(&trace.routes.routes)),
+        ("strategies".to_owned(), list(&trace.routes.strategies)),
+    ]
+}
+
+impl InMemory for Fused {
+    fn new(trace: &Trace) -> Self {
+        let (pending, prefixes, cached) = SIZES;
+        let router = RouterConfig {
+            pit: PitConfig::for_entries(pending),
+            fib: FibConfig::new(prefixes),
+            ..RouterConfig::default()
+        };
+        let mut plane = Plane::new(KEY, 7, router, CsConfig { packets_max: cached, bytes_max: 1 << 20 });
+        let mut pool = Pool::new(KEY, 1, 1);
+        let face = |name: &str| FACES.iter().position(|face| *face == name).map(memory::face);
+        let making = Making { key: KEY, seed: 0, faces: &face };
+        let parameters = Parameters(route_parameters(trace));
+        plane.with_router(Instant::START, &mut pool, &mut Vec::new(), |router, context| {
+            faces().for_each(|(face, info)| router.add_face(face, info));
+            let mut reader = Reader::new(making, &parameters, nw_elements::Router::PARAMETERS);
+            router.apply(Instant::START, &mut reader, context);
+            assert_eq!(reader.into_errors(), [], "routes of traces are good");
+        });
+        Fused(plane)
+    }
+
+    fn process(&mut self, now: Instant, packets: &mut Vec<Packet>, pool: &mut Pool, out: &mut Vec<Packet>) {
+        self.0.process(now, packets, pool, out);
+        while let Some(lesson) = self.0.next_lesson() {
+            pool.release(lesson);
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.0.deadline()
+    }
+
+    fn tick(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>) {
+        self.0.tick(now, pool, out);
+    }
+
+    fn drops(&self) -> &DropCounters {
+        self.0.drops()
+    }
+
+    fn tables(&self) -> [u64; 4] {
+        let counters = self.0.router().counters();
+        let (pending, cached) = (self.0.router().pit().len(), self.0.content_store().store().len());
+        [pending as u64, cached as u64, counters.satisfied, counters.unsatisfied]
+    }
+}
+
+impl Host for Fused {
+    const NAME: &'static str = "fused";
+
+    fn run(trace: &Trace) -> Outcome {
+        run::<Fused>(trace, 1)
+    }
+}

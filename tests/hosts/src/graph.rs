@@ -1,0 +1,85 @@
+//! Host B: the standard graph in the graph engine.
+
+use crate::fused::{SIZES, route_parameters};
+use crate::memory::{InMemory, faces, run};
+use crate::trace::face_info;
+use crate::{FACES, Host, KEY, Outcome, Trace};
+use nw_element::{DropCounters, Erased, Instant, Packet, Parameters, Pool, Value};
+use nw_elements::{ContentStore, Router};
+use nw_graph::{Engine, Graph, standard};
+use std::any::Any;
+
+/// See the module.
+pub struct InGraph(pub Engine);
+
+/// The standard router with the routes of a trace.
+pub fn graph_of(trace: &Trace) -> Graph {
+    let (pending, prefixes, cached) = SIZES;
+    let whole = |name: &str, number: usize| (name.to_owned(), Value::Integer(number as i64));
+    let names: Vec<_> = FACES.iter().enumerate().map(|(number, name)| (*name, face_info(number))).collect();
+    standard(&names, |node| {
+        Parameters(match node {
+            "store" => vec![whole("packets", cached), whole("mib", 1)],
+            "router" => {
+                [vec![whole("pending", pending), whole("prefixes", prefixes)], route_parameters(trace)]
+                    .concat()
+            }
+            _ => Vec::new(),
+        })
+    })
+}
+
+impl InMemory for InGraph {
+    fn new(trace: &Trace) -> Self {
+        let mut engine = match Engine::new(&graph_of(trace), KEY, 7) {
+            Ok(engine) => engine,
+            Err(faults) => panic!("the standard router is a good graph: {faults:?}"),
+        };
+        faces().enumerate().for_each(|(number, (face, info))| engine.add_face(face, info, number, false));
+        let mut pool = Pool::new(KEY, 1, 1);
+        let applied = engine.apply(Instant::START, &mut pool, &mut Vec::new());
+        assert_eq!(applied, Ok(()), "routes of traces are good");
+        InGraph(engine)
+    }
+
+    fn process(&mut self, now: Instant, packets: &mut Vec<Packet>, pool: &mut Pool, out: &mut Vec<Packet>) {
+        self.0.process(now, packets, pool, out);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.0.deadline()
+    }
+
+    fn tick(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>) {
+        self.0.tick(now, pool, out);
+    }
+
+    fn drops(&self) -> &DropCounters {
+        self.0.drops()
+    }
+
+    fn tables(&self) -> [u64; 4] {
+        tables(&self.0)
+    }
+}
+
+/// See [`Outcome::tables`].
+pub fn tables(engine: &Engine) -> [u64; 4] {
+    let router = element::<Router>(engine, "router");
+    let counters = router.counters();
+    let cached = element::<ContentStore>(engine, "store").store().len();
+    [router.pit().len() as u64, cached as u64, counters.satisfied, counters.unsatisfied]
+}
+
+fn element<'a, E: nw_element::Element + 'static>(engine: &'a Engine, node: &str) -> &'a E {
+    let element: &dyn Any = engine.element(node).expect("a node of the standard router");
+    element.downcast_ref::<Erased<E>>().expect("of this type").element()
+}
+
+impl Host for InGraph {
+    const NAME: &'static str = "graph";
+
+    fn run(trace: &Trace) -> Outcome {
+        run::<InGraph>(trace, 1)
+    }
+}

@@ -1,0 +1,79 @@
+//! Any trace has the same outcome in every host. `NW_TRACES=100000 cargo test -p nw-hosts --release` looks deeper.
+
+use nw_hosts::fused::Fused;
+use nw_hosts::graph::InGraph;
+use nw_hosts::trace::traces;
+use nw_hosts::{Host, Outcome, memory};
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+
+/// Packets of a batch.
+const TOGETHER: usize = 48;
+
+fn cases() -> u32 {
+    std::env::var("NW_TRACES").ok().and_then(|traces| traces.parse().ok()).unwrap_or(600)
+}
+
+fn check(name: &str, own: &Outcome, fused: &Outcome) -> Result<(), TestCaseError> {
+    match own.difference(fused) {
+        None => Ok(()),
+        Some(difference) => Err(TestCaseError::fail(format!("{name} and fused differ in {difference}"))),
+    }
+}
+
+#[test]
+fn graph_and_fused_are_one() {
+    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::with_cases(cases()) });
+    let outcome =
+        runner.run(&traces(60), |trace| check(InGraph::NAME, &InGraph::run(&trace), &Fused::run(&trace)));
+    assert!(outcome.is_ok(), "{}", outcome.err().map_or_else(String::new, |error| error.to_string()));
+}
+
+#[test]
+fn they_are_one_in_batches_too() {
+    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::with_cases(cases()) });
+    let outcome = runner.run(&traces(200), |trace| {
+        let fused = memory::run::<Fused>(&trace, TOGETHER);
+        check(InGraph::NAME, &memory::run::<InGraph>(&trace, TOGETHER), &fused)
+    });
+    assert!(outcome.is_ok(), "{}", outcome.err().map_or_else(String::new, |error| error.to_string()));
+}
+
+/// The traces are worth something: all that can happen does.
+#[test]
+fn traces_reach_much() {
+    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::with_cases(300) });
+    let seen = std::cell::RefCell::new(std::collections::BTreeMap::<String, u64>::new());
+    runner
+        .run(&traces(60), |trace| {
+            let outcome = Fused::run(&trace);
+            let mut seen = seen.borrow_mut();
+            for (reason, packets) in outcome.drops {
+                *seen.entry(reason).or_default() += packets;
+            }
+            for sent in outcome.sent.iter().flatten() {
+                *seen.entry(sent.kind.to_owned()).or_default() += 1;
+            }
+            *seen.entry("satisfied".to_owned()).or_default() += outcome.tables[2];
+            *seen.entry("unsatisfied".to_owned()).or_default() += outcome.tables[3];
+            Ok(())
+        })
+        .expect("a run without checks");
+    let seen = seen.into_inner();
+    for what in [
+        "Interest",
+        "Data",
+        "Nack",
+        "satisfied",
+        "unsatisfied",
+        "cache_hit",
+        "aggregated",
+        "no_route",
+        "unsolicited_data",
+        "hop_limit_zero",
+        "scope_localhost",
+        "retransmission_suppressed",
+        "unsolicited_nack",
+    ] {
+        assert!(seen.contains_key(what), "no trace comes to {what}: {seen:?}");
+    }
+}

@@ -75,7 +75,7 @@ pub enum To {
 /// What leaves `from` enters `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// Has one connection; a `tee` makes two of one.
+    /// A port has one connection, and a `tee` makes two of one; a face may have one for each kind of packets, to ports that take different kinds.
     pub from: From,
     /// May have many.
     pub to: To,

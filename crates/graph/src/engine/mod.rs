@@ -223,13 +223,14 @@ impl Engine {
     ) {
         let mut target = Target::NOWHERE;
         for packet in packets {
-            let ingress = pool.meta(&packet).ingress;
+            let meta = pool.meta(&packet);
+            let (ingress, kind) = (meta.ingress, meta.kind);
             if self.wiring.labels && !label::take_off(&packet, pool) {
                 pool.drop_packet(packet, Cause::ReturnLabel, &mut self.drops);
                 continue;
             }
             // As a rule all of them enter by the same port.
-            let own = self.wiring.input(ingress);
+            let own = self.wiring.input(ingress, kind);
             if own != target {
                 self.enter_run(now, target, pool, out);
                 target = own;

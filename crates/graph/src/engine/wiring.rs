@@ -1,7 +1,7 @@
 //! Connections as the engine follows them: small numbers instead of names.
 
-use crate::model::{From, Graph, To};
-use nw_element::FaceId;
+use crate::model::{ALL_KINDS, From, Graph, To};
+use nw_element::{FaceId, Kind};
 use std::collections::BTreeMap;
 
 /// Where a packet goes next.
@@ -76,11 +76,28 @@ pub struct Wiring {
     /// other before the first one goes on.
     pub straight: Vec<bool>,
     /// By face of the graph.
-    inputs: Vec<Target>,
+    inputs: Vec<[Target; KINDS]>,
     /// The same, while the engine runs, by slot of the face.
-    by_slot: Vec<Target>,
+    by_slot: Vec<[Target; KINDS]>,
     /// True when no element claims replies: then those find back by labels.
     pub labels: bool,
+}
+
+/// Of packets.
+const KINDS: usize = ALL_KINDS.len();
+
+/// Where packets go that come by a face, by kind: to the port that takes the kind; else on to faces, where a connection leads there.
+fn inputs(graph: &Graph, face: usize) -> [Option<To>; KINDS] {
+    let own = || graph.connections.iter().filter(move |connection| connection.from == From::Face(face));
+    let from = if own().next().is_some() { From::Face(face) } else { From::Faces };
+    let connections = || graph.connections.iter().filter(move |connection| connection.from == from);
+    let takes = |to: To, kind: Kind| matches!(to, To::Port(..)) && graph.kinds_to(to).contains(&kind);
+    core::array::from_fn(|number| {
+        let to_port = connections().find(|connection| takes(connection.to, ALL_KINDS[number]));
+        to_port
+            .or_else(|| connections().find(|connection| !matches!(connection.to, To::Port(..))))
+            .map(|connection| connection.to)
+    })
 }
 
 /// Steps of the usual way that are looked ahead.
@@ -117,7 +134,7 @@ impl Wiring {
         wiring.entered = vec![0; wiring.sites.len()];
         wiring.left = vec![0; wiring.routes.len()];
         wiring.inputs = (0..graph.faces.len())
-            .map(|face| to.get(&From::Face(face)).copied().unwrap_or_else(|| of(From::Faces)))
+            .map(|face| inputs(graph, face).map(|to| to.map_or(Target::NOWHERE, target)))
             .collect();
         wiring.usual = wiring.usual_ways(graph, places);
         wiring.ahead = wiring.sites_ahead(graph, &first_site);
@@ -209,17 +226,17 @@ impl Wiring {
         (&self.entered[site..], &self.left[route..])
     }
 
-    /// Where packets go that come by a face.
+    /// Where packets of a kind go that come by a face.
     #[inline]
-    pub fn input(&self, face: FaceId) -> Target {
-        self.by_slot.get(face.slot()).copied().unwrap_or(Target::NOWHERE)
+    pub fn input(&self, face: FaceId, kind: Kind) -> Target {
+        self.by_slot.get(face.slot()).map_or(Target::NOWHERE, |inputs| inputs[kind as usize])
     }
 
     /// Lets packets of a face of the router enter as those of a face of the graph do.
     pub fn open(&mut self, face: FaceId, of: usize) {
         if self.by_slot.len() <= face.slot() {
-            self.by_slot.resize(face.slot() + 1, Target::NOWHERE);
+            self.by_slot.resize(face.slot() + 1, [Target::NOWHERE; KINDS]);
         }
-        self.by_slot[face.slot()] = self.inputs.get(of).copied().unwrap_or(Target::NOWHERE);
+        self.by_slot[face.slot()] = self.inputs.get(of).copied().unwrap_or([Target::NOWHERE; KINDS]);
     }
 }

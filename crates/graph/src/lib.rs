@@ -8,8 +8,10 @@
 
 pub mod engine;
 pub mod model;
+mod problem;
 mod standard;
 
 pub use engine::{ChangeOrder, Changed, Engine, Fault};
 pub use model::{Connection, Face, From, Graph, Node, Place, To};
+pub use problem::{Problem, Problems};
 pub use standard::standard;

@@ -9,6 +9,8 @@ use std::fmt;
 pub struct Place {
     /// From 1; 0 when it is in no file.
     pub line: u32,
+    /// From 1, in characters; 0 when it is in no file.
+    pub column: u32,
 }
 
 /// Elements and what is between them.
@@ -46,6 +48,8 @@ pub struct Node {
     pub entry: &'static Entry,
     /// What it is made with.
     pub parameters: Parameters,
+    /// Where each parameter stands, in their order; empty when they are in no file.
+    pub parameter_places: Vec<Place>,
     /// In the file.
     pub place: Place,
 }
@@ -106,6 +110,25 @@ impl Graph {
     /// Where packets that leave there go.
     pub fn to(&self, from: From) -> Option<To> {
         self.connections.iter().find(|connection| connection.from == from).map(|connection| connection.to)
+    }
+
+    /// Everything that packets come from: faces that are connected, and every port of every element by which something leaves.
+    pub fn sources(&self) -> impl Iterator<Item = From> + '_ {
+        let ports = self.nodes.iter().enumerate();
+        let ports = ports
+            .flat_map(|(at, node)| (0..node.entry.outs.len()).map(move |port| From::Port(at, port as u8)));
+        let faces = self.connections.iter().map(|connection| connection.from);
+        faces.filter(|from| !matches!(from, From::Port(..))).chain(ports)
+    }
+
+    /// The number of a face.
+    pub fn face(&self, name: &str) -> Option<usize> {
+        self.faces.iter().position(|face| face.name == name)
+    }
+
+    /// The number of an element.
+    pub fn node(&self, name: &str) -> Option<usize> {
+        self.nodes.iter().position(|node| node.name == name)
     }
 
     /// As a person writes it: `dispatcher.interest`, `north`, `faces`.

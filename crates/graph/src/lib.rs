@@ -6,12 +6,16 @@
 
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod engine;
+pub mod language;
 pub mod model;
+mod nearest;
 mod problem;
 mod standard;
 
 pub use engine::{ChangeOrder, Changed, Engine, Fault};
+pub use language::{GraphFile, Test};
 pub use model::{Connection, Face, From, Graph, Node, Place, To};
 pub use problem::{Problem, Problems};
 pub use standard::standard;

@@ -104,7 +104,8 @@ pub(super) fn check(graph: &Graph, loose: &Loose, flow: &Flow, problems: &mut Ve
     }
     for (at, node) in graph.nodes.iter().enumerate() {
         if flow.entered[at].is_empty() {
-            if !loose.statement {
+            // Of several with one name the first is meant by connections; that there are several is said.
+            if !loose.statement && graph.node(&node.name) == Some(at) && node.name != crate::model::FACES {
                 problems.push(unreached(graph, at));
             }
             continue;
@@ -130,23 +131,24 @@ pub(super) fn check(graph: &Graph, loose: &Loose, flow: &Flow, problems: &mut Ve
 }
 
 fn lost(graph: &Graph, flow: &Flow, connection: &crate::Connection, problems: &mut Vec<Problem>) {
-    let takes = Kinds::of(graph.kinds_to(connection.to));
-    let lost = flow.leaving(graph, connection.from).without(takes);
+    let (takes, leaves) = (Kinds::of(graph.kinds_to(connection.to)), flow.leaving(graph, connection.from));
+    let lost = leaves.without(takes);
     if lost.is_empty() {
         return;
     }
     let (from, to) = (graph.from_name(connection.from), graph.to_name(connection.to));
-    let what = format!("`{to}` takes {} only, and {} come from `{from}`, too", takes.names(), lost.names());
-    let taker = |kinds: Kinds| {
+    let all_lost = leaves.and(takes).is_empty();
+    let too = if all_lost { "" } else { ", too" };
+    let what = format!("`{to}` takes {} only, but `{from}` brings {}{too}", takes.names(), lost.names());
+    let taker = || {
         let To::Port(node, _) = connection.to else { return None };
         let node = &graph.nodes[node];
-        let port = node.entry.ins.iter().find(|port| kinds.without(Kinds::of(port.kinds)).is_empty())?;
+        let port = node.entry.ins.iter().find(|port| leaves.without(Kinds::of(port.kinds)).is_empty())?;
         Some(format!("{}.{}", node.name, port.name))
     };
-    let leaves = flow.leaving(graph, connection.from);
-    let remedy = match taker(leaves) {
+    let remedy = match taker() {
         Some(port) => format!("lead it to {port}, which takes them"),
-        None if leaves.and(takes).is_empty() => format!("lead it where {} go", lost.names()),
+        None if all_lost => format!("lead it to a port that takes {}", lost.names()),
         None => "put a packet_dispatcher between, which sorts them".to_owned(),
     };
     problems.push(Problem::new(connection.place, what, remedy));

@@ -142,6 +142,10 @@ impl<'a> Reading<'a> {
         let behind = scan.clone();
         scan.blank();
         match scan.peek() {
+            Some('=') if name == "face" => {
+                let what = "a face without a name".to_owned();
+                Err(Problem::new(scan.place(), what, FACE))
+            }
             Some('=') => {
                 scan.bump();
                 scan.blank();
@@ -417,7 +421,12 @@ impl<'a> Reading<'a> {
         } else if let Some(node) = graph.node(end.name) {
             match end.port_of(graph.nodes[node].entry.outs, "leave by", within) {
                 Ok(port) => return Some(From::Port(node, port)),
-                Err(problem) => problem,
+                Err(problem) => {
+                    // Whichever was meant: that it is not connected needs no complaint of its own.
+                    let ports = 0..graph.nodes[node].entry.outs.len();
+                    self.loose.from.extend(ports.map(|port| From::Port(node, port as u8)));
+                    problem
+                }
             }
         } else {
             self.nobody(end)?

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod announcements;
+pub mod case;
 pub mod decode;
 pub mod drops;
 pub mod element;

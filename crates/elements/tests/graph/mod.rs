@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // each test uses its part
 
+use nw_element::case::Sent;
 use nw_element::decode::decode;
 use nw_element::{
     Context, DropCounters, DropReason, Element, FaceId, Instant, Kind, LinkFields, Outbox, Packet, Pool,
@@ -15,19 +16,6 @@ use nw_tables::FaceInfo;
 use nw_tables::cs::CsConfig;
 use nw_tables::fib::{FibConfig, FibError, NextHop, StrategyId};
 use nw_tables::pit::PitConfig;
-
-/// A packet that left by a face.
-#[derive(Clone, Debug)]
-pub struct Sent {
-    pub face: FaceId,
-    pub kind: Kind,
-    pub link: LinkFields,
-    pub bytes: Vec<u8>,
-    /// The prefix announcement that goes with it.
-    pub announcement: Option<Vec<u8>>,
-    /// It went to control; `face` is where it came from.
-    pub lesson: bool,
-}
 
 /// Sizes and switches that are fixed when the graph is made.
 #[derive(Clone, Debug)]

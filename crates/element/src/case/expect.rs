@@ -1,16 +1,18 @@
 //! Compares a packet that left with the line that expects it.
 
 use super::packet::{PacketSpec, TokenSpec, announce};
-use crate::graph::Sent;
-use nw_element::{FaceId, Kind};
+use super::{Sent, Tokens};
+use crate::{FaceId, Kind};
 use nw_name::Name;
 use nw_wire::{Data, Interest, NackReason};
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
+/// How a case names faces.
+type FaceNames<'a> = &'a dyn Fn(FaceId) -> String;
+
 /// How a packet that left would be written in a case.
-pub fn describe(sent: &Sent) -> String {
-    let mut line = format!("{} {} ", if sent.lesson { "lesson" } else { "out" }, sent.face);
+pub fn describe(sent: &Sent, face_name: FaceNames<'_>) -> String {
+    let mut line = format!("{} {} ", if sent.lesson { "lesson" } else { "out" }, face_name(sent.face));
     let result = match sent.kind {
         Kind::Data => describe_data(sent, &mut line),
         Kind::Interest | Kind::Nack => describe_interest(sent, &mut line),
@@ -30,7 +32,7 @@ pub fn describe(sent: &Sent) -> String {
         let _ = write!(line, " announcement={}", name.unwrap_or_default());
     }
     if sent.link.incoming_face != FaceId::NONE {
-        let _ = write!(line, " from={}", sent.link.incoming_face);
+        let _ = write!(line, " from={}", face_name(sent.link.incoming_face));
     }
     line
 }
@@ -76,14 +78,18 @@ fn describe_interest(sent: &Sent, line: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-/// Says what differs.
+/// Holds what left against what was expected.
+///
+/// # Errors
+/// What differs.
 pub fn compare(
     face: FaceId,
     wanted: &PacketSpec,
     sent: &Sent,
-    tokens: &mut BTreeMap<String, Vec<u8>>,
+    tokens: &mut Tokens,
+    face_name: FaceNames<'_>,
 ) -> Result<(), String> {
-    same("face", &face, &sent.face)?;
+    same_face("face", face, sent.face, face_name)?;
     same("lesson", &false, &sent.lesson)?;
     let announcement = wanted.announcement.as_ref().map(announce);
     same("announcement", &announcement, &sent.announcement)?;
@@ -99,7 +105,7 @@ pub fn compare(
     same("no-cache", &false, &sent.link.no_cache)?;
     same("non-discovery", &wanted.non_discovery, &sent.link.non_discovery)?;
     if let Some(from) = wanted.from {
-        same("from", &from, &sent.link.incoming_face.number())?;
+        same_face("from", from, sent.link.incoming_face, face_name)?;
     }
     token(wanted, sent, tokens)?;
     // The expected packet encoded: brings the parameters digest into its name.
@@ -112,9 +118,15 @@ pub fn compare(
 }
 
 /// `lesson N learn PREFIX`, `lesson N forget NAME`.
-pub fn compare_lesson(face: FaceId, what: &str, name: &Name, sent: &Sent) -> Result<(), String> {
+pub(super) fn compare_lesson(
+    face: FaceId,
+    what: &str,
+    name: &Name,
+    sent: &Sent,
+    face_name: FaceNames<'_>,
+) -> Result<(), String> {
     same("lesson", &true, &sent.lesson)?;
-    same("face", &face, &sent.face)?;
+    same_face("face", face, sent.face, face_name)?;
     match what {
         "learn" => same("announcement", &announce(name), &sent.bytes),
         "forget" => {
@@ -126,7 +138,7 @@ pub fn compare_lesson(face: FaceId, what: &str, name: &Name, sent: &Sent) -> Res
     }
 }
 
-fn token(wanted: &PacketSpec, sent: &Sent, tokens: &mut BTreeMap<String, Vec<u8>>) -> Result<(), String> {
+fn token(wanted: &PacketSpec, sent: &Sent, tokens: &mut Tokens) -> Result<(), String> {
     let octets = sent.link.token.as_bytes();
     match &wanted.token {
         // Interests usually carry one that a case need not care about.
@@ -178,6 +190,13 @@ fn compare_data(wanted: &PacketSpec, encoded: &[u8], sent: &Sent) -> Result<(), 
         same("freshness", &freshness, &got.freshness_ms())?;
     }
     Ok(())
+}
+
+fn same_face(what: &str, wanted: FaceId, got: FaceId, face_name: FaceNames<'_>) -> Result<(), String> {
+    match wanted == got {
+        true => Ok(()),
+        false => Err(format!("{what}: expected {}, got {}", face_name(wanted), face_name(got))),
+    }
 }
 
 fn same<T: PartialEq + std::fmt::Debug + ?Sized>(what: &str, wanted: &T, got: &T) -> Result<(), String> {

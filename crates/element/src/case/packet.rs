@@ -1,10 +1,9 @@
 //! A packet as a case writes it.
 
-use super::{Words, hex, number};
-use nw_element::{FaceId, LinkFields};
+use super::{NameVariables, Subject, Tokens, Words, hex, name, number};
+use crate::{FaceId, LinkFields};
 use nw_name::Name;
 use nw_wire::{DataBuilder, DigestSha256, InterestBuilder, NackReason, Token};
-use std::collections::BTreeMap;
 
 /// `token=`
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,47 +19,58 @@ pub enum TokenSpec {
 /// Everything a line can say of a packet. What it does not say is `None`.
 #[derive(Clone, Debug, Default)]
 pub struct PacketSpec {
+    /// `Interest`, `Data` or `Nack`.
     pub kind: String,
+    /// Of a Nack.
     pub reason: Option<NackReason>,
+    /// Its name; of an Interest with parameters, without their digest.
     pub name: Name,
+    /// `can-be-prefix`
     pub can_be_prefix: bool,
+    /// `must-be-fresh`
     pub must_be_fresh: bool,
+    /// `hint=`
     pub hint: Vec<Name>,
+    /// `nonce=`
     pub nonce: Option<u32>,
+    /// `lifetime=`, milliseconds.
     pub lifetime: Option<u64>,
+    /// `hop=`
     pub hop: Option<u8>,
+    /// `params=`
     pub params: Option<String>,
+    /// `content=`
     pub content: Option<String>,
+    /// `freshness=`, milliseconds.
     pub freshness: Option<u64>,
+    /// `token=`
     pub token: Option<TokenSpec>,
+    /// `mark=`
     pub mark: u64,
+    /// `next-hop=`
     pub next_hop: Option<FaceId>,
-    pub from: Option<u64>,
+    /// `from=`: IncomingFaceId.
+    pub from: Option<FaceId>,
+    /// `no-cache`
     pub no_cache: bool,
+    /// `non-discovery`
     pub non_discovery: bool,
     /// The prefix that an announcement with it announces.
     pub announcement: Option<Name>,
+    /// `bytes=`: any octets in place of a packet.
     pub bytes: Option<Vec<u8>>,
-}
-
-/// Words that stand for name components: `$x`.
-pub type NameVariables = BTreeMap<String, String>;
-
-pub fn name(text: &str, variables: &NameVariables) -> Result<Name, String> {
-    let mut uri = text.to_owned();
-    for (variable, component) in variables.iter().rev() {
-        uri = uri.replace(&format!("${variable}"), component);
-    }
-    uri.parse().map_err(|error| format!("{uri}: {error}"))
-}
-
-pub fn face(word: &str) -> Result<FaceId, String> {
-    FaceId::from_number(number(word, "a face")?).ok_or("0 is no face".to_owned())
 }
 
 impl PacketSpec {
     /// From the words behind the face.
-    pub fn parse(words: &mut Words<'_>, variables: &NameVariables) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// What is no packet.
+    pub fn parse(
+        words: &mut Words<'_>,
+        variables: &NameVariables,
+        subject: &dyn Subject,
+    ) -> Result<Self, String> {
         let mut spec = PacketSpec {
             kind: words.need("Interest, Data, Nack or bytes=")?.to_owned(),
             ..Default::default()
@@ -83,12 +93,12 @@ impl PacketSpec {
         }
         spec.name = name(words.need("a name")?, variables)?;
         while let Some(word) = words.next() {
-            spec.field(word, variables)?;
+            spec.field(word, variables, subject)?;
         }
         Ok(spec)
     }
 
-    fn field(&mut self, word: &str, variables: &NameVariables) -> Result<(), String> {
+    fn field(&mut self, word: &str, variables: &NameVariables, subject: &dyn Subject) -> Result<(), String> {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         match key {
             "can-be-prefix" => self.can_be_prefix = true,
@@ -106,8 +116,8 @@ impl PacketSpec {
             "content" => self.content = Some(value.to_owned()),
             "freshness" => self.freshness = Some(number(value, "a freshness period")?),
             "mark" => self.mark = number(value, "a congestion mark")?,
-            "next-hop" => self.next_hop = Some(face(value)?),
-            "from" => self.from = Some(number(value, "a face")?),
+            "next-hop" => self.next_hop = Some(subject.face(value)?),
+            "from" => self.from = Some(subject.face(value)?),
             "token" if value == "none" => self.token = Some(TokenSpec::Absent),
             "token" => {
                 self.token = Some(match value.strip_prefix('@') {
@@ -158,7 +168,10 @@ impl PacketSpec {
     }
 
     /// The link header's fields, as a face hands them over.
-    pub fn link(&self, tokens: &BTreeMap<String, Vec<u8>>) -> Result<LinkFields, String> {
+    ///
+    /// # Errors
+    /// When a token is too long, or not known yet.
+    pub fn link(&self, tokens: &Tokens) -> Result<LinkFields, String> {
         let token = match &self.token {
             None | Some(TokenSpec::Absent) => Token::NONE,
             Some(TokenSpec::Octets(octets)) => Token::new(octets).ok_or("a token has at most 32 octets")?,

@@ -13,6 +13,7 @@ pub mod model;
 mod nearest;
 mod problem;
 mod standard;
+pub mod trial;
 
 pub use engine::{ChangeOrder, Changed, Engine, Fault};
 pub use language::{GraphFile, Test};

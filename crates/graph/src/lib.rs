@@ -8,6 +8,7 @@
 
 pub mod check;
 pub mod engine;
+pub mod help;
 pub mod language;
 pub mod model;
 mod nearest;

@@ -36,7 +36,7 @@ mod tests {
         let known = ["content_store", "router", "tee"];
         assert_eq!(nearest("contentstore", known), Some("content_store"));
         assert_eq!(nearest("ruoter", known), Some("router"));
-        assert_eq!(nearest("eet", known), Some("tee"));
+        assert_eq!(nearest("te", known), Some("tee"));
         assert_eq!(nearest("balloon", known), None);
         assert_eq!(nearest("x", []), None);
     }

@@ -3,6 +3,7 @@
 //! | line | what |
 //! |---|---|
 //! | `in apps.2 …`, `out apps.2 …` | the second one that connected to a face that listens; the first one is `apps` or `apps.1` |
+//! | `out FACE … from=content-store` | IncomingFaceId says that the content store answered |
 //! | `remove-face FACE` | the face ends |
 //! | `entered NODE.PORT N`, `left NODE.PORT N` | so many packets passed this port: now |
 
@@ -23,6 +24,8 @@ const PACKETS_MAX: usize = 4096;
 const CHUNKS_MAX: usize = 64;
 /// Times that elements may be woken while time passes from one line to the next.
 const TICKS_MAX: u32 = 1 << 20;
+/// How tests name the face that content stores answer by.
+const STORE: &str = "content-store";
 /// Tests are the same each time.
 const KEY: [u64; 4] =
     [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 0xa409_3822_299f_31d0, 0x082e_fa98_ec4e_6c89];
@@ -121,6 +124,9 @@ impl<'a> Trial<'a> {
 
 impl Subject for Trial<'_> {
     fn face(&self, word: &str) -> Result<FaceId, String> {
+        if word == STORE {
+            return Ok(FaceId::CONTENT_STORE);
+        }
         let (name, peer) = word.split_once('.').unwrap_or((word, "1"));
         let known = || {
             let names: Vec<&str> = self.graph.faces.iter().map(|face| face.name.as_str()).collect();
@@ -138,6 +144,7 @@ impl Subject for Trial<'_> {
         match self.faces.iter().find(|(id, ..)| *id == face) {
             Some((_, at, 1)) => self.graph.faces[*at].name.clone(),
             Some((_, at, peer)) => format!("{}.{peer}", self.graph.faces[*at].name),
+            None if face == FaceId::CONTENT_STORE => STORE.to_owned(),
             None => format!("face {face}, which the graph does not declare"),
         }
     }

@@ -1,8 +1,8 @@
 //! Which kinds of packets pass where.
 
 use super::Loose;
-use crate::{From, Graph, Problem, To};
-use nw_element::Kind;
+use crate::{From, Graph, Node, Problem, To};
+use nw_element::{Kind, Value};
 use nw_elements::catalogue;
 
 /// A set of kinds of packets.
@@ -90,10 +90,23 @@ impl Flow {
         let declared = Kinds::of(graph.kinds_from(from));
         match from {
             From::Face(_) | From::Faces => declared,
-            From::Port(node, _) if self.entered[node].is_empty() => Kinds::default(),
+            From::Port(node, port) if self.entered[node].is_empty() || is_off(&graph.nodes[node], port) => {
+                Kinds::default()
+            }
             From::Port(..) if graph.kinds_from(from).len() == 1 => declared,
             From::Port(node, _) => declared.and(self.entered[node]),
         }
+    }
+}
+
+/// True for a port that has a parameter of its name, by which packets leave only if that is `"port"`.
+fn is_off(node: &Node, port: u8) -> bool {
+    let name = node.entry.outs[usize::from(port)].name;
+    let Some(info) = node.entry.parameters.iter().find(|info| info.name == name) else { return false };
+    match node.parameters.get(name) {
+        Some(Value::Text(text)) => text != "port",
+        Some(_) => false,
+        None => info.default != "port",
     }
 }
 

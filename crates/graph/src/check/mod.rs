@@ -8,7 +8,8 @@
 //! | `parameters.rs` | parameters, by making every element once |
 //!
 //! What an element does is not known here. Of its ports this is taken for true: what comes in by one may leave by each that passes its kind; a port
-//! that passes one kind may send such packets of the element's own making; one that passes several passes on what came in.
+//! that passes one kind may send such packets of the element's own making; one that passes several passes on what came in. A port with a parameter
+//! of its name is off unless that is `"port"`.
 
 mod circles;
 mod flow;
@@ -18,6 +19,7 @@ mod replies;
 use crate::model::FACES;
 use crate::{From, Graph, Problem, To};
 use flow::Flow;
+pub(crate) use flow::kind_name;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Ends of connections whose other end could not be read. Whoever complained about that has said enough.

@@ -500,6 +500,10 @@ impl End<'_> {
         let all = names.join(", ");
         match self.port {
             None if ports.len() == 1 => Ok(0),
+            _ if ports.is_empty() => {
+                let what = format!("`{}` has no port to {verb}", self.name);
+                Err(Problem::new(self.place, what, "end the line before it, or behind it"))
+            }
             None => {
                 let what = format!("`{}` has several ports to {verb}: {all}", self.name);
                 let example = names.first().copied().unwrap_or_default();

@@ -1,0 +1,106 @@
+//! What there is to say of elements, from what they say themselves: ports, parameters, and the contract that the file of each opens with.
+
+use nw_element::PortInfo;
+use nw_elements::catalogue::{self, Entry};
+use std::fmt::Write;
+
+/// Every element and what it does, a line each.
+pub fn list() -> String {
+    let width = catalogue::ENTRIES.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
+    let lines =
+        catalogue::ENTRIES.iter().map(|entry| format!("{:width$}  {}\n", entry.name, entry.contract().0));
+    lines.collect()
+}
+
+/// All there is to say of one.
+pub fn of(entry: &Entry) -> String {
+    let (sentence, contract) = entry.contract();
+    let mut text = format!("{}\n{sentence}\n", entry.name);
+    // A string takes all that is written.
+    let _ = ports(&mut text, "In", entry.ins);
+    let _ = ports(&mut text, "Out", entry.outs);
+    let _ = parameters(&mut text, entry);
+    let _ = marks(&mut text, entry);
+    let _ = write!(text, "\nContract\n\n{}\n", plain(&contract));
+    text
+}
+
+fn ports(text: &mut String, side: &str, ports: &[PortInfo]) -> std::fmt::Result {
+    writeln!(text, "\n{side}")?;
+    if ports.is_empty() {
+        writeln!(text, "  nothing")?;
+    }
+    let width = ports.iter().map(|port| port.name.len()).max().unwrap_or(0);
+    for port in ports {
+        let kinds: Vec<&str> = port.kinds.iter().map(|kind| crate::check::kind_name(*kind)).collect();
+        writeln!(text, "  {:width$}  {}", port.name, kinds.join(", "))?;
+    }
+    Ok(())
+}
+
+fn parameters(text: &mut String, entry: &Entry) -> std::fmt::Result {
+    writeln!(text, "\nParameters")?;
+    if entry.parameters.is_empty() {
+        writeln!(text, "  none")?;
+    }
+    let named =
+        |info: &nw_element::parameters::ParameterInfo| format!("{} = {}", info.name, default(info.default));
+    let width = entry.parameters.iter().map(|info| named(info).chars().count()).max().unwrap_or(0);
+    for info in entry.parameters {
+        let live = if info.live { " (live: may change while it runs)" } else { "" };
+        writeln!(text, "  {:width$}  {}{live}", named(info), info.meaning)?;
+    }
+    Ok(())
+}
+
+/// A default as one would write it in a graph: words are texts there.
+fn default(written: &str) -> String {
+    let is_word =
+        written.starts_with(|c: char| c.is_ascii_alphabetic()) && !["true", "false"].contains(&written);
+    if is_word { format!("\"{written}\"") } else { written.to_owned() }
+}
+
+fn marks(text: &mut String, entry: &Entry) -> std::fmt::Result {
+    if entry.claims_replies {
+        writeln!(text, "\nIt remembers Interests that leave: what answers them must be led back to it.")?;
+    }
+    if entry.guards_loops {
+        writeln!(
+            text,
+            "{}It ends what comes a second time: a graph may lead in a circle through it.",
+            match entry.claims_replies {
+                true => "",
+                false => "\n",
+            }
+        )?;
+    }
+    Ok(())
+}
+
+/// The contract without the fences of its block.
+fn plain(contract: &str) -> String {
+    let lines = contract.lines().filter(|line| !line.starts_with("```"));
+    lines.map(str::trim_end).collect::<Vec<_>>().join("\n").trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_element_is_listed_and_explained() {
+        let list = list();
+        for entry in catalogue::ENTRIES {
+            assert!(list.contains(entry.name));
+            let text = of(entry);
+            assert!(text.contains(&entry.contract().0), "{text}");
+            for port in entry.ins.iter().chain(entry.outs) {
+                assert!(text.contains(port.name), "{text}");
+            }
+            for info in entry.parameters {
+                assert!(text.contains(info.meaning), "{text}");
+            }
+            assert!(text.contains("State:") && text.contains("Drops:"), "{text}");
+        }
+    }
+}

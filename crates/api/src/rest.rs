@@ -132,6 +132,8 @@ pub struct LoopTime {
     /// is in `longest_ns`, and not here.
     #[serde(default)]
     pub longest_management_cpu_ns: u64,
+    /// Turns with management in them that took more than a millisecond of processor time.
+    pub slow_management_turns: u64,
 }
 
 /// `GET /v1/status`: the router as a whole.

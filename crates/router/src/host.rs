@@ -399,6 +399,7 @@ impl Host {
         if let Some(before) = cpu_before {
             let cpu_ns = cpu_time().saturating_sub(before).as_nanos() as u64;
             self.loop_time.longest_management_cpu_ns = self.loop_time.longest_management_cpu_ns.max(cpu_ns);
+            self.loop_time.slow_management_turns += u64::from(cpu_ns > SLOW_TURN_NS);
         }
     }
 

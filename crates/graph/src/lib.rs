@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod draw;
 pub mod engine;
 pub mod help;
 pub mod language;

@@ -11,6 +11,7 @@ pub fn standard(faces: &[(&str, FaceInfo)], parameters: impl Fn(&str) -> Paramet
         name: name.to_owned(),
         entry: entry(element),
         parameters: parameters(name),
+        parameter_places: Vec::new(),
         place,
     };
     let nodes: Vec<Node> = NODES.into_iter().map(node).collect();

@@ -2,7 +2,7 @@
 
 use crate::{Graph, Node, Place, Problem};
 use nw_element::parameters::{Making, ParameterError};
-use nw_element::{DropCounters, FaceId, Instant, Lent, Parameters, Pool};
+use nw_element::{DropCounters, FaceId, Instant, Lent, Parameters, Pool, Runs};
 use nw_name::HashKey;
 
 /// All that elements say of their parameters.
@@ -30,7 +30,7 @@ fn errors(node: &Node, making: &Making<'_>, pool: &mut Pool) -> Vec<ParameterErr
         }
     };
     if let Some(mut element) = element {
-        let (mut out, mut drops) = (Vec::new(), DropCounters::default());
+        let (mut out, mut drops) = (Runs::default(), DropCounters::default());
         let lent = &mut Lent { pool: &mut *pool, out: &mut out, drops: &mut drops };
         let applied =
             node.entry.apply(element.as_mut(), Instant::START, making, &node.parameters, lent).err();
@@ -39,7 +39,9 @@ fn errors(node: &Node, making: &Making<'_>, pool: &mut Pool) -> Vec<ParameterErr
                 errors.push(error);
             }
         }
-        out.into_iter().for_each(|(_, packet)| pool.release(packet));
+        while let Some((_, packet)) = out.pop() {
+            pool.release(packet);
+        }
     }
     errors
 }

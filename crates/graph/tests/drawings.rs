@@ -7,7 +7,7 @@ use std::path::Path;
 #[test]
 fn the_examples_look_as_they_did() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for name in ["standard", "guarded", "chain", "watched", "two_stores"] {
+    for name in ["standard", "guarded", "chain", "verifying_cache", "two_stores"] {
         let text =
             fs::read_to_string(here.join(format!("../../examples/graphs/{name}.graph"))).expect("text");
         let graph = GraphFile::read(name, &text).expect("a good graph").graph;

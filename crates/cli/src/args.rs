@@ -71,6 +71,9 @@ pub enum Command {
     Log(crate::inside::LogVerb),
     /// Print the OpenAPI document of a router's REST
     Openapi,
+    /// Connect elements to a router of one's own: check, draw, test, run graph files
+    #[command(subcommand, disable_help_subcommand = true)]
+    Graph(crate::graph::GraphVerb),
     /// Send traffic by a rule, answer it, and measure latency, rate and loss
     #[command(subcommand)]
     Bench(crate::bench::BenchVerb),

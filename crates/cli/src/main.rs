@@ -10,6 +10,7 @@ mod control;
 mod demo;
 mod dissect;
 mod documents;
+mod graph;
 mod inside;
 mod keys;
 mod logs;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Command::Tap(args) => inside::tap(&args),
         Command::Log(verb) => inside::log(&verb),
         Command::Openapi => inside::openapi(),
+        Command::Graph(verb) => graph::graph(&verb),
         Command::Bench(verb) => bench::bench(&verb),
         Command::Dissect(args) => dissect::dissect(&args),
         Command::Demo(args) => demo::demo(&args),

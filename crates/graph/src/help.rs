@@ -1,7 +1,9 @@
 //! What there is to say of elements, from what they say themselves: ports, parameters, and the contract that the file of each opens with.
 
+use crate::nearest::nearest;
 use nw_element::PortInfo;
 use nw_elements::catalogue::{self, Entry};
+use serde::Serialize;
 use std::fmt::Write;
 
 /// Every element and what it does, a line each.
@@ -10,6 +12,77 @@ pub fn list() -> String {
     let lines =
         catalogue::ENTRIES.iter().map(|entry| format!("{:width$}  {}\n", entry.name, entry.contract().0));
     lines.collect()
+}
+
+/// The element of a name.
+///
+/// # Errors
+/// A sentence that says which one may be meant.
+pub fn find(name: &str) -> Result<&'static Entry, String> {
+    catalogue::find(name).ok_or_else(|| {
+        let near = nearest(name, catalogue::ENTRIES.iter().map(|entry| entry.name));
+        let advice = near.map_or(String::new(), |near| format!(" did you mean `{near}`?"));
+        format!("no element is called `{name}`:{advice} `nw graph help` lists all there are")
+    })
+}
+
+/// The same for programs.
+#[derive(Clone, Debug, Serialize)]
+pub struct ElementHelp {
+    name: &'static str,
+    does: String,
+    ins: Vec<PortHelp>,
+    outs: Vec<PortHelp>,
+    parameters: Vec<ParameterHelp>,
+    claims_replies: bool,
+    guards_loops: bool,
+    contract: String,
+}
+
+/// A port, for programs.
+#[derive(Clone, Debug, Serialize)]
+pub struct PortHelp {
+    name: &'static str,
+    kinds: Vec<&'static str>,
+}
+
+/// A parameter, for programs.
+#[derive(Clone, Debug, Serialize)]
+pub struct ParameterHelp {
+    name: &'static str,
+    default: String,
+    meaning: &'static str,
+    live: bool,
+}
+
+/// All there is to say of one element, for programs.
+pub fn element(entry: &Entry) -> ElementHelp {
+    let kinds = |port: &PortInfo| port.kinds.iter().map(|kind| crate::check::kind_name(*kind)).collect();
+    let ports = |ports: &'static [PortInfo]| {
+        ports.iter().map(|port| PortHelp { name: port.name, kinds: kinds(port) }).collect()
+    };
+    let parameter = |info: &nw_element::parameters::ParameterInfo| ParameterHelp {
+        name: info.name,
+        default: default(info.default),
+        meaning: info.meaning,
+        live: info.live,
+    };
+    let (does, contract) = entry.contract();
+    ElementHelp {
+        name: entry.name,
+        does,
+        ins: ports(entry.ins),
+        outs: ports(entry.outs),
+        parameters: entry.parameters.iter().map(parameter).collect(),
+        claims_replies: entry.claims_replies,
+        guards_loops: entry.guards_loops,
+        contract: plain(&contract),
+    }
+}
+
+/// Every element, for programs.
+pub fn elements() -> impl Iterator<Item = ElementHelp> {
+    catalogue::ENTRIES.iter().map(element)
 }
 
 /// All there is to say of one.

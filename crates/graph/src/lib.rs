@@ -10,6 +10,7 @@ pub mod check;
 pub mod draw;
 pub mod engine;
 pub mod help;
+pub mod host;
 pub mod language;
 pub mod model;
 mod nearest;

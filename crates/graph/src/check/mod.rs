@@ -127,8 +127,19 @@ fn twice(graph: &Graph, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Faces whose packets go nowhere.
+/// Faces whose packets go nowhere, and packets that go to a face that is nobody.
 fn faces(graph: &Graph, loose: &Loose, problems: &mut Vec<Problem>) {
+    for connection in &graph.connections {
+        if let To::Face(face) = connection.to
+            && graph.faces[face].listens
+        {
+            let name = &graph.faces[face].name;
+            let what = format!("face `{name}` listens: several may be connected to it, or nobody");
+            let remedy =
+                format!("write {} -> faces: it goes to the one that asked", graph.from_name(connection.from));
+            problems.push(Problem::new(connection.place, what, remedy));
+        }
+    }
     if graph.faces.is_empty() && !loose.statement {
         let place = crate::Place { line: 1, column: 1 };
         let what = "no face is declared: packets can neither come nor leave";

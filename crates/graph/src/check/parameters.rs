@@ -7,13 +7,17 @@ use nw_name::HashKey;
 
 /// All that elements say of their parameters.
 pub(super) fn check(graph: &Graph, problems: &mut Vec<Problem>) {
-    let face = |name: &str| graph.face(name).map(|at| FaceId::from_slot(FaceId::FIRST + at as u32, 0));
+    // A route can't lead to whoever connects.
+    let face = |name: &str| {
+        let at = graph.face(name).filter(|at| !graph.faces[*at].listens)?;
+        Some(FaceId::from_slot(FaceId::FIRST + at as u32, 0))
+    };
     let key = HashKey::new([1, 2, 3, 4]);
     let mut pool = Pool::new(key, 1, 16);
     for (at, node) in graph.nodes.iter().enumerate() {
         let making = Making { key, seed: at as u64, faces: &face };
         for error in errors(node, &making, &mut pool) {
-            problems.push(describe(node, &error));
+            problems.push(describe(graph, node, &error));
         }
     }
 }
@@ -46,10 +50,17 @@ fn errors(node: &Node, making: &Making<'_>, pool: &mut Pool) -> Vec<ParameterErr
     errors
 }
 
-fn describe(node: &Node, error: &ParameterError) -> Problem {
+fn describe(graph: &Graph, node: &Node, error: &ParameterError) -> Problem {
     let at = node.parameters.0.iter().position(|(name, _)| *name == error.name);
     let place: Option<&Place> = at.and_then(|at| node.parameter_places.get(at));
     let what = format!("`{}`, parameter `{}`: {}", node.name, error.name, error.text);
+    let mut listens = graph.faces.iter().filter(|face| face.listens);
+    let meant = listens.find(|face| error.text.contains(&format!("no face is called {:?}", face.name)));
+    if let Some(face) = meant {
+        let what = format!("`{}`, parameter `{}`: face `{}` listens", node.name, error.name, face.name);
+        let remedy = "name a face that leads to a peer: nothing can be sent to whoever may connect";
+        return Problem::new(place.copied().unwrap_or(node.place), what, remedy);
+    }
     let known = node.entry.parameters.iter().map(|info| info.name);
     let near = match node.entry.parameters.iter().any(|info| info.name == error.name) {
         true => None,

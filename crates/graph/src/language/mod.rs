@@ -228,25 +228,17 @@ impl<'a> Reading<'a> {
         let word = scan.word();
         match word.parse::<FaceUri>() {
             Ok(uri) => {
-                let group = match &uri {
-                    FaceUri::Udp(address) => address.ip().is_multicast(),
-                    FaceUri::Ether(mac) => mac.is_group(),
-                    _ => false,
-                };
                 if matches!(uri, FaceUri::Unix(_)) {
                     face.info.scope = Scope::Local;
                 }
-                if group {
-                    face.info.link_type = LinkType::MultiAccess;
-                }
-                let listens =
+                let is_group = matches!(uri, FaceUri::Udp(address) if address.ip().is_multicast());
+                let is_address =
                     matches!(uri, FaceUri::Unix(_) | FaceUri::Tcp(_) | FaceUri::Udp(_) | FaceUri::Ws(_));
-                let connects = listens || matches!(uri, FaceUri::Host { .. } | FaceUri::Ether(_));
-                if face.listens && !listens || !connects {
-                    let what = format!(
-                        "a face can't {} `{word}`",
-                        if face.listens { "listen on" } else { "lead to" }
-                    );
+                let is_host = matches!(uri, FaceUri::Host { .. });
+                let may_be = is_address || is_host && !face.listens;
+                if is_group || !may_be {
+                    let verb = if face.listens { "listen on" } else { "lead to" };
+                    let what = format!("a face of a graph can't {verb} `{word}`");
                     self.problem(Problem::new(place, what, URIS));
                 }
             }
@@ -545,4 +537,4 @@ const FACE: &str =
     "write face NAME = URI, or face NAME listens URI, and behind it local, non-local, multi-access or ad-hoc";
 const NODE: &str = "write NAME = ELEMENT or NAME = ELEMENT(PARAMETER = VALUE, …)";
 const TEST: &str = "write test \"what must happen\" {, then lines, then } on a line of its own";
-const URIS: &str = "addresses are unix:///path, tcp4://192.0.2.1:6363, udp4://192.0.2.1:6363, tcp6, udp6 and ws likewise, or ether://[08:00:27:01:02:03]; a face that listens has the address of this machine";
+const URIS: &str = "addresses are unix:///path, udp4://192.0.2.1:6363, tcp4://192.0.2.1:6363, ws://192.0.2.1:9696, or with a host name where the face does not listen: tcp://example.net";

@@ -1,0 +1,148 @@
+//! `nw graph run`: a graph as a program: signals, status.
+
+use super::load;
+use crate::logs::Levels;
+use crate::output;
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use nw_api::config::LogFormat;
+use nw_graph::ChangeOrder;
+use nw_graph::host::{Handle, Host, Report};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::{Write, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Graph file
+    pub file: PathBuf,
+    /// What becomes of packets while SIGHUP changes the graph
+    #[arg(long, value_enum, default_value_t = Order::MakeBeforeBreak)]
+    pub order: Order,
+    /// Print a line of status every so many seconds; what was counted is printed at the end in any case
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub every: Option<u64>,
+    /// Print status as JSON: all counters of faces, ports and drops
+    #[arg(long)]
+    pub json: bool,
+    /// What to log: error, warn, info, debug, trace
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub log: String,
+}
+
+/// What becomes of packets during a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Order {
+    /// Old elements go at once, with what they remember
+    Drop,
+    /// Interests are held until old elements wait for nothing
+    Buffer,
+    /// New elements take all Interests; old ones stay for what they wait for
+    MakeBeforeBreak,
+}
+
+impl From<Order> for ChangeOrder {
+    fn from(order: Order) -> Self {
+        match order {
+            Order::Drop => ChangeOrder::Drop,
+            Order::Buffer => ChangeOrder::Buffer,
+            Order::MakeBeforeBreak => ChangeOrder::MakeBeforeBreak,
+        }
+    }
+}
+
+pub fn run(args: &Run) -> Result<ExitCode> {
+    let file = load(&args.file)?;
+    let _levels = Levels::start(&args.log, LogFormat::Text)?;
+    // Before its sockets answer: who sees them may send SIGHUP, which must not end it.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("can't watch for signals")?;
+    let mut host = Host::new(&file.graph)?;
+    host.listeners().iter().for_each(|uri| tracing::info!(%uri, "listening"));
+    watch_signals(signals, host.handle(), args.file.clone(), args.order.into())?;
+    if let Some(seconds) = args.every {
+        watch_status(host.handle(), Duration::from_secs(seconds), args.json)?;
+    }
+    tracing::info!(graph = %args.file.display(), "running");
+    host.run()?;
+    let report = host.report();
+    if args.json {
+        output::json_line(&report)?;
+    } else {
+        print_all(&report)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// SIGTERM and SIGINT end the graph, SIGHUP changes it to what its file says now. A file with mistakes changes nothing.
+fn watch_signals(mut signals: Signals, handle: Handle, path: PathBuf, order: ChangeOrder) -> Result<()> {
+    let watch = move || {
+        for signal in signals.forever() {
+            if signal != SIGHUP {
+                return handle.stop();
+            }
+            if let Err(error) = change(&handle, &path, order) {
+                tracing::error!("SIGHUP: the graph stays as it was: {error:#}");
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(watch).context("can't start a thread")?;
+    Ok(())
+}
+
+fn change(handle: &Handle, path: &Path, order: ChangeOrder) -> Result<()> {
+    Ok(handle.change(load(path)?.graph, order)?)
+}
+
+/// Ends when the graph does, or when nobody reads.
+fn watch_status(handle: Handle, every: Duration, json: bool) -> Result<()> {
+    let watch = move || {
+        loop {
+            std::thread::sleep(every);
+            let Ok(report) = handle.report() else { return };
+            let printed = if json { output::json_line(&report) } else { print_line(&report) };
+            if printed.is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("status".into()).spawn(watch).context("can't start a thread")?;
+    Ok(())
+}
+
+fn sums(report: &Report) -> String {
+    let sum = |of: fn(&nw_graph::host::FaceReport) -> [u64; 3]| {
+        let sums = report.faces.iter().map(of).fold([0; 3], |a, b| [a[0] + b[0], a[1] + b[1], a[2] + b[2]]);
+        format!("{} Interests, {} Data, {} Nacks", sums[0], sums[1], sums[2])
+    };
+    let dropped: u64 = report.drops.iter().map(|(_, count)| count).sum();
+    format!(
+        "{} faces; received {}; sent {}; {dropped} dropped",
+        report.faces.len(),
+        sum(|face| face.received),
+        sum(|face| face.sent)
+    )
+}
+
+fn print_line(report: &Report) -> Result<()> {
+    let mut out = stdout().lock();
+    writeln!(out, "{:.0} s: {}", report.uptime_s, sums(report))?;
+    Ok(out.flush()?)
+}
+
+fn print_all(report: &Report) -> Result<()> {
+    let mut rows = vec![output::row([&"element", &"side", &"port", &"packets"])];
+    rows.extend(
+        report.ports.iter().map(|port| output::row([&port.node, &port.side, &port.port, &port.packets])),
+    );
+    output::table(&rows)?;
+    if !report.drops.is_empty() {
+        let mut rows = vec![output::row([&"dropped", &"packets"])];
+        rows.extend(report.drops.iter().map(|(reason, count)| output::row([reason, count])));
+        writeln!(stdout())?;
+        output::table(&rows)?;
+    }
+    Ok(())
+}

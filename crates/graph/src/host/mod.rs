@@ -1,0 +1,397 @@
+//! Runs a graph with sockets: wait, read, take through the elements, write. One thread, nothing crosses it.
+//!
+//! ```text
+//! epoll ─▶ faces.on_ready ─▶ engine.process ─▶ faces.send … ─▶ faces.flush ─▶ timers ─▶ epoll
+//! ```
+
+mod doors;
+mod report;
+
+pub use doors::DoorError;
+pub use report::{FaceReport, PortReport, Report};
+
+use crate::engine::{ChangeOrder, Engine, Fault};
+use crate::model::Graph;
+use crossbeam_channel::{Receiver, Sender};
+use doors::Door;
+use nw_element::{Instant, Packet, Pool};
+use nw_faces::{FaceError, FaceEvent, FaceStatus, Faces, FacesConfig};
+use nw_name::HashKey;
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use std::fmt;
+use std::sync::Arc;
+use std::time;
+
+/// Sockets served per wait.
+const EVENTS_MAX: usize = 256;
+/// Chunks of 64 KiB that packets of one turn are read into.
+const CHUNKS_MAX: usize = 256;
+/// Packets under way at one time.
+const PACKETS_MAX: usize = 65_536;
+/// Messages that may wait for the loop.
+const MESSAGES_MAX: usize = 64;
+/// The host's own epoll token; those of faces are above 2^32.
+const WAKE: u64 = 0;
+
+/// Why a graph can't run, or can't be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// A declared face that leads nowhere.
+    #[error(transparent)]
+    Door(#[from] DoorError),
+    /// A declared face that can't be opened.
+    #[error("face `{name}`: {error}")]
+    Face {
+        /// In the graph.
+        name: String,
+        /// Why.
+        error: FaceError,
+    },
+    /// Elements that can't be made.
+    #[error("{}", .0.iter().map(|fault| format!("`{}`: {}", fault.node, fault.error)).collect::<Vec<_>>().join("\n"))]
+    Faults(Vec<Fault>),
+    /// The system refused something every program needs.
+    #[error("the system refused {what}: {errno}")]
+    System {
+        /// What.
+        what: &'static str,
+        /// Why.
+        errno: Errno,
+    },
+    /// It runs no longer.
+    #[error("the graph runs no longer")]
+    Ended,
+}
+
+fn system(what: &'static str) -> impl Fn(Errno) -> HostError {
+    move |errno| HostError::System { what, errno }
+}
+
+enum Message {
+    Change(Box<Graph>, Vec<Door>, ChangeOrder),
+    Report(Sender<Report>),
+    Stop,
+}
+
+/// Wakes a running graph and tells it something; from any thread.
+#[derive(Clone)]
+pub struct Handle {
+    sender: Sender<Message>,
+    wake: Arc<OwnedFd>,
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Handle")
+    }
+}
+
+impl Handle {
+    /// Ends it: [`Host::run`] returns.
+    pub fn stop(&self) {
+        // What has ended needs to be told nothing.
+        let _ = self.tell(Message::Stop);
+    }
+
+    /// Takes another graph, which was found good, in place of the one that runs. What comes of it is in the log. Asks the system's resolver
+    /// for host names, and waits for it.
+    ///
+    /// # Errors
+    /// When a declared face leads nowhere, or the graph has ended.
+    pub fn change(&self, graph: Graph, order: ChangeOrder) -> Result<(), HostError> {
+        let doors = doors::doors(&graph)?;
+        self.tell(Message::Change(Box::new(graph), doors, order))
+    }
+
+    /// What was counted until now; waits for the end of a turn.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn report(&self) -> Result<Report, HostError> {
+        let (sender, receiver) = crossbeam_channel::bounded(1);
+        self.tell(Message::Report(sender))?;
+        receiver.recv().map_err(|_| HostError::Ended)
+    }
+
+    fn tell(&self, message: Message) -> Result<(), HostError> {
+        self.sender.send(message).map_err(|_| HostError::Ended)?;
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        Ok(())
+    }
+}
+
+/// A graph with its sockets.
+pub struct Host {
+    epoll: OwnedFd,
+    wake: Arc<OwnedFd>,
+    messages: Receiver<Message>,
+    handle: Handle,
+    started: time::Instant,
+    engine: Engine,
+    faces: Faces,
+    doors: Vec<Door>,
+    pool: Pool,
+    batch: Vec<Packet>,
+    out: Vec<Packet>,
+    /// When faces that are not there are tried again.
+    retry: Option<Instant>,
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Host({} faces)", self.faces.len())
+    }
+}
+
+impl Host {
+    /// Makes the elements of a graph that was found good, and opens its faces. Asks the system's resolver for host names.
+    ///
+    /// # Errors
+    /// What can't be had, and what helps. A peer that is not there yet is no error.
+    pub fn new(graph: &Graph) -> Result<Self, HostError> {
+        let doors = doors::doors(graph)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("an epoll descriptor"))?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = Arc::new(eventfd(0, flags).map_err(system("an event descriptor"))?);
+        epoll::add(&epoll, &*wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)
+            .map_err(system("to watch a descriptor"))?;
+        let (key, seed) = random().map_err(system("random octets"))?;
+        let engine = Engine::new(graph, key, seed).map_err(HostError::Faults)?;
+        let faces = Faces::new(FacesConfig::default(), epoll.as_fd())
+            .map_err(|error| HostError::Face { name: crate::model::FACES.to_owned(), error })?;
+        let (sender, messages) = crossbeam_channel::bounded(MESSAGES_MAX);
+        let mut host = Host {
+            epoll,
+            handle: Handle { sender, wake: Arc::clone(&wake) },
+            wake,
+            messages,
+            started: time::Instant::now(),
+            engine,
+            faces,
+            doors,
+            pool: Pool::new(key, CHUNKS_MAX, PACKETS_MAX),
+            batch: Vec::new(),
+            out: Vec::new(),
+            retry: None,
+        };
+        host.open_all()?;
+        Ok(host)
+    }
+
+    /// What listens must be had at once; peers may come later.
+    fn open_all(&mut self) -> Result<(), HostError> {
+        let now = Instant::START;
+        for door in self.doors.iter_mut().filter(|door| door.listens) {
+            let open = door.open(now, &mut self.faces);
+            open.map_err(|error| HostError::Face { name: door.name.clone(), error })?;
+        }
+        self.open_missing(now);
+        self.take_in_faces(now);
+        Ok(())
+    }
+
+    fn open_missing(&mut self, now: Instant) {
+        let missing = self.doors.iter_mut().filter(|door| !door.is_open);
+        self.retry = missing.filter_map(|door| door.try_open(now, &mut self.faces)).min();
+    }
+
+    /// For telling it something once it runs.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Where it listens, as URIs.
+    pub fn listeners(&self) -> Vec<String> {
+        self.faces.listeners().into_iter().map(|listener| listener.uri.to_string()).collect()
+    }
+
+    /// What was counted until now.
+    pub fn report(&self) -> Report {
+        let faces: Vec<(String, FaceStatus)> = self
+            .faces
+            .ids()
+            .filter_map(|id| self.faces.status(id))
+            .map(|status| (self.name_of(&status).unwrap_or_default(), status))
+            .collect();
+        let mut drops = self.engine.drops().clone();
+        drops.merge(self.faces.drops());
+        Report::new(self.started.elapsed(), &self.engine.counts(), &faces, &drops, self.engine.is_changing())
+    }
+
+    fn name_of(&self, status: &FaceStatus) -> Option<String> {
+        self.door_of(status).map(|(at, _)| self.doors[at].name.clone())
+    }
+
+    /// The declared face that a face is, or was accepted by.
+    fn door_of(&self, status: &FaceStatus) -> Option<(usize, bool)> {
+        let own = self.doors.iter().position(|door| door.face == Some(status.id));
+        let accepted = || self.doors.iter().position(|door| door.accepted(status));
+        own.map(|at| (at, false)).or_else(|| accepted().map(|at| (at, true)))
+    }
+
+    fn now(&self) -> Instant {
+        Instant::START + self.started.elapsed()
+    }
+
+    /// Runs until [`Handle::stop`], then sends what can be sent at once and closes every face.
+    ///
+    /// # Errors
+    /// When the system refuses to wait for packets.
+    pub fn run(&mut self) -> Result<(), HostError> {
+        let result = self.turn_until_stopped();
+        self.out.drain(..).chain(self.batch.drain(..)).for_each(|packet| self.pool.release(packet));
+        self.faces.close_all(&mut self.pool);
+        result
+    }
+
+    fn turn_until_stopped(&mut self) -> Result<(), HostError> {
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        loop {
+            let timeout = self.timeout(self.now());
+            events.clear();
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(system("to wait for packets")(errno)),
+            }
+            let now = self.now();
+            for event in &events {
+                match event.data.u64() {
+                    WAKE => {
+                        if !self.take_messages(now) {
+                            return Ok(());
+                        }
+                    }
+                    token => {
+                        self.faces.on_ready(now, token, event.flags, &mut self.pool, &mut self.batch);
+                        self.forward(now);
+                    }
+                }
+            }
+            self.tick(now);
+            self.faces.flush(&mut self.pool);
+        }
+    }
+
+    fn timeout(&self, now: Instant) -> Option<Timespec> {
+        let timers = [self.faces.deadline(), self.engine.deadline(), self.retry];
+        let due = timers.into_iter().flatten().min().filter(|due| *due != Instant::NEVER)?;
+        let wait = due.since(now);
+        Some(Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) })
+    }
+
+    /// Takes what was read through the elements, and queues what leaves.
+    fn forward(&mut self, now: Instant) {
+        self.take_in_faces(now);
+        self.engine.process(now, &mut self.batch, &mut self.pool, &mut self.out);
+        self.send(now);
+    }
+
+    fn send(&mut self, now: Instant) {
+        for packet in self.out.drain(..) {
+            let egress = self.pool.meta(&packet).egress;
+            self.faces.send(now, egress, packet, &mut self.pool);
+        }
+    }
+
+    /// Tells elements of faces that came and went.
+    fn take_in_faces(&mut self, now: Instant) {
+        let mut routes_change = false;
+        for event in self.faces.events() {
+            match event {
+                FaceEvent::Created(status) => match self.door_of(&status) {
+                    Some((at, is_accepted)) => {
+                        self.engine.add_face(status.id, status.info(), at, is_accepted);
+                        routes_change |= !is_accepted;
+                        tracing::debug!(face = self.doors[at].name, id = status.id.number(), uri = %status.uri, "face");
+                    }
+                    // Its listener is of a graph that runs no longer.
+                    None => drop(self.faces.close(status.id, &mut self.pool)),
+                },
+                FaceEvent::Destroyed(status, reason) => {
+                    tracing::debug!(id = status.id.number(), uri = %status.uri, %reason, "face ended");
+                    self.engine.remove_face(now, status.id);
+                    if let Some(door) = self.doors.iter_mut().find(|door| door.face == Some(status.id)) {
+                        let again = door.gone(now);
+                        self.retry = Some(self.retry.map_or(again, |retry| retry.min(again)));
+                    }
+                }
+                FaceEvent::Up(_) | FaceEvent::Down(_) => {}
+            }
+        }
+        if routes_change {
+            self.apply(now);
+        }
+    }
+
+    /// Routes that name a face lead there from now on.
+    fn apply(&mut self, now: Instant) {
+        if let Err(faults) = self.engine.apply(now, &mut self.pool, &mut self.out) {
+            tracing::error!("some parameters are not in effect: {}", HostError::Faults(faults));
+        }
+        self.send(now);
+    }
+
+    fn tick(&mut self, now: Instant) {
+        if self.engine.deadline().is_some_and(|due| due <= now) {
+            self.engine.tick(now, &mut self.pool, &mut self.out);
+            self.send(now);
+        }
+        if self.faces.deadline().is_some_and(|due| due <= now) {
+            self.faces.tick(now, &mut self.pool);
+        }
+        if self.retry.is_some_and(|due| due <= now) {
+            self.open_missing(now);
+        }
+        self.forward(now);
+    }
+
+    /// False when it shall end.
+    fn take_messages(&mut self, now: Instant) -> bool {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&*self.wake, &mut count[..]);
+        while let Ok(message) = self.messages.try_recv() {
+            match message {
+                Message::Stop => return false,
+                // Who asked may have gone.
+                Message::Report(reply) => drop(reply.send(self.report())),
+                Message::Change(graph, doors, order) => self.change(now, &graph, doors, order),
+            }
+        }
+        true
+    }
+
+    fn change(&mut self, now: Instant, graph: &Graph, mut doors: Vec<Door>, order: ChangeOrder) {
+        self.take_in_faces(now);
+        let changed = match self.engine.change(now, graph, order, &mut self.pool, &mut self.out) {
+            Ok(changed) => changed,
+            Err(faults) => {
+                tracing::error!("the graph stays as it was: {}", HostError::Faults(faults));
+                return;
+            }
+        };
+        for old in &mut self.doors {
+            match doors.iter_mut().find(|new| new.is_like(old)) {
+                Some(new) => new.clone_from(old),
+                None => old.close(&mut self.faces, &mut self.pool),
+            }
+        }
+        // Those that ended are told of while their names are known.
+        self.take_in_faces(now);
+        self.doors = doors;
+        self.open_missing(now);
+        self.take_in_faces(now);
+        self.apply(now);
+        let crate::engine::Changed { kept, added, removed, .. } = changed;
+        tracing::info!(kept, added, removed, "graph changed");
+    }
+}
+
+/// The keyed hash's secret, and the seed of what elements draw.
+fn random() -> Result<(HashKey, u64), Errno> {
+    let mut octets = [0; 40];
+    getrandom::fill(&mut octets).map_err(|_| Errno::IO)?;
+    let word = |at: usize| u64::from_ne_bytes(core::array::from_fn(|i| octets[8 * at + i]));
+    Ok((HashKey::new([word(0), word(1), word(2), word(3)]), word(4)))
+}

@@ -1,0 +1,91 @@
+//! What a running graph counted.
+
+use crate::engine::PortCount;
+use nw_element::DropCounters;
+use nw_faces::FaceStatus;
+use serde::Serialize;
+use std::time::Duration;
+
+/// What was counted since the start.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Seconds since the start.
+    pub uptime_s: f64,
+    /// True while elements of an older graph still wait for answers.
+    pub changing: bool,
+    /// By id.
+    pub faces: Vec<FaceReport>,
+    /// In the order of the graph.
+    pub ports: Vec<PortReport>,
+    /// By reason: those that happened.
+    pub drops: Vec<(String, u64)>,
+}
+
+/// A face.
+#[derive(Clone, Debug, Serialize)]
+pub struct FaceReport {
+    /// In the graph.
+    pub name: String,
+    /// Its number.
+    pub id: u64,
+    /// Its peer.
+    pub uri: String,
+    /// Connected, or needs no connection.
+    pub up: bool,
+    /// Interests, Data and Nacks received.
+    pub received: [u64; 3],
+    /// Interests, Data and Nacks sent.
+    pub sent: [u64; 3],
+}
+
+/// A port of an element.
+#[derive(Clone, Debug, Serialize)]
+pub struct PortReport {
+    /// The element in the graph.
+    pub node: String,
+    /// `in` or `out`.
+    pub side: &'static str,
+    /// The port.
+    pub port: &'static str,
+    /// Packets that passed.
+    pub packets: u64,
+}
+
+impl Report {
+    pub(super) fn new(
+        uptime: Duration,
+        counts: &[PortCount<'_>],
+        faces: &[(String, FaceStatus)],
+        drops: &DropCounters,
+        changing: bool,
+    ) -> Self {
+        let port = |count: &PortCount<'_>| PortReport {
+            node: count.node.to_owned(),
+            side: if count.is_out { "out" } else { "in" },
+            port: count.port,
+            packets: count.packets,
+        };
+        let face = |(name, status): &(String, FaceStatus)| {
+            let counters = &status.counters;
+            FaceReport {
+                name: name.clone(),
+                id: status.id.number(),
+                uri: status.uri.to_string(),
+                up: status.up,
+                received: [counters.in_interests, counters.in_data, counters.in_nacks],
+                sent: [counters.out_interests, counters.out_data, counters.out_nacks],
+            }
+        };
+        Report {
+            uptime_s: uptime.as_secs_f64(),
+            changing,
+            faces: faces.iter().map(face).collect(),
+            ports: counts.iter().map(port).collect(),
+            drops: drops
+                .iter()
+                .filter(|(_, count)| *count > 0)
+                .map(|(reason, count)| (reason.as_str().to_owned(), count))
+                .collect(),
+        }
+    }
+}

@@ -121,6 +121,19 @@ impl Graph {
         faces.filter(|from| !matches!(from, From::Port(..))).chain(ports)
     }
 
+    /// Where packets of a kind that leave there go. By faces: to the port that takes the kind; else on to a face, where a connection leads there.
+    pub fn to_by_kind(&self, from: From, kind: Kind) -> Option<To> {
+        let all = || self.connections.iter().filter(move |connection| connection.from == from);
+        let all = || all().map(|connection| connection.to);
+        let takes = |to: &To| matches!(to, To::Port(..)) && self.kinds_to(*to).contains(&kind);
+        match from {
+            From::Port(..) => all().next(),
+            From::Face(_) | From::Faces => {
+                all().find(takes).or_else(|| all().find(|to| !matches!(to, To::Port(..))))
+            }
+        }
+    }
+
     /// The number of a face.
     pub fn face(&self, name: &str) -> Option<usize> {
         self.faces.iter().position(|face| face.name == name)

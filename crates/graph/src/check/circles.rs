@@ -14,8 +14,7 @@ pub(super) fn check(graph: &Graph, flow: &Flow, problems: &mut Vec<Problem>) {
             if let (From::Port(from, _), To::Port(to, _)) = (connection.from, connection.to)
                 && open(from)
                 && open(to)
-                && graph.kinds_to(connection.to).contains(kind)
-                && flow.leaving(graph, connection.from).has(*kind)
+                && flow.passing(graph, connection).has(*kind)
             {
                 next[from].push(to);
             }

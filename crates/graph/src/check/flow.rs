@@ -1,7 +1,7 @@
 //! Which kinds of packets pass where.
 
 use super::Loose;
-use crate::{From, Graph, Node, Problem, To};
+use crate::{Connection, From, Graph, Node, Problem, To};
 use nw_element::{Kind, Value};
 use nw_elements::catalogue;
 
@@ -74,15 +74,21 @@ impl Flow {
             let before = flow.entered.clone();
             for connection in &graph.connections {
                 if let To::Port(node, _) = connection.to {
-                    let takes = Kinds::of(graph.kinds_to(connection.to));
-                    let comes = flow.leaving(graph, connection.from).and(takes);
-                    flow.entered[node] = flow.entered[node].or(comes);
+                    flow.entered[node] = flow.entered[node].or(flow.passing(graph, connection));
                 }
             }
             if flow.entered == before {
                 return flow;
             }
         }
+    }
+
+    /// What passes a connection.
+    pub fn passing(&self, graph: &Graph, connection: &Connection) -> Kinds {
+        let goes_here = |kind: &&Kind| graph.to_by_kind(connection.from, **kind) == Some(connection.to);
+        let here: Vec<Kind> = crate::model::ALL_KINDS.iter().filter(goes_here).copied().collect();
+        let takes = Kinds::of(graph.kinds_to(connection.to));
+        self.leaving(graph, connection.from).and(takes).and(Kinds::of(&here))
     }
 
     /// What can leave there.
@@ -143,16 +149,34 @@ pub(super) fn check(graph: &Graph, loose: &Loose, flow: &Flow, problems: &mut Ve
     }
 }
 
-fn lost(graph: &Graph, flow: &Flow, connection: &crate::Connection, problems: &mut Vec<Problem>) {
-    let (takes, leaves) = (Kinds::of(graph.kinds_to(connection.to)), flow.leaving(graph, connection.from));
+fn lost(graph: &Graph, flow: &Flow, connection: &Connection, problems: &mut Vec<Problem>) {
+    let leaves = flow.leaving(graph, connection.from);
+    let takes = match connection.from {
+        From::Port(..) => Kinds::of(graph.kinds_to(connection.to)),
+        // Several connections of a face take what they take together; what is missing is said where the first one stands.
+        From::Face(_) | From::Faces => {
+            let mut all = graph.connections.iter().filter(|other| other.from == connection.from);
+            if all.next() != Some(connection) {
+                return;
+            }
+            let others = all.map(|other| Kinds::of(graph.kinds_to(other.to)));
+            others.fold(Kinds::of(graph.kinds_to(connection.to)), Kinds::or)
+        }
+    };
     let lost = leaves.without(takes);
     if lost.is_empty() {
         return;
     }
     let (from, to) = (graph.from_name(connection.from), graph.to_name(connection.to));
     let all_lost = leaves.and(takes).is_empty();
-    let too = if all_lost { "" } else { ", too" };
-    let what = format!("`{to}` takes {} only, but `{from}` brings {}{too}", takes.names(), lost.names());
+    let is_face = !matches!(connection.from, From::Port(..));
+    let what = match is_face {
+        true => format!("nothing takes {} that come from `{from}`", lost.names()),
+        false => {
+            let too = if all_lost { "" } else { ", too" };
+            format!("`{to}` takes {} only, but `{from}` brings {}{too}", takes.names(), lost.names())
+        }
+    };
     let taker = || {
         let To::Port(node, _) = connection.to else { return None };
         let node = &graph.nodes[node];
@@ -161,6 +185,11 @@ fn lost(graph: &Graph, flow: &Flow, connection: &crate::Connection, problems: &m
     };
     let remedy = match taker() {
         Some(port) => format!("lead it to {port}, which takes them"),
+        None if is_face => {
+            format!(
+                "write {from} -> ELEMENT.PORT once more for them, or lead {from} to a packet_dispatcher, which sorts them"
+            )
+        }
         None if all_lost => format!("lead it to a port that takes {}", lost.names()),
         None => "put a packet_dispatcher between, which sorts them".to_owned(),
     };

@@ -106,12 +106,16 @@ fn foreign(graph: &Graph, problems: &mut Vec<Problem>) -> bool {
     problems.len() > before
 }
 
-/// What leaves somewhere goes to one place.
+/// What leaves somewhere goes to one place; what comes by a face, to one for each kind.
 fn twice(graph: &Graph, problems: &mut Vec<Problem>) {
-    let mut known: BTreeMap<From, (&crate::Connection, usize)> = BTreeMap::new();
     for (at, connection) in graph.connections.iter().enumerate() {
-        let Some((first, _)) = known.get(&connection.from) else {
-            known.insert(connection.from, (connection, at));
+        let is_face = !matches!(connection.from, From::Port(..));
+        let kinds = |to: To| if is_face && !matches!(to, To::Port(..)) { &[] } else { graph.kinds_to(to) };
+        let both =
+            |to: To| to == connection.to || kinds(to).iter().any(|kind| kinds(connection.to).contains(kind));
+        let mut before = graph.connections[..at].iter();
+        let Some(first) = before.find(|other| other.from == connection.from && (!is_face || both(other.to)))
+        else {
             continue;
         };
         let from = graph.from_name(connection.from);

@@ -81,7 +81,7 @@ fn ports_of(graph: &Graph, node: usize, kind: Kind) -> Vec<From> {
 fn reach(graph: &Graph, mut from: Vec<From>, kind: Kind) -> Reach {
     let mut reach = Reach::default();
     while let Some(next) = from.pop() {
-        let Some(to) = graph.to(next) else { continue };
+        let Some(to) = graph.to_by_kind(next, kind) else { continue };
         match to {
             To::Face(_) | To::Faces => drop(reach.faces.insert(to)),
             To::Port(node, _) if graph.kinds_to(to).contains(&kind) => {

@@ -3,7 +3,7 @@
 //! [`Faces`] owns every face: it turns readiness of sockets into decoded packets and queued packets into gathered writes. Non-blocking,
 //! driven by the host's epoll loop; no thread, no async runtime, no clock. Layer 4 (edges): refuses to know tables.
 
-#![deny(unsafe_code)] // but where it says so: datagram::sys, datagram::packet, and one call in inherited
+#![deny(unsafe_code)] // but where it says so: datagram::sys, datagram::packet, xdp::rings, and one call in inherited
 
 pub mod config;
 pub mod counters;
@@ -24,6 +24,13 @@ mod stream;
 mod timers;
 pub mod uri;
 pub mod websocket;
+pub mod xdp;
+
+/// The calls that UDP faces are made of, for what they are measured against.
+#[doc(hidden)]
+pub mod raw {
+    pub use crate::datagram::sys::{Message, RECEIVED_MAX, Received, enable_gro, receive, send};
+}
 
 pub use config::{FaceOptions, FaceUpdate, FacesConfig};
 pub use counters::FaceCounters;

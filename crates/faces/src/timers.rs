@@ -20,6 +20,8 @@ pub enum Timer {
     Handshake(u32),
     /// A listener that ran out of descriptors tries again.
     Accept(u32),
+    /// A queue that was to come free is tried again.
+    Xdp,
 }
 
 /// Timers by due time.

@@ -150,12 +150,17 @@ pub fn read(bytes: &[u8]) -> Option<Frame> {
     if bytes.get(12..HEADER_LEN)? != ETHERTYPE_NDN.to_be_bytes() || source.is_group() {
         return None;
     }
-    let len = match frame(&bytes[HEADER_LEN..], LINK_PACKET_LEN_MAX) {
+    let len = packet_len(&bytes[HEADER_LEN..]);
+    Some(Frame { destination, source, packet: HEADER_LEN..HEADER_LEN + len })
+}
+
+/// Octets of the link packet in a frame's payload, without what pads short frames.
+pub fn packet_len(payload: &[u8]) -> usize {
+    match frame(payload, LINK_PACKET_LEN_MAX) {
         Ok(Framing::Whole(len)) => len,
         // What is wrong with it the link service says, and counts.
-        Ok(Framing::Partial) | Err(_) => bytes.len() - HEADER_LEN,
-    };
-    Some(Frame { destination, source, packet: HEADER_LEN..HEADER_LEN + len })
+        Ok(Framing::Partial) | Err(_) => payload.len(),
+    }
 }
 
 /// EtherType ours; VLAN ours; destination our address or the group's. In the classic machine's instructions.

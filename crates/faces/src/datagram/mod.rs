@@ -156,15 +156,15 @@ pub struct Sender<'a> {
     pub head: &'a [u8],
     /// Longest datagram that the kernel took as part of a run; 0 for none.
     pub run_datagram_max: usize,
-    /// What is to be sent: the first so many link packets of it.
+    /// What is to be sent: some of its link packets.
     pub outbox: &'a Outbox,
-    /// How many.
-    pub count: usize,
+    /// Which: from, and up to but not including.
+    pub items: (usize, usize),
 }
 
 impl<'a> Sender<'a> {
     fn items(&self) -> &'a [Outgoing] {
-        &self.outbox.items()[..self.count]
+        &self.outbox.items()[self.items.0..self.items.1]
     }
 }
 
@@ -638,7 +638,7 @@ mod tests {
             head: &[],
             run_datagram_max: usize::MAX,
             outbox,
-            count: outbox.items().len(),
+            items: (0, outbox.items().len()),
         };
         // As if the call had taken the first three.
         let senders = [sender(there, &first), sender(gone, &second)];

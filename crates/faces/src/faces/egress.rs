@@ -95,6 +95,10 @@ impl Faces {
         for index in 0..self.sockets.len() {
             self.flush_udp(index, pool);
         }
+        self.xdp.kick();
+        if self.xdp.changed {
+            self.match_xdp(self.latest);
+        }
     }
 
     /// Takes the oldest link packet that was sent to the internal face.
@@ -171,10 +175,11 @@ impl Faces {
     fn flush_senders(&mut self, index: usize, ids: &[FaceId], pool: &mut Pool) {
         let Some(Some(socket)) = self.sockets.get_mut(index) else { return };
         // Outboxes are taken out of their faces, so that faces can count meanwhile.
-        let mut taken = ArrayVec::<(FaceId, Peer, Head, usize, Outbox, usize), SENDERS_MAX>::new();
+        let mut taken =
+            ArrayVec::<(FaceId, Peer, Head, usize, Outbox, core::ops::Range<usize>), SENDERS_MAX>::new();
         for id in ids {
             let Some(face) = self.slots.get_mut(*id).filter(|face| face.dirty) else { continue };
-            let Transport::Datagram { peer, run_datagram_max, burst, .. } = &mut face.transport else {
+            let Transport::Datagram { peer, run_datagram_max, burst, way, .. } = &mut face.transport else {
                 continue;
             };
             face.dirty = false;
@@ -194,17 +199,19 @@ impl Faces {
                 burst.timer = Some(due);
                 self.timers.set(due, Timer::Burst(*id));
             }
-            taken.push((*id, *peer, socket.head(*peer), *run_datagram_max, outbox, count));
+            let gone = self.xdp.send((&socket.medium, *peer), way, (&outbox, count), pool);
+            taken.push((*id, *peer, socket.head(*peer), *run_datagram_max, outbox, gone..count));
         }
         let mut senders: ArrayVec<Sender<'_>, SENDERS_MAX> = taken
             .iter()
-            .map(|(face, peer, head, run_datagram_max, outbox, count)| Sender {
+            .filter(|(.., items)| !items.is_empty())
+            .map(|(face, peer, head, run_datagram_max, outbox, items)| Sender {
                 face: *face,
                 peer: *peer,
                 head: head.as_slice(),
                 run_datagram_max: *run_datagram_max,
                 outbox,
-                count: *count,
+                items: (items.start, items.end),
             })
             .collect();
         let (slots, drops) = (&mut self.slots, &mut self.drops);

@@ -1,5 +1,6 @@
 //! One face: who the peer is, by what transport it is reached, what was counted.
 
+use super::xdp::Way;
 use crate::config::FacesConfig;
 use crate::counters::FaceCounters;
 use crate::datagram::{Burst, Peer};
@@ -26,6 +27,8 @@ pub(super) enum Transport {
         run_datagram_max: usize,
         /// What it was sent lately, and what waits so that it is not too much at once.
         burst: Burst,
+        /// How it is reached by AF_XDP.
+        way: Way,
     },
     /// A socket of its own that is to be connected again.
     Down,
@@ -140,6 +143,9 @@ pub(super) enum Token {
     Face(FaceId),
     Interfaces,
     Handshake(u32),
+    /// Port and queue.
+    Xdp(u32),
+    Routes,
 }
 
 impl Token {
@@ -153,6 +159,8 @@ impl Token {
             Token::Face(face) => (3, face.bits()),
             Token::Interfaces => (4, 0),
             Token::Handshake(index) => (5, index),
+            Token::Xdp(queue) => (6, queue),
+            Token::Routes => (7, 0),
         };
         Token::OURS | kind << Token::KIND | id as u64
     }
@@ -168,6 +176,8 @@ impl Token {
             3 => Some(Token::Face(FaceId::from_bits(id))),
             4 => Some(Token::Interfaces),
             5 => Some(Token::Handshake(id)),
+            6 => Some(Token::Xdp(id)),
+            7 => Some(Token::Routes),
             _ => None,
         }
     }

@@ -44,6 +44,8 @@ impl Faces {
             Some(Token::Listener(index)) => self.accept(now, index),
             Some(Token::Datagram(index)) => self.udp_ready(now, index as usize, flags, pool, batch),
             Some(Token::Interfaces) => self.interfaces_ready(now, pool),
+            Some(Token::Xdp(queue)) => self.xdp_ready(now, queue, flags, pool, batch),
+            Some(Token::Routes) => self.routes_ready(),
             Some(Token::Handshake(index)) => self.handshake_ready(now, index),
             Some(Token::Face(id)) => self.stream_ready(now, id, flags, pool, batch),
             None => {}

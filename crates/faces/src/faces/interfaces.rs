@@ -26,6 +26,11 @@ pub(super) struct InterfaceFaces {
 }
 
 impl InterfaceFaces {
+    /// The interfaces there are, if anybody needed to know yet.
+    pub(super) const fn watched(&self) -> Option<&Interfaces> {
+        self.watched.as_ref()
+    }
+
     pub(super) fn ether_policy(&self) -> EtherPolicy {
         self.policy.ethernet.clone().unwrap_or_default()
     }
@@ -78,6 +83,7 @@ impl Faces {
         }
         self.interfaces.policy = policy;
         self.match_interfaces(now, pool);
+        self.match_xdp(now);
         Ok(())
     }
 
@@ -85,8 +91,13 @@ impl Faces {
     pub(super) fn interfaces_ready(&mut self, now: Instant, pool: &mut Pool) {
         let Some(watched) = &mut self.interfaces.watched else { return };
         match watched.take_news() {
-            Ok(true) => self.match_interfaces(now, pool),
-            Ok(false) => {}
+            Ok(changed) => {
+                if changed {
+                    self.match_interfaces(now, pool);
+                }
+                // Queues may have come, of which the table knows nothing.
+                self.match_xdp(now);
+            }
             Err(errno) => {
                 tracing::error!(%errno, "the kernel tells nothing of network interfaces any more: their faces stay as they are");
                 let _ = epoll::delete(&self.epoll, &watched.socket);

@@ -4,6 +4,7 @@
 
 use super::Faces;
 use super::face::{Face, Transport};
+use super::xdp::Way;
 use crate::counters::FaceCounters;
 use crate::datagram::{Burst, DatagramSocket, Medium, Peer};
 use crate::error::FaceError;
@@ -166,6 +167,7 @@ impl Faces {
             peer: lane.peer,
             run_datagram_max: usize::MAX,
             burst: Burst::default(),
+            way: Way::default(),
         };
         let mut face = Face::new(now, lane.ends, lane.scope, lane.persistency, transport, link);
         face.link_type = lane.link_type;

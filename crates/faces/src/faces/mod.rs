@@ -9,6 +9,7 @@ mod interfaces;
 mod lanes;
 mod open;
 mod reconnect;
+mod xdp;
 
 use crate::config::{FaceUpdate, FacesConfig};
 use crate::counters::FaceCounters;
@@ -57,6 +58,7 @@ pub struct Faces {
     handshakes: Vec<Option<Handshake>>,
     sockets: Vec<Option<DatagramSocket>>,
     interfaces: InterfaceFaces,
+    xdp: xdp::Xdp,
     mailbox: Mailbox,
     /// Stream and internal faces with something in their outbox.
     dirty: Vec<FaceId>,
@@ -96,6 +98,7 @@ impl Faces {
             handshakes: Vec::new(),
             sockets: Vec::new(),
             interfaces: InterfaceFaces::default(),
+            xdp: xdp::Xdp::default(),
             mailbox: Mailbox::default(),
             dirty: Vec::new(),
             spare_outboxes: Vec::new(),
@@ -139,6 +142,7 @@ impl Faces {
                 Some(Timer::Drain(index)) => self.drain_udp(now, index as usize),
                 Some(Timer::Handshake(index)) => self.expire_handshake(index),
                 Some(Timer::Accept(index)) => self.resume_accepting(now, index),
+                Some(Timer::Xdp) => self.match_xdp(now),
             }
         }
     }
@@ -361,6 +365,7 @@ impl Faces {
         if let Some(socket) = self.sockets[index].as_ref().filter(unused) {
             let _ = epoll::delete(&self.epoll, &socket.socket);
             self.sockets[index] = None;
+            self.xdp.changed = true;
         }
     }
 

@@ -1,6 +1,7 @@
 //! How faces and listeners come to be.
 
 use super::face::{Face, Reconnect, Token, Transport};
+use super::xdp::Way;
 use super::{Faces, watch_again};
 use crate::config::FaceOptions;
 use crate::datagram::{Burst, DatagramSocket, Medium, Peer};
@@ -212,7 +213,13 @@ impl Faces {
         let persistency =
             if peer.is_group() { Persistency::Permanent } else { options.persistency.unwrap_or_default() };
         let burst = Burst::default();
-        let transport = Transport::Datagram { socket: index, peer, run_datagram_max: usize::MAX, burst };
+        let transport = Transport::Datagram {
+            socket: index,
+            peer,
+            run_datagram_max: usize::MAX,
+            burst,
+            way: Way::default(),
+        };
         let mut face = Face::new(now, ends, scope, persistency, transport, link);
         face.link_type = link_type;
         face.idle_timer = face.expiry(&self.config);
@@ -297,6 +304,7 @@ impl Faces {
             self.sockets.push(None);
         }
         self.sockets[index] = Some(socket);
+        self.xdp.changed = true;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! The network interfaces of this machine, as they come and go: a table that rtnetlink keeps up to date.
 
 pub mod filter;
-mod netlink;
+pub(crate) mod netlink;
 pub mod policy;
 
 use crate::error::FaceError;
@@ -43,6 +43,8 @@ pub struct Interface {
     pub multicast: bool,
     /// It leads back to this machine.
     pub loopback: bool,
+    /// Receive queues it may have.
+    pub queues: u32,
     /// Its addresses that can be used.
     pub addresses: BTreeSet<IpAddr>,
 }
@@ -53,6 +55,7 @@ impl Interface {
         self.name = link.name;
         self.mac = link.mac.filter(|_| link.hardware == ARPHRD_ETHER);
         self.mtu = link.mtu as usize;
+        self.queues = link.queues;
         self.up = link.flags & IFF_UP != 0;
         self.multicast = link.flags & IFF_MULTICAST != 0;
         self.loopback = link.flags & IFF_LOOPBACK != 0;
@@ -151,7 +154,7 @@ fn apply(table: &mut BTreeMap<u32, Interface>, news: News) -> bool {
         News::AddressGone { interface, address } => {
             table.get_mut(&interface).is_some_and(|entry| entry.addresses.remove(&address))
         }
-        News::Done | News::Refused(_) => false,
+        News::Neighbour { .. } | News::Route(_) | News::Done | News::Refused(_) => false,
     }
 }
 
@@ -182,7 +185,8 @@ fn ask_for_all() -> Result<BTreeMap<u32, Interface>, Errno> {
     Ok(table)
 }
 
-fn netlink_socket(groups: u32) -> Result<OwnedFd, Errno> {
+/// A socket that is told of these groups of changes.
+pub(crate) fn netlink_socket(groups: u32) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     // Protocol 0 is NETLINK_ROUTE.
     let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
@@ -191,7 +195,7 @@ fn netlink_socket(groups: u32) -> Result<OwnedFd, Errno> {
 }
 
 /// Octets of messages; none of those that somebody else than the kernel sent.
-fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
+pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     let (len, _, sender) = rustix::net::recvfrom(socket, buffer, RecvFlags::DONTWAIT)?;
     let kernel =
         sender.and_then(|sender| SocketAddrNetlink::try_from(sender).ok()).is_some_and(|s| s.pid() == 0);
@@ -215,7 +219,15 @@ mod tests {
         let mut table = BTreeMap::new();
         let link = |flags| {
             let name = "eth0".into();
-            News::Link(Link { index: 3, name, hardware: 1, flags, mtu: 1500, mac: Some(Mac([2; 6])) })
+            News::Link(Link {
+                index: 3,
+                name,
+                hardware: 1,
+                flags,
+                mtu: 1500,
+                mac: Some(Mac([2; 6])),
+                queues: 1,
+            })
         };
         let address = "fe80::1".parse().unwrap();
         assert!(!apply(&mut table, News::Address { interface: 3, address }), "of an interface nobody knows");

@@ -1,0 +1,251 @@
+//! AF_XDP: frames of an interface come to memory of ours before the system makes anything else of them, and leave from there.
+//!
+//! It is another way in and out of the faces that there are, not another kind of face: a UDP or Ethernet face has its socket as before, and what can go
+//! by AF_XDP does. So the system goes on with what can't: datagrams in fragments, neighbours it has to ask for, interfaces that have no AF_XDP.
+//!
+//! ```text
+//!  interface ─▶ XDP program: NDN? ─▶ rx ─▶ frame.rs ─▶ the face of the sender ─▶ link service
+//!                    └─ no ─▶ the system ─▶ sockets
+//!  Outbox ─▶ way to the peer known (routes.rs)? ─▶ head, payload into a frame ─▶ tx ─▶ interface
+//!                    └─ no, or too long ─▶ the face's socket
+//! ```
+
+pub mod frame;
+pub mod rings;
+pub mod routes;
+
+use crate::interfaces::Interface;
+use crate::mac::Mac;
+use rings::{Sizes, Xsk};
+use rustix::io::Errno;
+use std::error::Error;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Frames that may wait to be read, of one queue.
+const RECEIVED: u32 = 4096;
+/// Frames that may wait to be sent, of an interface.
+const SENT: u32 = 2048;
+/// A queue that sends nothing has so few.
+const SENT_MIN: u32 = 64;
+/// Queues of one interface.
+pub const QUEUES_MAX: u32 = 64;
+/// Octets before a payload of an Ethernet frame, with two tags.
+const ETHERNET_MAX: usize = 22;
+
+/// Who brings frames to sockets: a kernel program, which is not this crate's to load.
+pub trait Steering: core::fmt::Debug + Send {
+    /// Attaches to an interface with so many queues, for NDN in UDP to these ports, and without IP if `ethernet`.
+    ///
+    /// # Errors
+    /// What is missing, and what helps.
+    fn attach(
+        &mut self,
+        interface: &str,
+        queues: u32,
+        ports: &[u16],
+        ethernet: bool,
+    ) -> Result<Box<dyn Steered>, SteeringError>;
+}
+
+/// An interface whose frames are steered, until this is dropped.
+pub trait Steered: core::fmt::Debug + Send {
+    /// By the driver; else by the system, for drivers that can't.
+    fn is_native(&self) -> bool;
+
+    /// Frames of this queue go to this socket.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn set_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteeringError>;
+}
+
+/// What whoever steers says.
+pub type SteeringError = Box<dyn Error + Send + Sync>;
+
+/// Why an interface goes by ordinary sockets.
+#[derive(Debug, thiserror::Error)]
+pub enum XdpError {
+    /// CAP_NET_RAW is missing.
+    #[error(
+        "this process may not open AF_XDP sockets; allow it by `setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep` on its file, or \
+         `AmbientCapabilities=CAP_BPF CAP_NET_ADMIN CAP_NET_RAW CAP_IPC_LOCK` in its systemd unit"
+    )]
+    Rights,
+    /// Memory for frames can't be locked.
+    #[error(
+        "memory for frames can't be locked; allow it by `LimitMEMLOCK=infinity` in the systemd unit, `ulimit -l unlimited`, or CAP_IPC_LOCK"
+    )]
+    Locked,
+    /// Another program has the queue.
+    #[error("another program has an AF_XDP socket on queue {0}; stop it")]
+    Busy(u32),
+    /// Frames are too long.
+    #[error(
+        "its MTU is {0}, and frames of more than 3,818 octets have no room; `ip link set dev … mtu 3500` makes them shorter"
+    )]
+    Mtu(usize),
+    /// It is none.
+    #[error("it is no Ethernet interface")]
+    NoEthernet,
+    /// No program of the kernel's.
+    #[error(transparent)]
+    Steering(SteeringError),
+    /// The system refused.
+    #[error("the system refused an AF_XDP socket: {0}")]
+    System(Errno),
+}
+
+/// How an interface's frames come in and leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdpStatus {
+    /// The interface.
+    pub interface: Box<str>,
+    /// The program runs in the driver (native), or in the system (generic).
+    pub native: bool,
+    /// The driver uses this program's memory itself (zero-copy); else the kernel copies.
+    pub zero_copy: bool,
+    /// Queues that are read.
+    pub queues: usize,
+    /// Frames received and sent this way.
+    pub received: u64,
+    /// Likewise.
+    pub sent: u64,
+    /// Frames that came while there was no room.
+    pub lost: u64,
+    /// Frames that were for somebody else, or whose checksum was wrong.
+    pub others: u64,
+}
+
+impl core::fmt::Display for XdpStatus {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let mode = if self.native { "native" } else { "generic" };
+        let memory = if self.zero_copy { "zero-copy" } else { "copy" };
+        let queues = if self.queues == 1 { "queue" } else { "queues" };
+        write!(f, "{} goes by AF_XDP: {mode}, {memory}, {} {queues}", self.interface, self.queues)
+    }
+}
+
+/// An interface with its AF_XDP sockets.
+#[derive(Debug)]
+pub struct Port {
+    /// As it was when it was opened.
+    pub interface: Interface,
+    /// UDP ports that the program looks for.
+    pub ports: Vec<u16>,
+    /// And NDN without IP.
+    pub ethernet: bool,
+    sizes: Sizes,
+    /// Its own address.
+    pub mac: Mac,
+    /// A socket a queue; what is sent leaves by the first.
+    pub queues: Vec<Xsk>,
+    /// Something is in the ring that is not sent yet.
+    pub unsent: bool,
+    /// Frames received, sent, and not ours.
+    pub received: u64,
+    /// See there.
+    pub sent: u64,
+    /// See there.
+    pub others: u64,
+    /// Tells IPv4's fragments apart.
+    pub id: u16,
+    /// Before the sockets close no frame is to be brought to them; dropped last it does no harm.
+    steered: Box<dyn Steered>,
+}
+
+impl Port {
+    /// Opens sockets on all queues of an interface, and attaches the program that brings frames to them.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn open(
+        interface: &Interface,
+        (ports, ethernet): (&[u16], bool),
+        steering: &mut dyn Steering,
+    ) -> Result<Self, XdpError> {
+        let mac = interface.mac.ok_or(XdpError::NoEthernet)?;
+        let frame_len_max = interface.mtu + ETHERNET_MAX;
+        let sizes = Sizes::for_frames(frame_len_max, RECEIVED, SENT).ok_or(XdpError::Mtu(interface.mtu))?;
+        let room = interface.queues.clamp(1, QUEUES_MAX);
+        let steered = steering.attach(&interface.name, room, ports, ethernet).map_err(XdpError::Steering)?;
+        let mut port = Port {
+            interface: interface.clone(),
+            ports: ports.to_vec(),
+            ethernet,
+            sizes,
+            mac,
+            queues: Vec::new(),
+            unsent: false,
+            received: 0,
+            sent: 0,
+            others: 0,
+            id: 0,
+            steered,
+        };
+        while port.open_queue()? {}
+        Ok(port)
+    }
+
+    /// Opens a socket on the next queue; false when there is none.
+    fn open_queue(&mut self) -> Result<bool, XdpError> {
+        let queue = self.queues.len() as u32;
+        if queue >= self.interface.queues.clamp(1, QUEUES_MAX) {
+            return Ok(false);
+        }
+        let sizes = if queue == 0 { self.sizes } else { Sizes { sent: SENT_MIN, ..self.sizes } };
+        let xsk = match Xsk::open(self.interface.index, queue, sizes, !self.steered.is_native()) {
+            Ok(xsk) => xsk,
+            // There may be fewer queues than there is room for.
+            Err(Errno::INVAL) if queue > 0 => return Ok(false),
+            Err(Errno::PERM | Errno::ACCESS) => return Err(XdpError::Rights),
+            Err(Errno::NOBUFS | Errno::NOMEM) => return Err(XdpError::Locked),
+            Err(Errno::BUSY) => return Err(XdpError::Busy(queue)),
+            Err(errno) => return Err(XdpError::System(errno)),
+        };
+        self.steered.set_socket(queue, xsk.as_fd()).map_err(XdpError::Steering)?;
+        self.queues.push(xsk);
+        Ok(true)
+    }
+
+    /// Opens sockets on queues that there are now and were not before. Until then their frames go to ordinary sockets, and so they do if this fails.
+    pub fn open_more_queues(&mut self) {
+        while matches!(self.open_queue(), Ok(true)) {}
+    }
+
+    /// How it does.
+    pub fn status(&self) -> XdpStatus {
+        XdpStatus {
+            interface: self.interface.name.clone(),
+            native: self.steered.is_native(),
+            zero_copy: self.queues.iter().all(Xsk::is_zero_copy),
+            queues: self.queues.len(),
+            received: self.received,
+            sent: self.sent,
+            lost: self.queues.iter().map(Xsk::lost).sum(),
+            others: self.others,
+        }
+    }
+
+    /// Puts a frame into the ring; false when there is no room.
+    #[inline]
+    pub fn put(&mut self, write: impl FnOnce(u16, &mut [u8]) -> Option<usize>) -> bool {
+        let Some(first) = self.queues.first_mut() else { return false };
+        let id = self.id;
+        let put = first.put(|frame| write(id, frame));
+        self.id = self.id.wrapping_add(1);
+        self.unsent |= put;
+        self.sent += u64::from(put);
+        put
+    }
+
+    /// Sends what is in the ring.
+    ///
+    /// # Errors
+    /// When the interface is down or gone.
+    pub fn kick(&mut self) -> Result<(), Errno> {
+        if !core::mem::take(&mut self.unsent) {
+            return Ok(());
+        }
+        self.queues.first_mut().map_or(Ok(()), Xsk::kick)
+    }
+}

@@ -18,5 +18,6 @@ pub mod table_rows;
 pub mod tables;
 pub mod traffic;
 pub mod transfer;
+pub mod veth;
 pub mod wire;
 pub mod zipf;

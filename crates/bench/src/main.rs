@@ -7,10 +7,11 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
 use nw_bench::machine::Machine;
-use nw_bench::{control, ends, forward, idle, plain, relay, report, shards, table_rows, transfer};
+use nw_bench::{control, ends, forward, idle, plain, relay, report, shards, table_rows, transfer, veth};
 use nw_name::Name;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Parser)]
 #[command(about = "Measures rows, each beside its reference in the same run")]
@@ -73,6 +74,12 @@ enum Command {
     /// Counts plain datagrams.
     #[command(hide = true)]
     PlainCount { at: SocketAddr, count: u64 },
+    /// Asks and answers small packets.
+    #[command(hide = true)]
+    VethEnds { asker: String, answerer: String, port: u16, window: u64, measured_ms: u64 },
+    /// Passes packets on and looks nothing up.
+    #[command(hide = true)]
+    VethNull { at: SocketAddr, one: SocketAddr, other: SocketAddr },
 }
 
 /// Every row, in the order it is measured.
@@ -83,6 +90,7 @@ const ROWS: &[&str] = &[
     "forward/memory/pit1e7",
     "forward/memory/churn",
     "forward/memory/curve",
+    "forward/veth/udp",
     "cs_hit/memory",
     "shards/2",
     "graph/memory",
@@ -137,6 +145,15 @@ fn main() -> Result<()> {
             println!("{}", serde_json::to_string(&plain::count(at, count)?)?);
             Ok(())
         }
+        Command::VethEnds { asker, answerer, port, window, measured_ms } => {
+            let measured = Duration::from_millis(measured_ms);
+            println!(
+                "{}",
+                serde_json::to_string(&veth::ends::run(&asker, &answerer, port, window, measured)?)?
+            );
+            Ok(())
+        }
+        Command::VethNull { at, one, other } => veth::null::forward(at, one, other),
     }
 }
 
@@ -154,6 +171,7 @@ fn run(wanted: &str, json: Option<PathBuf>) -> Result<()> {
     for row in chosen {
         eprintln!("measuring {row} …");
         rows.extend(match row.split('/').next() {
+            Some("forward") if row.starts_with("forward/veth") => veth::run(row)?,
             Some("forward" | "cs_hit" | "graph") => forward::run(row),
             Some("shards") => shards::run(row)?,
             Some("transfer") => transfer::run(row)?,

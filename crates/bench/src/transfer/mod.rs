@@ -56,7 +56,10 @@ impl Place {
     }
 
     /// As [`router`](Self::router), with the command that starts `nw`.
-    fn router_by(&self, mut nw: Command, name: &str, more: &str) -> Result<(Running, PathBuf)> {
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn router_by(&self, mut nw: Command, name: &str, more: &str) -> Result<(Running, PathBuf)> {
         let socket = self.path(&format!("{name}.sock"));
         let config = self.path(&format!("{name}.toml"));
         std::fs::write(&config, format!("[faces.unix]\npath = {socket:?}\n[log]\nlevel = \"warn\"\n{more}"))?;

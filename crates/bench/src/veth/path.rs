@@ -1,0 +1,140 @@
+//! Three network namespaces in a row, made for a row and removed after it: who asks, what forwards, who answers.
+
+use anyhow::{Context, Result, ensure};
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Tells the paths of one process apart.
+static MADE: AtomicUsize = AtomicUsize::new(0);
+
+/// The forwarder's interface towards who asks.
+pub const LEFT: &str = "left";
+/// And towards who answers.
+pub const RIGHT: &str = "right";
+/// The only interface of an end.
+pub const WIRE: &str = "wire";
+
+/// A place on the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Who asks.
+    Asker,
+    /// What forwards.
+    Middle,
+    /// Who answers.
+    Answerer,
+}
+
+/// Two pairs of interfaces in a row.
+#[derive(Debug)]
+pub struct Street {
+    id: String,
+}
+
+impl Street {
+    /// Makes the namespaces and what joins them. Needs the rights of root, and `ip`.
+    ///
+    /// # Errors
+    /// What is missing. Nothing is left behind.
+    pub fn new() -> Result<Self> {
+        ensure!(rustix::process::geteuid().is_root(), "network namespaces need root");
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let street = Street { id: format!("nwveth{}-{number}", std::process::id()) };
+        for place in [Place::Asker, Place::Middle, Place::Answerer] {
+            let name = street.name(place);
+            ip(&["netns", "add", &name])?;
+            ip(&["-n", &name, "link", "set", "lo", "up"])?;
+        }
+        let middle = street.name(Place::Middle);
+        for (end, interface) in [(Place::Asker, LEFT), (Place::Answerer, RIGHT)] {
+            let name = street.name(end);
+            ip(&[
+                "-n", &name, "link", "add", WIRE, "type", "veth", "peer", "name", interface, "netns", &middle,
+            ])?;
+            let (own, other) = (end_address(end, 0).ip(), middle_address(end, 0).ip());
+            ip(&["-n", &name, "address", "add", &format!("{own}/24"), "dev", WIRE])?;
+            ip(&["-n", &middle, "address", "add", &format!("{other}/24"), "dev", interface])?;
+            ip(&["-n", &name, "link", "set", WIRE, "up"])?;
+            ip(&["-n", &middle, "link", "set", interface, "up"])?;
+        }
+        Ok(street)
+    }
+
+    /// The namespace at a place.
+    pub fn name(&self, place: Place) -> String {
+        let letter = match place {
+            Place::Asker => 'a',
+            Place::Middle => 'm',
+            Place::Answerer => 'z',
+        };
+        format!("{}{letter}", self.id)
+    }
+
+    /// A program that runs in the middle, on a processor of its own where there are several.
+    pub fn forwarder(&self, program: &Path) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name(Place::Middle)]);
+        on_processor(&mut command, 1);
+        command.arg(program);
+        command
+    }
+}
+
+impl Drop for Street {
+    fn drop(&mut self) {
+        for place in [Place::Asker, Place::Middle, Place::Answerer] {
+            // One that was never made is no reason to complain.
+            let _ =
+                Command::new("ip").args(["netns", "del", &self.name(place)]).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+/// An end's address.
+pub const fn end_address(end: Place, port: u16) -> SocketAddr {
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 79, net(end), 1)), port)
+}
+
+/// The forwarder's address towards an end.
+pub const fn middle_address(end: Place, port: u16) -> SocketAddr {
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 79, net(end), 2)), port)
+}
+
+const fn net(end: Place) -> u8 {
+    if matches!(end, Place::Asker) { 1 } else { 2 }
+}
+
+/// Goes before a program's name: it runs on this processor, if there is one.
+pub fn on_processor(command: &mut Command, processor: usize) {
+    if std::thread::available_parallelism().is_ok_and(|there| there.get() > processor) {
+        command.args(["taskset", "-c", &processor.to_string()]);
+    }
+}
+
+/// Does something in a namespace, in a thread of its own.
+///
+/// # Errors
+/// When there is no such namespace, or it may not be entered; and those of what is done.
+pub fn within<T: Send>(name: &str, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let space =
+        File::open(Path::new("/run/netns").join(name)).with_context(|| format!("no namespace {name}"))?;
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            let network = rustix::thread::LinkNameSpaceType::Network;
+            rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&space), Some(network))?;
+            work()
+        });
+        thread.join().unwrap_or_else(|_| anyhow::bail!("the thread in {name} failed"))
+    })
+}
+
+fn ip(words: &[&str]) -> Result<()> {
+    let output = Command::new("ip").args(words).stdin(Stdio::null()).output();
+    let output = output.context("there is no ip: apt install iproute2")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "this system refused ip {}: {}", words.join(" "), said.trim());
+    Ok(())
+}

@@ -4,7 +4,7 @@
 
 use crate::management::{
     ChannelStatus, CsInfo, DropCount, FaceStatus, FibEntry, ForwarderStatus, RibEntry, ShardStatus,
-    StrategyChoice,
+    StrategyChoice, XdpStatus,
 };
 use serde::Serialize;
 
@@ -29,4 +29,6 @@ pub struct Status {
     pub drops: Vec<DropCount>,
     /// Its threads that forward; empty where the router doesn't say.
     pub shards: Vec<ShardStatus>,
+    /// Its interfaces that go by AF_XDP.
+    pub xdp: Vec<XdpStatus>,
 }

@@ -14,7 +14,7 @@ use nw_api::management::client::{decode_cs_info, decode_items, decode_status};
 use nw_api::management::parameters::Strategy;
 use nw_api::management::{
     ChannelStatus, ControlParameters, Dataset, FaceEventNotification, FacePersistency, FaceQueryFilter,
-    FaceStatus, FibEntry, RibEntry, Root, ShardStatus, StrategyChoice, Verb, flags, origin,
+    FaceStatus, FibEntry, RibEntry, Root, ShardStatus, StrategyChoice, Verb, XdpStatus, flags, origin,
 };
 use nw_api::report::Status;
 use nw_app::control::{Commander, ControlError, dataset};
@@ -76,7 +76,7 @@ pub fn status(args: &StatusArgs) -> Done {
         asked => format!("{:.1} %", cs.hits as f64 * 100.0 / asked as f64),
     };
     let total = forwarder.satisfied_interests + forwarder.unsatisfied_interests;
-    let rows = [
+    let mut rows = vec![
         row([&"version", &forwarder.version]),
         row([
             &"up",
@@ -115,8 +115,19 @@ pub fn status(args: &StatusArgs) -> Done {
             ),
         ]),
     ];
+    if !status.xdp.is_empty() {
+        let interfaces: Vec<_> = status.xdp.iter().map(xdp_in_words).collect();
+        // Below the threads.
+        rows.insert(5, row([&"AF_XDP", &interfaces.join("; ")]));
+    }
     table(&rows)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn xdp_in_words(status: &XdpStatus) -> String {
+    let XdpStatus { interface, mode, memory, queues, received, sent, lost, .. } = status;
+    let queues = if *queues == 1 { "1 queue".to_owned() } else { format!("{queues} queues") };
+    format!("{interface}: {mode}, {memory}, {queues}, {received} frames in, {sent} out, {lost} lost")
 }
 
 fn gather(client: &mut Client) -> Result<Status> {
@@ -130,6 +141,14 @@ fn gather(client: &mut Client) -> Result<Status> {
         Some(_) => decode_items(&dataset(client, Dataset::StatusShards, None)?)?,
         None => Vec::new(),
     };
+    // Newer than the others.
+    let xdp = match drops {
+        Some(_) => dataset(client, Dataset::StatusXdp, None)
+            .ok()
+            .map(|content| decode_items(&content))
+            .transpose()?,
+        None => None,
+    };
     Ok(Status {
         forwarder: decode_status(&dataset(client, Dataset::StatusGeneral, None)?)?,
         content_store: decode_cs_info(&dataset(client, Dataset::CsInfo, None)?)?,
@@ -140,6 +159,7 @@ fn gather(client: &mut Client) -> Result<Status> {
         strategies: decode_items(&dataset(client, Dataset::StrategyChoiceList, None)?)?,
         drops: drops.unwrap_or_default(),
         shards,
+        xdp: xdp.unwrap_or_default(),
     })
 }
 

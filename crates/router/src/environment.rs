@@ -9,7 +9,7 @@ use crate::shards::Crew;
 use crate::shards::order::{Order, Report};
 use core::time::Duration;
 use nw_api::management::{
-    self as api, ChannelStatus, CsInfo, DropCount, ForwarderStatus, ShardStatus, flags,
+    self as api, ChannelStatus, CsInfo, DropCount, ForwarderStatus, ShardStatus, XdpStatus, flags,
 };
 use nw_api::rest::LoopTime;
 use nw_element::{DropReason, FaceId, FaceTable, Instant, LinkType, Packet, Pool, Scope};
@@ -280,6 +280,20 @@ impl Environment for Hands<'_> {
         self.crew.iter().for_each(|crew| crew.add_drops(&mut all));
         let counted = all.iter().filter(|(_, packets)| *packets > 0);
         counted.map(|(reason, count)| DropCount { reason: drop_name(reason), count }).collect()
+    }
+
+    fn xdp(&self) -> Vec<XdpStatus> {
+        let status = |status: nw_faces::xdp::XdpStatus| XdpStatus {
+            mode: status.mode().to_owned(),
+            memory: status.memory().to_owned(),
+            interface: status.interface.into(),
+            queues: status.queues as u64,
+            received: status.received,
+            sent: status.sent,
+            lost: status.lost,
+            others: status.others,
+        };
+        self.faces.xdp().into_iter().map(status).collect()
     }
 
     fn shards(&self) -> Vec<ShardStatus> {

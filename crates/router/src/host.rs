@@ -17,6 +17,7 @@ use crate::plane::Plane;
 use crate::settings::{self, Share};
 use crate::shards::Crew;
 use crate::shards::order::Order;
+use crate::xdp::KernelSteering;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use nw_api::config::Config;
 use nw_api::management::FaceEventKind;
@@ -219,6 +220,7 @@ impl Host {
         faces.open_internal(now);
         listen(&config, inherited, &mut faces)?;
         faces.set_interface_policy(now, settings::interfaces(&config), &mut pool)?;
+        faces.set_xdp(now, settings::xdp(&config), Box::new(KernelSteering { key }))?;
         let mut crew = match shards {
             1 => None,
             _ => Some(Crew::start(&config, (key, seed), started, &faces)?),
@@ -650,6 +652,9 @@ impl Host {
                     let policy = settings::interfaces(&plan.rest);
                     if let Err(error) = self.faces.set_interface_policy(now, policy, &mut self.pool) {
                         tracing::error!("faces of network interfaces stay as they are: {error}");
+                    }
+                    if let Err(error) = self.faces.set_xdp_interfaces(now, settings::xdp(&plan.rest)) {
+                        tracing::error!("interfaces that go by AF_XDP stay as they are: {error}");
                     }
                     match rules {
                         Ok(rules) => self.authority.reconfigure(*rules),

@@ -94,6 +94,12 @@ pub fn interfaces(config: &Config) -> InterfacePolicy {
     }
 }
 
+/// Interfaces whose frames come and go by AF_XDP.
+pub fn xdp(config: &Config) -> Option<Filter> {
+    let interfaces = &config.xdp.interfaces;
+    (!interfaces.is_empty()).then(|| filter(interfaces, &[]))
+}
+
 fn filter(whitelist: &[InterfacePattern], blacklist: &[InterfacePattern]) -> Filter {
     let pattern = |pattern: &InterfacePattern| match pattern {
         InterfacePattern::Name(name) => Pattern::Name(name.as_str().into()),

@@ -18,7 +18,7 @@ pub use interface::{InterfacePattern, MacAddress, MacGroup};
 pub use options::{
     ContentStore, Control, CsPolicy, Ethernet, FaceItem, Faces, Forwarder, Log, LogFormat, LogLevel,
     Management, Multicast, Persistency, Reach, Rib, RouteItem, StrategyItem, Tables, Tcp, Udp, Unix,
-    WebSocket,
+    WebSocket, Xdp,
 };
 pub use problem::{Problem, Problems};
 pub use trust::{ANY, AllowItem, Allowed, AnchorItem, Faces as RuleFaces, VouchItem};
@@ -45,6 +45,8 @@ pub struct Config {
     pub multicast: Multicast,
     /// `[faces.ethernet]`
     pub ethernet: Ethernet,
+    /// `[faces.xdp]`
+    pub xdp: Xdp,
     /// `[tables]`
     pub tables: Tables,
     /// `[content_store]`
@@ -98,6 +100,7 @@ impl Config {
         section::write::<WebSocket>(&mut text);
         section::write::<Multicast>(&mut text);
         section::write::<Ethernet>(&mut text);
+        section::write::<Xdp>(&mut text);
         section::write::<Tables>(&mut text);
         section::write::<ContentStore>(&mut text);
         section::write::<Forwarder>(&mut text);
@@ -145,6 +148,7 @@ impl Config {
             log: Log { level: LogLevel::Info, ..config.log.clone() },
             multicast: Multicast::default(),
             ethernet: Ethernet { idle_timeout_s: config.ethernet.idle_timeout_s, ..Ethernet::default() },
+            xdp: Xdp::default(),
             content_store: ContentStore::default(),
             rib: Rib::default(),
             face: Vec::new(),
@@ -171,6 +175,7 @@ impl Config {
             of::<WebSocket>(),
             of::<Multicast>(),
             of::<Ethernet>(),
+            of::<Xdp>(),
             of::<Tables>(),
             of::<ContentStore>(),
             of::<Forwarder>(),

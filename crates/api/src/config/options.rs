@@ -161,6 +161,17 @@ section! {
 }
 
 section! {
+    /// AF_XDP: NDN over UDP and Ethernet comes from the network card's driver to this program, and goes back, past the system's own network code, for a
+    /// part of the processor time. Faces are the same as without; what can't go this way goes by their sockets. Needs CAP_BPF, CAP_NET_ADMIN,
+    /// CAP_NET_RAW and CAP_IPC_LOCK, and Linux 5.18.
+    Xdp = "faces.xdp" {
+        /// Interfaces that use it; `nw status` says how each does. Not for ports of a bridge, nor where this machine passes on others' NDN: what comes
+        /// for NDN's ports is taken, whoever it is for. Firewall rules and captures see nothing of it.
+        interfaces: Vec<InterfacePattern> = vec![], as "[\"eth0\"]";
+    }
+}
+
+section! {
     /// Sizes of tables. All memory they can take is bounded by these; it is taken as it is first used.
     Tables = "tables" {
         /// Pending Interests.

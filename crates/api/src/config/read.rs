@@ -93,6 +93,7 @@ pub(super) fn config(source: &mut Source<'_>) -> Config {
         websocket: file.section(),
         multicast: file.section(),
         ethernet: file.section(),
+        xdp: file.section(),
         tables: file.section(),
         content_store: file.section(),
         forwarder: file.section(),
@@ -212,8 +213,15 @@ fn find<'t>(root: &'t DeTable<'t>, path: &str) -> Option<(&'t Spanned<DeValue<'t
 }
 
 /// Sections that stand in others.
-const SECTIONS: [&str; 6] =
-    ["faces.unix", "faces.tcp", "faces.udp", "faces.websocket", "faces.multicast", "faces.ethernet"];
+const SECTIONS: [&str; 7] = [
+    "faces.unix",
+    "faces.tcp",
+    "faces.udp",
+    "faces.websocket",
+    "faces.multicast",
+    "faces.ethernet",
+    "faces.xdp",
+];
 
 fn entries_of<'a>(
     table: &'a DeTable<'a>,

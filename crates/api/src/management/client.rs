@@ -7,7 +7,9 @@ use super::face::{ChannelStatus, FaceQueryFilter, FaceStatus};
 use super::number as n;
 use super::parameters::ControlParameters;
 use super::record::Scalar;
-use super::table::{CsInfo, DropCount, FibEntry, ForwarderStatus, RibEntry, ShardStatus, StrategyChoice};
+use super::table::{
+    CsInfo, DropCount, FibEntry, ForwarderStatus, RibEntry, ShardStatus, StrategyChoice, XdpStatus,
+};
 use nw_name::convention::Kind;
 use nw_name::tlv::{Error, Fault, Reader, push_integer, push_tlv};
 use nw_name::{Name, NameRef};
@@ -225,6 +227,7 @@ items! {
     CsInfo = n::ITEM,
     DropCount = n::ITEM,
     ShardStatus = n::ITEM,
+    XdpStatus = n::ITEM,
 }
 
 /// Writes the content of a dataset.

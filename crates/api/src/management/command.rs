@@ -131,6 +131,8 @@ words! {
         StatusDrops = "status" "drops",
         /// Threads that forward. Not NFD's either.
         StatusShards = "status" "shards",
+        /// Interfaces that go by AF_XDP. Not NFD's either.
+        StatusXdp = "status" "xdp",
     }
 }
 

@@ -19,7 +19,8 @@ pub use face::{
 pub use parameters::{ControlParameters, ControlResponse, Strategy, flags, origin};
 pub use record::{Field, Scalar};
 pub use table::{
-    CsInfo, DropCount, FibEntry, ForwarderStatus, NextHopRecord, RibEntry, Route, ShardStatus, StrategyChoice,
+    CsInfo, DropCount, FibEntry, ForwarderStatus, NextHopRecord, RibEntry, Route, ShardStatus,
+    StrategyChoice, XdpStatus,
 };
 
 /// Names leave, and come, as URIs.

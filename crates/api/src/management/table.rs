@@ -164,3 +164,25 @@ record! {
         chosen_in_kernel: u64 = n::SHARD_CHOSEN_IN_KERNEL,
     }
 }
+
+record! {
+    /// An interface whose NDN comes and goes by AF_XDP. Not NFD's.
+    XdpStatus {
+        /// Its name.
+        interface: String = n::XDP_INTERFACE,
+        /// Where the kernel's program runs: `native`, in the driver, or `generic`, in the system.
+        mode: String = n::XDP_MODE,
+        /// Whose memory the driver uses: `zero-copy`, the router's; or `copy`.
+        memory: String = n::XDP_MEMORY,
+        /// Queues that are read.
+        queues: u64 = n::XDP_QUEUES,
+        /// Frames received this way.
+        received: u64 = n::XDP_RECEIVED,
+        /// Frames sent this way.
+        sent: u64 = n::XDP_SENT,
+        /// Frames that came while there was no room.
+        lost: u64 = n::XDP_LOST,
+        /// Frames that were for somebody else, or damaged.
+        others: u64 = n::XDP_OTHERS,
+    }
+}

@@ -32,6 +32,10 @@ pub const QUEUES_MAX: u32 = 64;
 /// Octets before a payload of an Ethernet frame, with two tags.
 const ETHERNET_MAX: usize = 22;
 
+/// How to allow a process what AF_XDP needs.
+pub const RIGHTS: &str = "allow it by `setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep` on its file, or \
+     `AmbientCapabilities=CAP_BPF CAP_NET_ADMIN CAP_NET_RAW CAP_IPC_LOCK` in its systemd unit";
+
 /// Who brings frames to sockets: a kernel program, which is not this crate's to load.
 pub trait Steering: core::fmt::Debug + Send {
     /// Attaches to an interface with so many queues, for NDN in UDP to these ports, and without IP if `ethernet`.
@@ -66,10 +70,7 @@ pub type SteeringError = Box<dyn Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum XdpError {
     /// CAP_NET_RAW is missing.
-    #[error(
-        "this process may not open AF_XDP sockets; allow it by `setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep` on its file, or \
-         `AmbientCapabilities=CAP_BPF CAP_NET_ADMIN CAP_NET_RAW CAP_IPC_LOCK` in its systemd unit"
-    )]
+    #[error("this process may not open AF_XDP sockets; {RIGHTS}")]
     Rights,
     /// Memory for frames can't be locked.
     #[error(
@@ -116,10 +117,21 @@ pub struct XdpStatus {
     pub others: u64,
 }
 
+impl XdpStatus {
+    /// `native` or `generic`.
+    pub const fn mode(&self) -> &'static str {
+        if self.native { "native" } else { "generic" }
+    }
+
+    /// `zero-copy` or `copy`.
+    pub const fn memory(&self) -> &'static str {
+        if self.zero_copy { "zero-copy" } else { "copy" }
+    }
+}
+
 impl core::fmt::Display for XdpStatus {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let mode = if self.native { "native" } else { "generic" };
-        let memory = if self.zero_copy { "zero-copy" } else { "copy" };
+        let (mode, memory) = (self.mode(), self.memory());
         let queues = if self.queues == 1 { "queue" } else { "queues" };
         write!(f, "{} goes by AF_XDP: {mode}, {memory}, {} {queues}", self.interface, self.queues)
     }

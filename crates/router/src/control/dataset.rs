@@ -150,6 +150,7 @@ impl Control {
             Dataset::CsInfo => encode(&env.cs_info(), &mut item),
             Dataset::StatusDrops => env.drops().iter().for_each(|drop| encode(drop, &mut item)),
             Dataset::StatusShards => env.shards().iter().for_each(|shard| encode(shard, &mut item)),
+            Dataset::StatusXdp => env.xdp().iter().for_each(|interface| encode(interface, &mut item)),
             Dataset::StatusGeneral => {
                 let status = ForwarderStatus {
                     version: self.config.version.clone(),

@@ -6,7 +6,7 @@
 //! * What a call says is done is in effect when it returns: management answers 200 right behind it.
 
 use nw_api::management::{
-    ChannelStatus, CsInfo, DropCount, FacePersistency, FaceStatus, ForwarderStatus, ShardStatus,
+    ChannelStatus, CsInfo, DropCount, FacePersistency, FaceStatus, ForwarderStatus, ShardStatus, XdpStatus,
 };
 use nw_name::{Name, NameRef};
 use nw_tables::cs::Erasing;
@@ -77,6 +77,11 @@ pub trait Environment {
 
     /// Threads that forward, by number.
     fn shards(&self) -> Vec<ShardStatus> {
+        Vec::new()
+    }
+
+    /// Interfaces that go by AF_XDP.
+    fn xdp(&self) -> Vec<XdpStatus> {
         Vec::new()
     }
 

@@ -76,10 +76,22 @@ enum Command {
     PlainCount { at: SocketAddr, count: u64 },
     /// Asks and answers small packets.
     #[command(hide = true)]
-    VethEnds { asker: String, answerer: String, port: u16, window: u64, measured_ms: u64 },
+    VethEnds {
+        asker: String,
+        middle: String,
+        answerer: String,
+        port: u16,
+        window: u64,
+        measured_ms: u64,
+        #[arg(long)]
+        xdp: bool,
+    },
     /// Passes packets on and looks nothing up.
     #[command(hide = true)]
     VethNull { at: SocketAddr, one: SocketAddr, other: SocketAddr },
+    /// The same by AF_XDP.
+    #[command(hide = true)]
+    VethNullXdp { port: u16 },
 }
 
 /// Every row, in the order it is measured.
@@ -91,6 +103,7 @@ const ROWS: &[&str] = &[
     "forward/memory/churn",
     "forward/memory/curve",
     "forward/veth/udp",
+    "forward/veth/xdp",
     "cs_hit/memory",
     "shards/2",
     "graph/memory",
@@ -145,14 +158,13 @@ fn main() -> Result<()> {
             println!("{}", serde_json::to_string(&plain::count(at, count)?)?);
             Ok(())
         }
-        Command::VethEnds { asker, answerer, port, window, measured_ms } => {
+        Command::VethEnds { asker, middle, answerer, port, window, measured_ms, xdp } => {
             let measured = Duration::from_millis(measured_ms);
-            println!(
-                "{}",
-                serde_json::to_string(&veth::ends::run(&asker, &answerer, port, window, measured)?)?
-            );
+            let outcome = veth::ends::run([&asker, &middle, &answerer], xdp, port, window, measured)?;
+            println!("{}", serde_json::to_string(&outcome)?);
             Ok(())
         }
+        Command::VethNullXdp { port } => veth::xdp::forward(port),
         Command::VethNull { at, one, other } => veth::null::forward(at, one, other),
     }
 }

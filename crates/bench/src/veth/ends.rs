@@ -3,6 +3,7 @@
 
 use super::packets;
 use super::path::{self, Place};
+use super::xdp::XdpEnd;
 use anyhow::{Context, Result, ensure};
 use nw_faces::raw::{self, Message, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -10,7 +11,7 @@ use rustix::net::sockopt;
 use serde::{Deserialize, Serialize};
 use std::io::IoSlice;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Datagrams a call.
@@ -39,19 +40,27 @@ pub struct Outcome {
     pub lost: u64,
 }
 
-/// Runs both ends of a path.
+/// Runs both ends of a path, in these namespaces: who asks, what forwards, who answers.
 ///
 /// # Errors
 /// When nothing comes back at all; what the system says.
-pub fn run(asker: &str, answerer: &str, port: u16, window: u64, measured: Duration) -> Result<Outcome> {
-    let mut asking = End::open(asker, Place::Asker, port)?;
-    let mut answering = End::open(answerer, Place::Answerer, port)?;
-    let (to, back) = (path::middle_address(Place::Asker, port), path::middle_address(Place::Answerer, port));
+pub fn run(names: [&str; 3], xdp: bool, port: u16, window: u64, measured: Duration) -> Result<Outcome> {
+    let [asker, middle, answerer] = names;
+    let open = |name, place| match xdp {
+        true => Ok(End::Xdp(XdpEnd::open(name, middle, place, port)?)),
+        false => UdpEnd::open(name, place, port).map(End::Udp),
+    };
+    let (mut asking, mut answering) = (open(asker, Place::Asker)?, open(answerer, Place::Answerer)?);
     let started = Instant::now();
     // Names that no earlier run had.
     let mut number = std::time::UNIX_EPOCH.elapsed()?.as_nanos() as u64;
     let mut outcome = Outcome { exchanges: 0, seconds: 0.0, exchanges_in_all: 0, lost: 0 };
     let (mut on_their_way, mut heard, mut from) = (0, started, None);
+    let (mut packet, mut answers) = (Vec::new(), Vec::new());
+    // So that a forwarder that learns from packets knows where it is.
+    packets::interest(number, &mut packet);
+    answering.write(&packet);
+    answering.send();
     loop {
         let now = Instant::now();
         if from.is_none() && outcome.exchanges_in_all > 0 && now > started + WARM_UP {
@@ -66,15 +75,29 @@ pub fn run(asker: &str, answerer: &str, port: u16, window: u64, measured: Durati
         }
         while on_their_way + BATCH as u64 <= window {
             for _ in 0..BATCH {
-                asking.write(to, |out| packets::interest(number, out));
                 number += 1;
+                packet.clear();
+                packets::interest(number, &mut packet);
+                asking.write(&packet);
             }
             asking.send();
             on_their_way += BATCH as u64;
         }
-        let asked = answering.receive(packets::answer, back)?;
+        let mut ends = Vec::with_capacity(BATCH);
+        let asked = answering.receive(|packet| {
+            packets::answer(packet, &mut answers);
+            ends.push(answers.len());
+        });
+        let mut start = 0;
+        for end in ends {
+            if end > start {
+                answering.write(&answers[start..end]);
+            }
+            start = end;
+        }
+        answers.clear();
         answering.send();
-        let came = asking.receive(|_, _| {}, to)?;
+        let came = asking.receive(|_| {});
         outcome.exchanges_in_all += came as u64;
         on_their_way = on_their_way.saturating_sub(came as u64);
         if came + asked > 0 {
@@ -89,22 +112,58 @@ pub fn run(asker: &str, answerer: &str, port: u16, window: u64, measured: Durati
             outcome.lost += on_their_way;
             (on_their_way, heard) = (0, now);
         }
-        let mut ready =
-            [&asking, &answering].map(|end| PollFd::from_borrowed_fd(end.socket.as_fd(), PollFlags::IN));
+        let mut ready = [&asking, &answering].map(|end| PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN));
         let _ = poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 1_000_000 }));
     }
 }
 
-/// One end's socket and what it is about to send.
-struct End {
-    socket: UdpSocket,
-    buffer: Vec<u8>,
-    out: Vec<u8>,
-    /// Where each datagram ends, and to whom it goes.
-    ends: Vec<(usize, SocketAddr)>,
+/// What an end sends and hears by.
+enum End {
+    Udp(UdpEnd),
+    Xdp(XdpEnd),
 }
 
 impl End {
+    fn write(&mut self, datagram: &[u8]) {
+        match self {
+            End::Udp(end) => end.write(datagram),
+            End::Xdp(end) => end.write(datagram),
+        }
+    }
+
+    fn send(&mut self) {
+        match self {
+            End::Udp(end) => end.send(),
+            End::Xdp(end) => end.send(),
+        }
+    }
+
+    fn receive(&mut self, each: impl FnMut(&[u8])) -> usize {
+        match self {
+            End::Udp(end) => end.receive(each),
+            End::Xdp(end) => end.receive(each),
+        }
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            End::Udp(end) => end.socket.as_fd(),
+            End::Xdp(end) => end.socket().as_fd(),
+        }
+    }
+}
+
+/// A UDP socket and what it is about to send.
+struct UdpEnd {
+    socket: UdpSocket,
+    to: SocketAddr,
+    buffer: Vec<u8>,
+    out: Vec<u8>,
+    /// Where each datagram ends.
+    ends: Vec<usize>,
+}
+
+impl UdpEnd {
     fn open(namespace: &str, place: Place, port: u16) -> Result<Self> {
         let socket = path::within(namespace, || {
             let socket = UdpSocket::bind(path::end_address(place, port)).context("an end's socket")?;
@@ -114,54 +173,42 @@ impl End {
             sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER)?;
             Ok(socket)
         })?;
-        Ok(End { socket, buffer: vec![0; BATCH * DATAGRAM_MAX], out: Vec::new(), ends: Vec::new() })
+        let (buffer, to) = (vec![0; BATCH * DATAGRAM_MAX], path::middle_address(place, port));
+        Ok(UdpEnd { socket, to, buffer, out: Vec::new(), ends: Vec::new() })
     }
 
-    fn write(&mut self, to: SocketAddr, datagram: impl FnOnce(&mut Vec<u8>)) {
-        let before = self.out.len();
-        datagram(&mut self.out);
-        if self.out.len() > before {
-            self.ends.push((self.out.len(), to));
-        }
+    fn write(&mut self, datagram: &[u8]) {
+        self.out.extend_from_slice(datagram);
+        self.ends.push(self.out.len());
     }
 
     /// Sends what was written. What the system has no room for is lost, as on a wire.
     fn send(&mut self) {
         let mut start = 0;
         let (mut pieces, mut messages) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
-        for (end, to) in &self.ends {
+        for end in &self.ends {
             pieces.push(IoSlice::new(&self.out[start..*end]));
-            messages.push(Message {
-                peer: Some(*to),
-                pieces: (pieces.len() - 1, pieces.len()),
-                segment: None,
-            });
+            let pieces = (pieces.len() - 1, pieces.len());
+            messages.push(Message { peer: Some(self.to), pieces, segment: None });
             start = *end;
         }
         let mut at = 0;
         while at < messages.len() {
-            match raw::send(self.socket.as_fd(), &messages[at..], &pieces) {
-                Ok(sent) => at += sent,
-                Err(_) => at += 1,
-            }
+            at += raw::send(self.socket.as_fd(), &messages[at..], &pieces).unwrap_or(1);
         }
         self.out.clear();
         self.ends.clear();
     }
 
-    /// Takes what has come, and writes what each is answered with; how many there were.
-    fn receive(&mut self, answer: impl Fn(&[u8], &mut Vec<u8>), to: SocketAddr) -> Result<usize> {
+    /// Takes what has come; how many there were.
+    fn receive(&mut self, mut each: impl FnMut(&[u8])) -> usize {
         let mut received = [Received::NONE; BATCH];
         let mut places = self.buffer.chunks_exact_mut(DATAGRAM_MAX);
         let buffers: [&mut [u8]; BATCH] = core::array::from_fn(|_| places.next().unwrap_or_default());
         let count = raw::receive(self.socket.as_fd(), buffers, &mut received).unwrap_or(0);
         for (at, message) in received[..count].iter().enumerate() {
-            let before = self.out.len();
-            answer(&self.buffer[at * DATAGRAM_MAX..][..message.len], &mut self.out);
-            if self.out.len() > before {
-                self.ends.push((self.out.len(), to));
-            }
+            each(&self.buffer[at * DATAGRAM_MAX..][..message.len]);
         }
-        Ok(count)
+        count
     }
 }

@@ -1,5 +1,5 @@
-//! `forward/veth/…`: small packets through a router between two veth pairs, beside a null forwarder on the same path, which receives and sends the
-//! same packets and looks nothing up.
+//! `forward/veth/udp` and `forward/veth/xdp`: small packets through a router between two veth pairs, beside a null forwarder on the same path, which receives and sends the
+//! same packets by the same calls and looks nothing up.
 //!
 //! ```text
 //!  asks ══ veth ══ forwarder ══ veth ══ answers        the ends on one processor, what is measured on the other
@@ -11,6 +11,7 @@ pub mod ends;
 pub mod null;
 mod packets;
 mod path;
+pub mod xdp;
 
 use crate::process::Running;
 use crate::report::{Row, median};
@@ -27,6 +28,8 @@ const MEASURED: Duration = Duration::from_millis(1500);
 /// Interests on their way at most.
 const WINDOW: u64 = 1024;
 const PORT: u16 = 6363;
+/// For a forwarder to start.
+const SETTLE: Duration = Duration::from_millis(200);
 
 /// What a forwarder did.
 #[derive(Clone, Copy, Debug)]
@@ -40,11 +43,19 @@ struct Passed {
     lost: f64,
 }
 
+/// How packets come to the forwarder and leave it, and to and from the ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Udp,
+    Xdp,
+}
+
 /// The rows; none where a path can't be made.
 ///
 /// # Errors
 /// When a forwarder does not start or passes nothing on.
 pub fn run(row: &str) -> Result<Vec<Row>> {
+    let by = if row.ends_with("/xdp") { By::Xdp } else { By::Udp };
     let folder = Folder::new()?;
     let street = match Street::new() {
         Ok(street) => street,
@@ -55,8 +66,8 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
     };
     let (mut routed, mut null) = (Vec::new(), Vec::new());
     for run in 0..RUNS {
-        routed.push(through_router(&folder, &street, run)?);
-        null.push(through_null(&folder, &street)?);
+        routed.push(through_router(&folder, &street, by, run)?);
+        null.push(through_null(&folder, &street, by)?);
     }
     Ok(report(row, &routed, &null))
 }
@@ -69,6 +80,7 @@ fn report(row: &str, routed: &[Passed], null: &[Passed]) -> Vec<Row> {
     let beside = |unit: &str, figure: fn(&Passed) -> f64| {
         Row::new(row, unit, &figures(routed, figure)).beside(median(&figures(null, figure)))
     };
+    let lost = |of: &[Passed]| of.iter().map(|passed| passed.lost).sum::<f64>() / of.len() as f64;
     vec![
         Row::new(row, "ratio_to_null", &ratios(|routed, null| routed.packets_per_s / null.packets_per_s))
             .at_least(0.8),
@@ -80,38 +92,53 @@ fn report(row: &str, routed: &[Passed], null: &[Passed]) -> Vec<Row> {
         beside("packets_per_s", |passed| passed.packets_per_s),
         beside("cpu_ns_per_packet", |passed| passed.ns_per_packet),
         beside("busy", |passed| passed.busy),
-        beside("lost", |passed| passed.lost),
+        Row::new(row, "lost", &[lost(routed)]).beside(lost(null)),
     ]
 }
 
-fn through_router(folder: &Folder, street: &Street, run: usize) -> Result<Passed> {
+fn through_router(folder: &Folder, street: &Street, by: By, run: usize) -> Result<Passed> {
     let sink = path::end_address(Place::Answerer, PORT);
+    let xdp = match by {
+        By::Udp => String::new(),
+        By::Xdp => format!("[faces.xdp]\ninterfaces = [\"{}\", \"{}\"]\n", path::LEFT, path::RIGHT),
+    };
     let config = format!(
-        "[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = [\"0.0.0.0:{PORT}\"]\n[forwarder]\nshards = 1\n\
+        "[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = [\"0.0.0.0:{PORT}\"]\n[forwarder]\nshards = 1\n{xdp}\
          [[route]]\nprefix = \"/veth\"\nface = \"udp4://{sink}\"\n"
     );
-    let (router, _) = folder.router_by(street.forwarder(&folder.nw), &format!("veth{run}"), &config)?;
-    measure(folder, street, &router)
+    let name = format!("veth{run}{by:?}");
+    let (router, _) = folder.router_by(street.forwarder(&folder.nw), &name, &config)?;
+    // Its programs are attached behind its first socket, and it learns of neighbours.
+    std::thread::sleep(SETTLE);
+    measure(folder, street, by, &router)
 }
 
-fn through_null(folder: &Folder, street: &Street) -> Result<Passed> {
+fn through_null(folder: &Folder, street: &Street, by: By) -> Result<Passed> {
     let mut command = street.forwarder(&folder.me);
-    command.arg("veth-null").arg(format!("0.0.0.0:{PORT}"));
-    command.args([Place::Asker, Place::Answerer].map(|end| path::end_address(end, PORT).to_string()));
+    match by {
+        By::Xdp => command.arg("veth-null-xdp").arg(PORT.to_string()),
+        By::Udp => {
+            command.arg("veth-null").arg(format!("0.0.0.0:{PORT}"));
+            command.args([Place::Asker, Place::Answerer].map(|end| path::end_address(end, PORT).to_string()))
+        }
+    };
     let null = Running::start("null forwarder", &mut command)?;
-    // It binds its socket within this time; what came before would be asked for again anyway.
-    std::thread::sleep(Duration::from_millis(100));
-    measure(folder, street, &null)
+    // It is ready within this time; what came before would be asked for again anyway.
+    std::thread::sleep(SETTLE);
+    measure(folder, street, by, &null)
 }
 
-fn measure(folder: &Folder, street: &Street, forwarder: &Running) -> Result<Passed> {
+fn measure(folder: &Folder, street: &Street, by: By, forwarder: &Running) -> Result<Passed> {
     let mut command = Command::new("ip");
     // In the namespace of who asks; each end opens its socket in its own.
     command.args(["netns", "exec", &street.name(Place::Asker)]);
     path::on_processor(&mut command, 0);
     command.arg(&folder.me).arg("veth-ends");
-    command.args([street.name(Place::Asker), street.name(Place::Answerer)]);
+    command.args([Place::Asker, Place::Middle, Place::Answerer].map(|place| street.name(place)));
     command.args([PORT.to_string(), WINDOW.to_string(), MEASURED.as_millis().to_string()]);
+    if by == By::Xdp {
+        command.arg("--xdp");
+    }
     let (before, started) = (forwarder.cpu(), Instant::now());
     let output = command.stderr(Stdio::inherit()).output().context("can't start the ends")?;
     let (cpu, took) = (forwarder.cpu().saturating_sub(before), started.elapsed());

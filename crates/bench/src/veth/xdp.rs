@@ -130,11 +130,11 @@ pub fn forward(port: u16) -> Result<()> {
         let mut ready: Vec<PollFd<'_>> =
             sides.iter().flat_map(|side| &side.queues).map(|xsk| PollFd::new(xsk, PollFlags::IN)).collect();
         poll(&mut ready, None)?;
-        for from in 0..2 {
+        for (from, (here, end)) in ends.into_iter().enumerate() {
             let [left, right] = &mut sides;
-            let (here, there) = if from == 0 { (left, right) } else { (right, left) };
-            let own = here.mac;
-            for xsk in &mut here.queues {
+            let (near, there) = if from == 0 { (left, right) } else { (right, left) };
+            let own = near.mac;
+            for xsk in &mut near.queues {
                 let [left, right] = &mut heads;
                 let (back, on) = if from == 0 { (left, &*right) } else { (right, &*left) };
                 xsk.receive(FRAMES, |bytes| {
@@ -143,7 +143,6 @@ pub fn forward(port: u16) -> Result<()> {
                         return true;
                     };
                     if back.as_ref().is_none_or(|(known, _)| *known != source) {
-                        let (here, end) = ends[from];
                         *back = Heads::new((own, source), here, end).map(|heads| (source, heads));
                     }
                     if let Some((_, heads)) = on {

@@ -3,7 +3,7 @@
 //! A router with ten thousand faces; a million routes by the batch path, some by NFD's commands; meanwhile a client pings another through the
 //! router at a steady rate, as it did before while nothing changed.
 
-use crate::report::Row;
+use crate::report::{Row, median};
 use crate::transfer::Place;
 use anyhow::{Context, Result, ensure};
 use nw_api::management::client::{self as message, Uniqueness, decode_items};

@@ -1,18 +1,18 @@
 //! The one configuration file: TOML, a documented default for every option, all mistakes named at once.
 //!
 //! Each option is written down in one place, `config/options.rs`: its name, type, default, limits and documentation. Reading, checking and the
-//! reference text ([`Config::reference`]) come from there.
+//! reference text ([`Config::reference`]) come from there. Other programs' files are written and read by the same means: [`section`](mod@section), [`read`].
 
 mod check;
 mod interface;
 mod options;
-mod problem;
-mod read;
-mod section;
+pub mod problem;
+pub mod read;
+pub mod section;
 #[cfg(test)]
 mod tests;
 mod trust;
-mod value;
+pub mod value;
 
 pub use interface::{InterfacePattern, MacAddress, MacGroup};
 pub use options::{

@@ -45,18 +45,21 @@ impl fmt::Display for Problems {
 impl core::error::Error for Problems {}
 
 /// A file being read, and what was found wrong with it.
-pub(super) struct Source<'a> {
+#[derive(Debug)]
+pub struct Source<'a> {
     file: &'a str,
     pub(super) text: &'a str,
     problems: Vec<Problem>,
 }
 
 impl<'a> Source<'a> {
-    pub(super) const fn new(file: &'a str, text: &'a str) -> Self {
+    /// `file` is what problems call it.
+    pub const fn new(file: &'a str, text: &'a str) -> Self {
         Source { file, text, problems: Vec::new() }
     }
 
-    pub(super) fn problem(
+    /// Notes a mistake at a place of the text.
+    pub fn problem(
         &mut self,
         at: &Range<usize>,
         option: impl Into<String>,
@@ -69,12 +72,12 @@ impl<'a> Source<'a> {
     }
 
     /// The line of an octet, from 1.
-    pub(super) fn line(&self, at: usize) -> usize {
+    pub fn line(&self, at: usize) -> usize {
         1 + self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|octet| **octet == b'\n').count()
     }
 
     /// The text at a place, shortened to what fits a line.
-    pub(super) fn seen(&self, at: &Range<usize>) -> String {
+    pub fn seen(&self, at: &Range<usize>) -> String {
         let text = self.text.get(at.clone()).unwrap_or("").trim();
         let line = text.lines().next().unwrap_or("");
         let short: String = line.chars().take(SEEN_LEN_MAX).collect();
@@ -85,7 +88,11 @@ impl<'a> Source<'a> {
         }
     }
 
-    pub(super) fn finish<T>(mut self, value: T) -> Result<T, Problems> {
+    /// What was read, if nothing was wrong.
+    ///
+    /// # Errors
+    /// All that was.
+    pub fn finish<T>(mut self, value: T) -> Result<T, Problems> {
         if self.problems.is_empty() {
             return Ok(value);
         }

@@ -10,10 +10,11 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Places of what was read, by option: `management.localhop`, `route[2].prefix`.
-pub(super) type Places = BTreeMap<String, Range<usize>>;
+pub type Places = BTreeMap<String, Range<usize>>;
 
 /// A table being read: what was asked of it, and what is left over.
-pub(super) struct Table<'a, 'b> {
+#[derive(Debug)]
+pub struct Table<'a, 'b> {
     source: &'a mut Source<'b>,
     places: &'a mut Places,
     path: String,
@@ -24,7 +25,7 @@ pub(super) struct Table<'a, 'b> {
 
 impl Table<'_, '_> {
     /// The value of an option that may be left out.
-    pub(super) fn take<T: Value>(&mut self, key: &'static str, limits: Limits) -> Option<T> {
+    pub fn take<T: Value>(&mut self, key: &'static str, limits: Limits) -> Option<T> {
         self.known.push(key);
         let at = self.entries.iter().position(|(entry, ..)| *entry == key)?;
         let (_, value, _) = self.entries.swap_remove(at);
@@ -39,12 +40,7 @@ impl Table<'_, '_> {
     }
 
     /// The value of an option, its default, or `None` with a note that it must be there.
-    pub(super) fn take_or<T: Value>(
-        &mut self,
-        key: &'static str,
-        limits: Limits,
-        default: Option<T>,
-    ) -> Option<T> {
+    pub fn take_or<T: Value>(&mut self, key: &'static str, limits: Limits, default: Option<T>) -> Option<T> {
         let there = self.entries.iter().any(|(entry, ..)| *entry == key);
         let taken = self.take(key, limits.clone());
         if there {
@@ -71,21 +67,9 @@ impl Table<'_, '_> {
     }
 }
 
-/// Reads a whole file.
+/// Reads the router's file.
 pub(super) fn config(source: &mut Source<'_>) -> Config {
-    let (document, errors) = DeTable::parse_recoverable(source.text);
-    let broken = !errors.is_empty();
-    for error in errors {
-        let at = error.span().unwrap_or(0..0);
-        let seen = source.seen(&line_of(source.text, &at));
-        source.problem(&at, "TOML", seen, error.message().replace('\n', ", "));
-    }
-    if broken {
-        // What is left of the document may be anything: speaking about it would only confuse.
-        return Config::default();
-    }
-    let mut file = File { source, places: Places::new(), root: document.get_ref(), known: Vec::new() };
-    let config = Config {
+    let sections = |file: &mut File<'_, '_, '_>| Config {
         faces: file.section(),
         unix: file.section(),
         tcp: file.section(),
@@ -108,12 +92,35 @@ pub(super) fn config(source: &mut Source<'_>) -> Config {
         route: file.items(),
         strategy: file.items(),
     };
-    let places = file.finish();
+    let Some((config, places)) = read(source, sections) else { return Config::default() };
     check::contradictions(&config, &places, source);
     config
 }
 
-struct File<'a, 'b, 't> {
+/// Reads a whole file: `sections` asks for each there may be, and what it didn't ask for is noted as unknown. `None` when the text is no TOML, which is
+/// noted too: what is left of the document then may be anything, and speaking about it would only confuse.
+pub fn read<T>(
+    source: &mut Source<'_>,
+    sections: impl FnOnce(&mut File<'_, '_, '_>) -> T,
+) -> Option<(T, Places)> {
+    let (document, errors) = DeTable::parse_recoverable(source.text);
+    let broken = !errors.is_empty();
+    for error in errors {
+        let at = error.span().unwrap_or(0..0);
+        let seen = source.seen(&line_of(source.text, &at));
+        source.problem(&at, "TOML", seen, error.message().replace('\n', ", "));
+    }
+    if broken {
+        return None;
+    }
+    let mut file = File { source, places: Places::new(), root: document.get_ref(), known: Vec::new() };
+    let sections = sections(&mut file);
+    Some((sections, file.finish()))
+}
+
+/// A file whose sections are being asked for.
+#[derive(Debug)]
+pub struct File<'a, 'b, 't> {
     source: &'a mut Source<'b>,
     places: Places,
     root: &'t DeTable<'t>,
@@ -122,7 +129,7 @@ struct File<'a, 'b, 't> {
 
 impl File<'_, '_, '_> {
     /// `[a]` or `[a.b]`.
-    fn section<S: Section>(&mut self) -> S {
+    pub fn section<S: Section>(&mut self) -> S {
         self.known.push(S::PATH);
         let Some((table, at)) = find(self.root, S::PATH) else { return S::default() };
         let Some(entries) = table.get_ref().as_table() else {
@@ -147,7 +154,7 @@ impl File<'_, '_, '_> {
     }
 
     /// `[[a]]`.
-    fn items<I: Item>(&mut self) -> Vec<I> {
+    pub fn items<I: Item>(&mut self) -> Vec<I> {
         self.known.push(I::PATH);
         let Some((value, _)) = find(self.root, I::PATH) else { return Vec::new() };
         let Some(array) = value.get_ref().as_array() else {

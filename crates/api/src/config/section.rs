@@ -4,35 +4,46 @@ use super::read::Table;
 use super::value::Value;
 
 /// An option, described.
-pub(super) struct OptionText {
-    pub(super) key: &'static str,
-    pub(super) doc: &'static [&'static str],
+#[derive(Debug)]
+pub struct OptionText {
+    /// Its name.
+    pub key: &'static str,
+    /// What it is for, by line.
+    pub doc: &'static [&'static str],
     /// Its default as TOML; `None` when there is none.
-    pub(super) default: Option<String>,
+    pub default: Option<String>,
     /// A value as TOML, for options without a default.
-    pub(super) example: Option<&'static str>,
-    pub(super) expected: String,
+    pub example: Option<&'static str>,
+    /// What a reader is told when it is something else.
+    pub expected: String,
 }
 
 /// `[path]`: every option has a default.
-pub(super) trait Section: Default {
+pub trait Section: Default {
+    /// What stands in the brackets.
     const PATH: &'static str;
+    /// What it is for, by line.
     const DOC: &'static [&'static str];
+    /// Its options.
     fn options() -> Vec<OptionText>;
+    /// From a table; what is missing is as the default has it.
     fn read(table: &mut Table<'_, '_>) -> Self;
 }
 
 /// `[[path]]`: there may be several; some options must be there.
-pub(super) trait Item: Sized {
+pub trait Item: Sized {
+    /// What stands in the double brackets.
     const PATH: &'static str;
+    /// What it is for, by line.
     const DOC: &'static [&'static str];
+    /// Its options.
     fn options() -> Vec<OptionText>;
     /// `None` when something that must be there is not, or is wrong: that is noted then.
     fn read(table: &mut Table<'_, '_>) -> Option<Self>;
 }
 
 /// Appends a section to the reference text.
-pub(super) fn write<S: Section>(text: &mut String) {
+pub fn write<S: Section>(text: &mut String) {
     text.push('\n');
     write_doc(S::DOC, text);
     text.push_str(&format!("[{}]\n", S::PATH));
@@ -47,7 +58,7 @@ pub(super) fn write<S: Section>(text: &mut String) {
 }
 
 /// Appends an item to the reference text, as a comment: by default there is none.
-pub(super) fn write_item<I: Item>(text: &mut String) {
+pub fn write_item<I: Item>(text: &mut String) {
     text.push('\n');
     write_doc(I::DOC, text);
     text.push_str(&format!("# [[{}]]\n", I::PATH));
@@ -64,11 +75,12 @@ fn write_doc(doc: &[&str], text: &mut String) {
 }
 
 /// The default of an option that may be left out, as TOML.
-pub(super) fn default_text<T: Value>(default: &T) -> Option<String> {
+pub fn default_text<T: Value>(default: &T) -> Option<String> {
     default.write()
 }
 
 /// Declares a section: each option with documentation, type, default, and perhaps limits or an example.
+#[macro_export]
 macro_rules! section {
     ($(#[doc = $doc:literal])+ $name:ident = $path:literal {
         $($(#[doc = $option_doc:literal])+ $option:ident: $typ:ty = $default:expr $(, in $limits:expr)? $(, as $example:literal)?;)+
@@ -111,6 +123,7 @@ macro_rules! section {
 }
 
 /// Declares an item: as a section, but `required` options have no default.
+#[macro_export]
 macro_rules! item {
     ($(#[doc = $doc:literal])+ $name:ident = $path:literal {
         $($(#[doc = $option_doc:literal])+ $option:ident: $typ:ty $(= $default:expr)? $(, in $limits:expr)? $(, as $example:literal)?;)+
@@ -143,4 +156,4 @@ macro_rules! item {
     };
 }
 
-pub(super) use {item, section};
+pub use {item, section};

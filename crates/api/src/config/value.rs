@@ -5,13 +5,14 @@ use nw_name::Name;
 use nw_trust::Pattern;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use toml::de::DeValue;
+pub use toml::de::DeValue;
 
 /// Limits of a number.
-pub(super) type Limits = Option<RangeInclusive<u64>>;
+pub type Limits = Option<RangeInclusive<u64>>;
 
 /// A type that options can have.
-pub(super) trait Value: Sized {
+pub trait Value: Sized {
+    /// From TOML; `None` when it is something else, or beyond the limits.
     fn read(value: &DeValue<'_>, limits: &Limits) -> Option<Self>;
 
     /// As it stands behind `=`; `None` when the option is left out.
@@ -224,11 +225,13 @@ impl<T: Value> Value for Vec<T> {
     }
 }
 
-pub(super) fn quote(text: &str) -> String {
+/// Text as TOML has it, in quotes.
+pub fn quote(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
 /// Declares a type of option that is one of a few words.
+#[macro_export]
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($(#[$item_meta:meta])* $item:ident = $word:literal,)+ }) => {
         $(#[$meta])*
@@ -243,7 +246,7 @@ macro_rules! words {
         }
 
         impl $crate::config::value::Value for $name {
-            fn read(value: &toml::de::DeValue<'_>, _: &$crate::config::value::Limits) -> Option<Self> {
+            fn read(value: &$crate::config::value::DeValue<'_>, _: &$crate::config::value::Limits) -> Option<Self> {
                 match value.as_str()? { $($word => Some($name::$item),)+ _ => None }
             }
 
@@ -259,4 +262,4 @@ macro_rules! words {
     };
 }
 
-pub(super) use words;
+pub use words;

@@ -21,7 +21,7 @@ pub(super) struct FaceCounts {
 
 impl FaceCounts {
     pub fn new() -> Self {
-        FaceCounts { counts: Lines::new(FaceId::SLOTS_MAX as usize), ins_max: u32::MAX }
+        FaceCounts { counts: Lines::sparse(FaceId::SLOTS_MAX as usize), ins_max: u32::MAX }
     }
 
     pub fn memory_bytes(&self) -> usize {

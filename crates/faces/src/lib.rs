@@ -16,7 +16,7 @@ pub mod link;
 mod listener;
 pub mod mac;
 mod memory;
-mod outbox;
+pub mod outbox;
 pub mod queue;
 mod slab;
 pub mod status;

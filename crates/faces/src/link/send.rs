@@ -24,7 +24,7 @@ const LENGTHS_GROW_MAX: usize = 2;
 impl LinkService {
     /// Puts one packet, with its link fields, into the outbox; or drops and counts it. `queue_bytes` is what waits for the socket already.
     #[inline]
-    pub(crate) fn send(
+    pub fn send(
         &mut self,
         now: Instant,
         packet: Packet,

@@ -6,7 +6,7 @@
 
 use super::cs::{data, key};
 use super::{Row, mix};
-use crate::zipf::Zipf;
+use nw_measure::zipf::Zipf;
 use nw_name::{Name, Prefixes};
 use nw_tables::cs::{BLOCK_LEN, ContentStore, CsConfig, PolicyKind};
 use nw_tables::{Ask, Instant};

@@ -2,7 +2,6 @@
 //!
 //! Neither keeps a router's state. The generator knows what it waits for; the sink knows nothing: each answer is made from the Interest alone.
 
-pub mod chart;
 pub mod client_link;
 pub mod generator;
 pub mod link;

@@ -1,34 +1,22 @@
 //! A run as one HTML file: tables and charts, nothing from elsewhere.
 
-use super::chart::{Axis, Chart, Line, Scale, Style};
 use super::generator::{Arrivals, Load};
 use super::measured::Measured;
 use super::result::Outcome;
 use super::workload::Pattern;
 use hdrhistogram::Histogram;
+use nw_measure::chart::{Axis, Chart, Line, Scale, Style};
+use nw_measure::page::{escape, head};
 use std::fmt::Write;
 
 /// Bars of the distribution in each power of ten.
 const BARS_PER_DECADE: f64 = 20.0;
 
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;color:#1b1b1b;background:#fff;max-width:1180px;margin:2em auto;padding:0 1em}\
-h1{font-size:1.5em;margin-bottom:.2em}h2{font-size:1.1em;margin:1.6em 0 .4em}p{margin:.2em 0}\
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(460px,1fr));gap:1em 2em}\
-svg{width:100%;height:auto;font:12px system-ui,sans-serif;fill:#333}\
-.title{font-weight:600;font-size:14px;fill:#1b1b1b}.label{font-size:13px}\
-.grid{stroke:#e4e4e4}.axis{stroke:#666;fill:none}\
-table{border-collapse:collapse}td,th{padding:.15em .9em .15em 0;text-align:left;font-weight:400}\
-th{border-bottom:1px solid #bbb;color:#555}.n{text-align:right;font-variant-numeric:tabular-nums}\
-.note{color:#666}footer{margin-top:2em;color:#666;font-size:.9em}";
-
 /// The page.
 pub fn page(outcome: &Outcome, measured: &Measured) -> String {
     let title = format!("{} over {}", load_words(outcome.load), outcome.over);
-    let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>nw bench: {t}</title>\n<style>{STYLE}</style></head><body>\n<h1>nw bench: {t}</h1>\n<p>{w}</p>\n",
-        t = escape(&title),
-        w = escape(&workload_words(outcome)),
-    );
+    let mut out = head(&format!("nw bench: {title}"));
+    let _ = writeln!(out, "<p>{}</p>", escape(&workload_words(outcome)));
     if !outcome.complete {
         out.push_str("<p><strong>Ended before its time; this is what was measured so far.</strong></p>\n");
     }
@@ -188,10 +176,6 @@ fn distribution(nanos: &Histogram<u64>) -> Vec<(f64, f64)> {
     let mut bars: Vec<_> = counts.iter().enumerate().map(|(i, count)| (start(i), share(*count))).collect();
     bars.push((start(counts.len()), 0.0));
     bars
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

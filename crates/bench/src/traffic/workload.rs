@@ -5,7 +5,7 @@
 
 use super::span::Span;
 use crate::tables::mix;
-use crate::zipf::{Zipf, unit};
+use nw_measure::zipf::{Zipf, unit};
 use nw_name::{ComponentType, Name, NameRef};
 use serde::Serialize;
 

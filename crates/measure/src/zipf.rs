@@ -37,7 +37,14 @@ pub fn unit(random: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tables::mix;
+
+    /// SplitMix64.
+    fn mix(number: u64) -> u64 {
+        let mut z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
 
     #[test]
     fn draws_follow_the_law() {

@@ -5,13 +5,19 @@ use std::collections::BTreeMap;
 
 /// Lowest first.
 const LAYERS: &[(u32, &[&str])] = &[
-    (1, &["nw-name", "nw-wire"]),
+    (1, &["nw-name", "nw-wire", "nw-measure"]),
     (2, &["nw-tables", "nw-trust"]),
     (3, &["nw-element", "nw-elements"]),
     (4, &["nw-faces", "nw-kernel", "nw-api"]),
+<<<<<<< HEAD
     (5, &["nw-router", "nw-rest", "nw-graph"]),
     (6, &["nw-app", "nw-bench"]),
     (7, &["nw-cli", "nw-hosts"]),
+=======
+    (5, &["nw-router", "nw-rest"]),
+    (6, &["nw-app", "nw-sim", "nw-bench"]),
+    (7, &["nw-cli"]),
+>>>>>>> 0c57552 (nw sim: the router's plane in virtual time)
 ];
 
 /// Arrows within a layer: from, to.
@@ -19,11 +25,14 @@ const WITHIN: &[(&str, &str)] = &[
     ("nw-wire", "nw-name"),
     ("nw-elements", "nw-element"),
     ("nw-rest", "nw-router"),
+    ("nw-sim", "nw-app"),
     ("nw-bench", "nw-app"),
+    ("nw-bench", "nw-sim"),
 ];
 
 /// Crates without clock, socket, thread or async: what they may not depend on.
-const PURE: &[&str] = &["nw-name", "nw-wire", "nw-tables", "nw-trust", "nw-element", "nw-elements"];
+const PURE: &[&str] =
+    &["nw-name", "nw-wire", "nw-measure", "nw-tables", "nw-trust", "nw-element", "nw-elements"];
 const IMPURE: &[&str] =
     &["tokio", "mio", "socket2", "rustix", "quinn-udp", "crossbeam-channel", "getrandom", "libc"];
 

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
 use nw_bench::machine::Machine;
-use nw_bench::{control, ends, forward, idle, plain, relay, report, shards, table_rows, transfer, veth};
+use nw_bench::{control, ends, forward, idle, plain, relay, report, shards, sim, table_rows, transfer, veth};
 use nw_name::Name;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -121,6 +121,7 @@ const ROWS: &[&str] = &[
     "tables/cs",
     "tables/cs_policies",
     "tables/dnl",
+    "sim/1000x1e7",
 ];
 
 fn main() -> Result<()> {
@@ -188,6 +189,7 @@ fn run(wanted: &str, json: Option<PathBuf>) -> Result<()> {
             Some("shards") => shards::run(row)?,
             Some("transfer") => transfer::run(row)?,
             Some("idle") => idle::run()?,
+            Some("sim") => sim::run(row)?,
             Some("control") => control::run(row)?,
             _ => table_rows::run(row),
         });

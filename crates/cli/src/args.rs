@@ -77,6 +77,9 @@ pub enum Command {
     /// Send traffic by a rule, answer it, and measure latency, rate and loss
     #[command(subcommand)]
     Bench(crate::bench::BenchVerb),
+    /// Run networks of thousands of routers in virtual time
+    #[command(subcommand)]
+    Sim(crate::sim::SimVerb),
     /// Show packets as a readable tree
     Dissect(Dissect),
     /// Watch a real file cross two real routers on this machine, with figures

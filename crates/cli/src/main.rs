@@ -22,6 +22,7 @@ mod routes;
 mod run;
 mod signals;
 mod signing;
+mod sim;
 mod systemd;
 mod transfer;
 
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Openapi => inside::openapi(),
         Command::Graph(verb) => graph::graph(&verb),
         Command::Bench(verb) => bench::bench(&verb),
+        Command::Sim(verb) => sim::sim(&verb),
         Command::Dissect(args) => dissect::dissect(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Config(args) => documents::config(&args),

@@ -21,6 +21,15 @@ pub fn bytes(total: Option<u64>, quiet: bool) -> ProgressBar {
     bar
 }
 
+/// A bar over parts of one thing, on standard error.
+pub fn parts(total: u64, quiet: bool) -> ProgressBar {
+    let bar = bytes(Some(total), quiet);
+    bar.set_style(
+        ProgressStyle::with_template("{bar:32} {percent} %  {eta} left").expect("a constant template"),
+    );
+    bar
+}
+
 /// A spinner with the time that something takes, on standard error.
 pub fn time(planned: Duration, quiet: bool) -> ProgressBar {
     let bar = bytes(None, quiet);

@@ -1,0 +1,92 @@
+//! `sim/1000x1e7`: a thousand routers in virtual time, with ten million packets of applications: five million Interests, and the Data for them.
+//!
+//! Beside it: the same number of events with nothing to do, through the same queue.
+
+use crate::report::Row;
+use anyhow::{Result, ensure};
+use nw_sim::events::{Events, What};
+use nw_sim::random::{Random, Stream};
+use nw_sim::{Overrides, Scenario, Simulation};
+use std::time::Instant;
+
+/// Everybody asks for names of a catalogue, five hundred times a second.
+const SCENARIO: &str = r#"
+[run]
+duration_s = 10.5
+expect = ["sent >= 4900000", "satisfied >= 0.999"]
+[topology]
+generate = "scale-free:1000:2"
+[links]
+delay_ms = 1
+rate_mbps = 10000
+[routers]
+store_packets = 200
+[[producer]]
+prefix = "/data"
+at = ["random:10"]
+freshness_ms = 60000
+[[consumer]]
+kind = "zipf"
+at = ["all"]
+prefix = "/data"
+rate_per_s = 500
+names = 10000
+stop_s = 10
+"#;
+
+/// Timers and links that wait at a time in the reference.
+const WAITING: u64 = 6000;
+
+/// The row.
+///
+/// # Errors
+/// When a packet is lost, or less is answered than should be.
+pub fn run(row: &str) -> Result<Vec<Row>> {
+    let plan = Scenario::parse("the row's scenario", SCENARIO, None, &Overrides::default())?;
+    let start = Instant::now();
+    let mut simulation = Simulation::new(plan)?;
+    simulation.run()?;
+    let took_s = start.elapsed().as_secs_f64();
+    let rss_mib = rss_mib();
+    let outcome = nw_sim::Outcome::of(&simulation);
+    ensure!(outcome.is_good(), "{:?} {:?}", outcome.violations, outcome.verdicts);
+    let totals = &outcome.totals;
+    let applications: u64 = outcome.applications.iter().map(|row| row.sent).sum();
+    let answered: u64 =
+        outcome.applications.iter().filter(|row| row.kind != "producer").map(|row| row.satisfied).sum();
+    ensure!(
+        applications > 0 && answered + totals.sent >= 9_800_000,
+        "too few packets: {answered} and {}",
+        totals.sent
+    );
+    let empty_s = empty_loop(totals.events);
+    let packets = totals.packets as f64;
+    Ok(vec![
+        Row::new(row, "seconds", &[took_s]).at_most(300.0),
+        // Each hop counts: what links and applications handed over.
+        Row::new(row, "packets_per_s", &[packets / took_s]),
+        Row::new(row, "events_per_s", &[totals.events as f64 / took_s])
+            .beside(totals.events as f64 / empty_s),
+        Row::new(row, "hop_packets", &[packets]),
+        Row::new(row, "rss_mib", &[rss_mib]),
+    ])
+}
+
+fn empty_loop(events: u64) -> f64 {
+    let (mut queue, mut random) = (Events::default(), Random::new(1, Stream::Topology, 0));
+    (0..WAITING).for_each(|number| queue.at(random.below(1_000_000), What::Node(number as u32)));
+    let start = Instant::now();
+    while queue.asked() < events {
+        let Some((now_ns, what)) = queue.next(u64::MAX) else { break };
+        queue.at(now_ns + random.below(1_000_000), std::hint::black_box(what));
+    }
+    start.elapsed().as_secs_f64()
+}
+
+/// Resident memory of this process.
+fn rss_mib() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kib.map_or(f64::NAN, |kib| kib / 1024.0)
+}

@@ -1,0 +1,365 @@
+//! `nw sim`: networks in virtual time.
+
+mod args;
+
+pub use args::SimVerb;
+
+use crate::output::{json_line, row, table};
+use crate::progress;
+use anyhow::{Context, Result, bail};
+use args::{Format, Run, Topology};
+use nw_sim::scenario::{EXAMPLE, Metric};
+use nw_sim::topology::{FORMS, PUBLISHED};
+use nw_sim::{Checked, Outcome, Overrides, RunFailure, Scenario, report, topology};
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What is asked where no file says: everybody asks one producer.
+const TRAFFIC: &str = "[[producer]]\nprefix = \"/data\"\nat = [\"random:1\"]\n\
+    [[consumer]]\nkind = \"zipf\"\nat = [\"all\"]\nprefix = \"/data\"\nrate_per_s = 20\n";
+/// Applications, links and nodes that are shown; files have all.
+const SHOWN_MAX: usize = 12;
+
+/// Does what `verb` says.
+pub fn sim(verb: &SimVerb) -> Result<ExitCode> {
+    match verb {
+        SimVerb::Run(args) => run(args),
+        SimVerb::Topology(args) => draw(args),
+        SimVerb::Example => print(EXAMPLE),
+        SimVerb::Options => print(&Scenario::reference()),
+        SimVerb::Measures => {
+            let rows = Metric::ALL.iter().map(|metric| {
+                let of = if metric.of_application { "all, or one consumer" } else { "all" };
+                row([&metric.name, &of, &metric.help])
+            });
+            table(&rows.collect::<Vec<_>>())?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn print(text: &str) -> Result<ExitCode> {
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn draw(args: &Topology) -> Result<ExitCode> {
+    let Some(text) = &args.topology else {
+        let forms = FORMS.iter().map(|(form, help)| row([form, help]));
+        let maps = PUBLISHED.iter().map(|(name, help, _)| row([name, help]));
+        table(&forms.chain(maps).collect::<Vec<_>>())?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let made = if Path::new(text).is_file() {
+        nw_sim::Topology::load(Path::new(text))?
+    } else {
+        nw_sim::Topology::generate(text, args.seed)?
+    };
+    print(&match args.format {
+        Format::Toml => topology::toml(&made),
+        Format::Dot => topology::dot(&made),
+        Format::Svg => topology::svg(&made, |_| 0.0),
+    })
+}
+
+fn plan(args: &Run, seed: Option<u64>) -> Result<Checked> {
+    let overrides = Overrides {
+        seed,
+        duration: args.duration,
+        topology: args.topology.clone(),
+        at: args.at.clone(),
+        expect: args.expect.clone(),
+    };
+    let (file, text) = match &args.file {
+        Some(path) => {
+            let text =
+                std::fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
+            (path.display().to_string(), text)
+        }
+        None => ("--topology".to_owned(), TRAFFIC.to_owned()),
+    };
+    let beside = args.file.as_deref().and_then(Path::parent);
+    match Scenario::parse(&file, &text, beside, &overrides) {
+        Ok(plan) => Ok(plan),
+        Err(problems) => bail!("this scenario can't be run:\n{problems}"),
+    }
+}
+
+/// One run's end.
+struct Ended {
+    plan: Checked,
+    result: Result<Outcome, RunFailure>,
+    took: Duration,
+}
+
+fn run(args: &Run) -> Result<ExitCode> {
+    let first = plan(args, args.seed)?;
+    let seed = first.scenario.run.seed;
+    let seeds: Vec<u64> = (0..u64::from(args.runs)).map(|number| seed.wrapping_add(number)).collect();
+    let plans = seeds.iter().map(|seed| plan(args, Some(*seed)));
+    let plans: Vec<Checked> = if args.runs == 1 { vec![first] } else { plans.collect::<Result<_>>()? };
+    let ended = run_all(plans, args.json);
+    let (mut good, mut outcomes) = (true, Vec::new());
+    for Ended { plan, result, took } in &ended {
+        let seed = plan.scenario.run.seed;
+        match result {
+            Ok(outcome) => {
+                if let Some(folder) = &args.out {
+                    let folder =
+                        if args.runs == 1 { folder.clone() } else { folder.join(format!("seed-{seed}")) };
+                    report::write(outcome, &plan.topology, &title(args), &folder)
+                        .with_context(|| format!("can't write into {}", folder.display()))?;
+                }
+                if args.json {
+                    json_line(outcome)?;
+                } else if args.runs == 1 {
+                    show(args, outcome, *took)?;
+                }
+                outcomes.push(outcome);
+                good &= complain(args, seed, outcome);
+            }
+            Err(failure) => {
+                eprintln!("nw: seed {seed}: {failure}\nnw: repeat it with: {}", repeat(args, seed));
+                good = false;
+            }
+        }
+    }
+    if args.runs > 1 && !args.json {
+        show_runs(&outcomes)?;
+    }
+    if let Some(folder) = args.out.as_ref().filter(|_| !args.json) {
+        println!("\ntables and charts: {}", folder.display());
+    }
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs are independent: each on a thread of its own, as many at a time as there are processors.
+fn run_all(plans: Vec<Checked>, quiet: bool) -> Vec<Ended> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(plans.len());
+    let permille = AtomicU64::new(0);
+    let bar = progress::parts(1000 * plans.len() as u64, quiet);
+    let count = plans.len();
+    let (left, ended) = (Mutex::new(plans.into_iter().enumerate()), Mutex::new(Vec::with_capacity(count)));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let next = left.lock().ok().and_then(|mut left| left.next());
+                    let Some((number, plan)) = next else { break };
+                    let (start, mut before) = (Instant::now(), 0);
+                    let result = nw_sim::run_with(plan.clone(), |share| {
+                        let now = (1000.0 * share) as u64;
+                        bar.set_position(permille.fetch_add(now - before, Ordering::Relaxed) + now - before);
+                        before = now;
+                    });
+                    if let Ok(mut ended) = ended.lock() {
+                        ended.push((number, Ended { plan, result, took: start.elapsed() }));
+                    }
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let mut ended = ended.into_inner().unwrap_or_default();
+    ended.sort_by_key(|(number, _)| *number);
+    ended.into_iter().map(|(_, ended)| ended).collect()
+}
+
+fn title(args: &Run) -> String {
+    match (&args.file, &args.topology) {
+        (Some(file), Some(topology)) => format!("{} on {topology}", file.display()),
+        (Some(file), None) => file.display().to_string(),
+        (None, topology) => topology.clone().unwrap_or_default(),
+    }
+}
+
+/// Says what is not as it should be, and how to see it again; true when there is nothing to say.
+fn complain(args: &Run, seed: u64, outcome: &Outcome) -> bool {
+    for violation in &outcome.violations {
+        eprintln!("nw: seed {seed}: does not add up, which is a bug: {violation}");
+    }
+    for verdict in outcome.verdicts.iter().filter(|verdict| !verdict.holds) {
+        let measured =
+            verdict.measured.map_or("nothing was measured".to_owned(), |value| format!("it is {value:.6}"));
+        eprintln!("nw: seed {seed}: expected {}; {measured}", verdict.expected);
+    }
+    if !outcome.is_good() {
+        eprintln!("nw: repeat it with: {}", repeat(args, seed));
+    }
+    outcome.is_good()
+}
+
+/// The command that makes this run again.
+fn repeat(args: &Run, seed: u64) -> String {
+    let mut words = vec!["nw sim run".to_owned()];
+    words.extend(args.file.iter().map(|file| quote(&file.display().to_string())));
+    words.extend(args.topology.iter().map(|topology| format!("--topology {}", quote(topology))));
+    words.push(format!("--seed {seed}"));
+    words.extend(args.duration.iter().map(|duration| format!("--duration {}", duration.value())));
+    words.extend(args.at.iter().map(|at| format!("--at {}", quote(at))));
+    words.extend(args.expect.iter().map(|expect| format!("--expect {}", quote(expect))));
+    words.join(" ")
+}
+
+/// For a shell.
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+fn show(args: &Run, outcome: &Outcome, took: Duration) -> Result<()> {
+    println!(
+        "{}: {} nodes, {} links, {} virtual seconds; seed {}",
+        title(args),
+        outcome.nodes_count,
+        outcome.links_count,
+        outcome.duration_s,
+        outcome.seed
+    );
+    let totals = &outcome.totals;
+    println!(
+        "{} packets over {} events in {:.2} s: {:.0} a second\n",
+        totals.packets,
+        totals.events,
+        took.as_secs_f64(),
+        totals.packets as f64 / took.as_secs_f64()
+    );
+    let percent =
+        |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.2} %", 100.0 * share));
+    let ms = |ms: Option<f64>| ms.map_or("-".to_owned(), |ms| format!("{ms:.3}"));
+    table(&[
+        row([
+            &"interests",
+            &totals.sent,
+            &format!(
+                "{} satisfied, {} timed out, {} refused",
+                percent(totals.satisfied),
+                totals.timeouts,
+                totals.nacks
+            ),
+        ]),
+        row([&"data", &format!("{:.2} Mbit/s", totals.mbps), &"to consumers"]),
+        row([&"content stores", &percent(totals.cs_hit_ratio), &"of Interests at routers answered"]),
+        row([
+            &"links",
+            &totals.link_packets,
+            &format!(
+                "packets, {} dropped or lost, {} of them by full queues",
+                totals.dropped, totals.queue_drops
+            ),
+        ]),
+    ])?;
+    println!();
+    let mut rows = vec![row([
+        &"application",
+        &"kind",
+        &"sent",
+        &"answered",
+        &"timeouts",
+        &"nacks",
+        &"ms mean",
+        &"50 %",
+        &"99 %",
+        &"Mbit/s",
+        &"done s",
+    ])];
+    for app in outcome.applications.iter().take(SHOWN_MAX) {
+        rows.push(row([
+            &app.name,
+            &app.kind,
+            &app.sent,
+            &app.satisfied,
+            &app.timeouts,
+            &app.nacks,
+            &ms(app.rtt_mean_ms),
+            &ms(app.rtt_p50_ms),
+            &ms(app.rtt_p99_ms),
+            &format!("{:.2}", app.mbps),
+            &app.done_s.map_or("-".to_owned(), |s| format!("{s:.2}")),
+        ]));
+    }
+    table(&rows)?;
+    if outcome.applications.len() > SHOWN_MAX {
+        println!("… {} more; --out FOLDER writes all", outcome.applications.len() - SHOWN_MAX);
+    }
+    for verdict in outcome.verdicts.iter().filter(|verdict| verdict.holds) {
+        println!("\nas expected: {} ({:.6})", verdict.expected, verdict.measured.unwrap_or_default());
+    }
+    Ok(())
+}
+
+fn show_runs(outcomes: &[&Outcome]) -> Result<()> {
+    let mut rows = vec![row([
+        &"seed",
+        &"interests",
+        &"satisfied",
+        &"ms mean",
+        &"ms 99 %",
+        &"hit ratio",
+        &"dropped",
+        &"as expected",
+    ])];
+    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.4}"));
+    for outcome in outcomes {
+        let t = &outcome.totals;
+        let good = if outcome.is_good() { "yes" } else { "no" };
+        rows.push(row([
+            &outcome.seed,
+            &t.sent,
+            &number(t.satisfied),
+            &number(t.rtt_mean_ms),
+            &number(t.rtt_p99_ms),
+            &number(t.cs_hit_ratio),
+            &t.dropped,
+            &good,
+        ]));
+    }
+    let mean = |value: fn(&Outcome) -> Option<f64>| {
+        let values: Vec<f64> = outcomes.iter().filter_map(|outcome| value(outcome)).collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    };
+    let good = outcomes.iter().filter(|outcome| outcome.is_good()).count();
+    rows.push(row([
+        &"mean",
+        &number(mean(|o| Some(o.totals.sent as f64))),
+        &number(mean(|o| o.totals.satisfied)),
+        &number(mean(|o| o.totals.rtt_mean_ms)),
+        &number(mean(|o| o.totals.rtt_p99_ms)),
+        &number(mean(|o| o.totals.cs_hit_ratio)),
+        &number(mean(|o| Some(o.totals.dropped as f64))),
+        &format!("{good} of {}", outcomes.len()),
+    ]));
+    table(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_can_be_repeated_by_copying() {
+        let args = Run {
+            file: Some("my net.toml".into()),
+            topology: Some("grid:3x3".into()),
+            seed: None,
+            duration: nw_sim::scenario::Secs::parse("2.5"),
+            at: vec!["1s node n3 restart".into()],
+            expect: vec![],
+            runs: 5,
+            out: None,
+            json: false,
+        };
+        assert_eq!(
+            repeat(&args, 42),
+            "nw sim run 'my net.toml' --topology grid:3x3 --seed 42 --duration 2.5 --at '1s node n3 restart'"
+        );
+    }
+}

@@ -9,15 +9,9 @@ const LAYERS: &[(u32, &[&str])] = &[
     (2, &["nw-tables", "nw-trust"]),
     (3, &["nw-element", "nw-elements"]),
     (4, &["nw-faces", "nw-kernel", "nw-api"]),
-<<<<<<< HEAD
     (5, &["nw-router", "nw-rest", "nw-graph"]),
-    (6, &["nw-app", "nw-bench"]),
-    (7, &["nw-cli", "nw-hosts"]),
-=======
-    (5, &["nw-router", "nw-rest"]),
     (6, &["nw-app", "nw-sim", "nw-bench"]),
-    (7, &["nw-cli"]),
->>>>>>> 0c57552 (nw sim: the router's plane in virtual time)
+    (7, &["nw-cli", "nw-hosts"]),
 ];
 
 /// Arrows within a layer: from, to.

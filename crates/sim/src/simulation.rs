@@ -19,7 +19,7 @@ use crate::routes::{FAR, Map};
 use crate::scenario::{Action, Checked, RoutingMetric, Timed};
 use crate::station::{Shared, Station, Towards, arrival, face};
 use crate::wires::{Wire, Wires};
-use nw_element::Instant;
+use nw_element::{Cause, Instant};
 use nw_faces::FacesConfig;
 use nw_faces::link::LinkSettings;
 use nw_faces::status::FaceFlags;
@@ -338,11 +338,10 @@ impl Simulation {
                             self.events.at(at_ns, What::Arrival(direction));
                         }
                     }
-                    Towards::Application(seat) => {
-                        if let Some(wire) = self.wires.put(&pieces) {
-                            self.local.push_back(Local::ToApplication(seat, wire));
-                        }
-                    }
+                    Towards::Application(seat) => match self.wires.put(&pieces) {
+                        Some(wire) => self.local.push_back(Local::ToApplication(seat, wire)),
+                        None => self.stations[node].link_drops.count(Cause::NoBuffer),
+                    },
                 }
             }
             outbox.clear(pool);
@@ -382,8 +381,9 @@ impl Simulation {
 
     fn take_sends(&mut self, seat: usize) {
         for packet in self.sends.iter() {
-            if let Some(wire) = self.wires.put(&[packet]) {
-                self.local.push_back(Local::ToNode(seat as u32, wire));
+            match self.wires.put(&[packet]) {
+                Some(wire) => self.local.push_back(Local::ToNode(seat as u32, wire)),
+                None => self.stations[self.seats[seat].node].link_drops.count(Cause::NoBuffer),
             }
         }
         self.sends.clear();

@@ -4,7 +4,6 @@ use super::options::Failures;
 use super::values::Secs;
 use crate::random::{Random, Stream};
 use crate::topology::Topology;
-use core::fmt;
 
 /// Failures that one run may have by the seed.
 const RANDOM_MAX: usize = 1_000_000;
@@ -77,16 +76,6 @@ impl Timed {
             Action::Link(link, up) => format!("{at}s link {} {}", topology.link_name(link), word(up)),
             Action::Node(node, up) => format!("{at}s node {} {}", topology.nodes[node].name, word(up)),
             Action::Restart(node) => format!("{at}s node {} restart", topology.nodes[node].name),
-        }
-    }
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Action::Link(link, up) => write!(f, "link {link} {up}"),
-            Action::Node(node, up) => write!(f, "node {node} {up}"),
-            Action::Restart(node) => write!(f, "node {node} restart"),
         }
     }
 }

@@ -111,7 +111,7 @@ section! {
         metric: Metric = Metric::Hops;
         /// Neighbours that a route lists, cheapest first; strategies choose. Those whose only shortest way leads back here are left out.
         next_hops: u32 = 1, in 1..=32;
-        /// So many milliseconds after a failure or repair, routes are as they should be.
+        /// So many milliseconds after a failure or repair (the first of several), routes are as they should be.
         convergence_ms: Ms = Ms(1_000_000_000);
         /// Compute new routes after failures and repairs at all.
         recompute: bool = true;

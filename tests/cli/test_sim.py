@@ -1,0 +1,80 @@
+"""nw sim as a user types it: scenarios right and wrong, the same twice, what it writes, how it fails."""
+
+import csv
+import json
+import re
+import shlex
+import tempfile
+import unittest
+from pathlib import Path
+
+from test_cli import CommandLine
+
+
+class Sim(CommandLine):
+    def setUp(self):
+        super().setUp()
+        self.place = Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def sim(self, *words, code=0):
+        done = self.nw("sim", *words, code=code)
+        return done.stdout.decode(), done.stderr.decode()
+
+    def run_json(self, *words):
+        return json.loads(self.sim("run", "--json", *words)[0])
+
+    def test_the_example_runs_and_writes_tables(self):
+        net = self.place / "net.toml"
+        net.write_text(self.sim("example")[0])
+        shown, _ = self.sim("run", net, "--out", self.place / "out")
+        self.assertIn("as expected: satisfied >= 0.9", shown)
+        with open(self.place / "out/links.csv", newline="") as file:
+            links = list(csv.DictReader(file))
+        self.assertEqual(len(links), 28)
+        for link in links:
+            parts = sum(int(link[key]) for key in ("delivered", "dropped_queue", "lost", "dropped_down", "in_flight"))
+            self.assertEqual(int(link["packets"]), parts, link)
+        page = (self.place / "out/report.html").read_text()
+        self.assertEqual(page.count("<svg"), 6)
+        self.assertNotIn("<script", page)
+
+    def test_a_seed_is_a_result(self):
+        words = ["--topology", "random:20:3", "--duration", 1]
+        one, same, other = (self.sim("run", "--json", *words, "--seed", seed)[0] for seed in (7, 7, 8))
+        self.assertEqual(one, same)
+        self.assertNotEqual(one, other)
+
+    def test_many_runs(self):
+        shown, _ = self.sim("run", "--topology", "ring:5", "--duration", 1, "--runs", 3, "--seed", 5)
+        self.assertEqual([line.split()[0] for line in shown.splitlines()], ["seed", "5", "6", "7", "mean"])
+        alone = self.run_json("--topology", "ring:5", "--duration", 1, "--seed", 6)
+        self.assertIn(f"6     {alone['totals']['sent']} ", shown)
+
+    def test_a_failing_run_can_be_repeated(self):
+        words = ["--topology", "line:3", "--duration", 1, "--expect", "rtt_p99_ms < 1", "--at", "0.5s node n1 restart"]
+        _, errors = self.sim("run", *words, code=1)
+        command = re.search(r"repeat it with: nw sim (.*)", errors)[1]
+        self.assertEqual(errors, self.sim(*shlex.split(command), code=1)[1])
+
+    def test_all_mistakes_at_once(self):
+        net = self.place / "net.toml"
+        net.write_text('[links]\nloss = 2\n[topology]\ngenerate = "grid:3"\n[[consumer]]\nkind = "zip"\n')
+        _, errors = self.sim("run", net, code=1)
+        for place in (":2: links.loss", ":4: topology.generate", ":6: consumer[0].kind", "consumer[0].prefix"):
+            self.assertIn(place, errors)
+
+    def test_topologies(self):
+        self.assertIn("grid:WxH", self.sim("topology")[0])
+        self.assertEqual(self.sim("topology", "nsfnet")[0].count("[[link]]"), 21)
+        self.assertEqual(self.sim("topology", "abilene", "--as", "dot")[0].count(" -- "), 14)
+        links = self.place / "links"
+        links.write_text("a b 1\nb c\n")
+        self.assertIn("<svg", self.sim("topology", links, "--as", "svg")[0])
+
+    def test_what_there_is(self):
+        self.assertIn("[[consumer]]", self.sim("options")[0])
+        self.assertIn("cs_hit_ratio", self.sim("measures")[0])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -19,5 +19,6 @@ pub mod table_rows;
 pub mod tables;
 pub mod traffic;
 pub mod transfer;
+pub mod verify;
 pub mod veth;
 pub mod wire;

@@ -7,7 +7,9 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
 use nw_bench::machine::Machine;
-use nw_bench::{control, ends, forward, idle, plain, relay, report, shards, sim, table_rows, transfer, veth};
+use nw_bench::{
+    control, ends, forward, idle, plain, relay, report, shards, sim, table_rows, transfer, verify, veth,
+};
 use nw_name::Name;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -116,6 +118,11 @@ const ROWS: &[&str] = &[
     "control/batch",
     "control/management",
     "control/pause",
+    "verify/sha256",
+    "verify/hmac",
+    "verify/ecdsa-p256",
+    "verify/rsa-2048",
+    "verify/ed25519",
     "tables/fib",
     "tables/pit",
     "tables/cs",
@@ -190,6 +197,7 @@ fn run(wanted: &str, json: Option<PathBuf>) -> Result<()> {
             Some("transfer") => transfer::run(row)?,
             Some("idle") => idle::run()?,
             Some("sim") => sim::run(row)?,
+            Some("verify") => verify::run(row),
             Some("control") => control::run(row)?,
             _ => table_rows::run(row),
         });

@@ -179,6 +179,14 @@ impl Element for BackwardRouter {
     const GUARDS_LOOPS: bool = true;
     const PREFETCH_STAGES: usize = Router::PREFETCH_STAGES;
 
+    fn leads(port: In) -> &'static [Out] {
+        match port {
+            In::Interest => &[Out::Interest, Out::Nack],
+            In::Data => &[Out::Data],
+            In::Nack => &[Out::Nack],
+        }
+    }
+
     fn usual(port: In) -> Option<Out> {
         Some(match port {
             In::Interest => Out::Interest,
@@ -213,6 +221,14 @@ impl Element for BackwardRouter {
 
     fn face_gone(&mut self, now: Instant, face: FaceId) {
         self.router.remove_face(now, face);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.router.is_idle()
+    }
+
+    fn expects(&self, packet: &Packet, pool: &Pool) -> bool {
+        self.router.awaits_from(UPSTREAM, packet, pool)
     }
 
     fn deadline(&self) -> Option<Instant> {

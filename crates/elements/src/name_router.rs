@@ -235,6 +235,14 @@ impl Element for NameRouter {
 
     const PREFETCH_STAGES: usize = Fib::PREFETCH_STAGES;
 
+    fn leads(port: In) -> &'static [Out] {
+        match port {
+            In::Interest => &[Out::Interest, Out::Nack],
+            In::Data => &[Out::Data],
+            In::Nack => &[Out::Nack],
+        }
+    }
+
     fn usual(port: In) -> Option<Out> {
         Some(match port {
             In::Interest => Out::Interest,

@@ -428,6 +428,14 @@ impl Element for StrategyForwarder {
 
     const PREFETCH_STAGES: usize = Pit::PREFETCH_STAGES;
 
+    fn leads(port: In) -> &'static [Out] {
+        match port {
+            In::Interest => &[Out::Interest, Out::Nack],
+            In::Data => &[Out::Data],
+            In::Nack => &[Out::Interest, Out::Nack],
+        }
+    }
+
     fn usual(port: In) -> Option<Out> {
         Some(match port {
             In::Interest => Out::Interest,

@@ -67,3 +67,29 @@ fn a_case_that_is_wrong_fails() {
         assert!(error.contains(part), "{error:?} does not say {part:?}");
     }
 }
+
+/// The same of one element alone.
+#[test]
+fn a_case_of_one_element_that_is_wrong_fails() {
+    let good = "# x\nelement name_filter rules_max=9\nwith rules allow /a; deny /a/b\nin packet:300>301 Data /a content=x\n\
+                out passed:301 Data /a content=x\nin packet:300 Interest /a/b nonce=1\ndrop name_refused\n";
+    case::run(good).unwrap();
+    for (from, to, part) in [
+        ("element name_filter", "element filter", "no element is called"),
+        ("rules_max=9", "rules_min=9", "not known; there are rules_max"),
+        ("deny /a/b", "dony /a/b", "a rule is `allow` or `deny`"),
+        ("in packet:300", "in door:300", "no packet enters by"),
+        ("out passed:301 Data /a content=x\n", "", "nobody expected: out passed:301 Data /a"),
+        ("out passed", "out refused", "face: expected"),
+        ("out passed:301", "out passed:302", "face: expected"),
+        ("content=x\nin", "content=y\nin", "content: expected"),
+        ("drop name_refused\n", "", "drop name_refused: expected 0, got 1"),
+        ("drop name_refused\n", "drop name_refused\nout passed Interest /b\n", "nothing was sent"),
+        ("drop name_refused\n", "drop name_refused\nroute /a 301\n", "no command"),
+    ] {
+        let wrong = good.replacen(from, to, 1);
+        assert_ne!(wrong, good);
+        let error = case::run(&wrong).expect_err(&wrong);
+        assert!(error.contains(part), "{error:?} does not say {part:?}");
+    }
+}

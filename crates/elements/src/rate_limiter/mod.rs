@@ -252,6 +252,14 @@ impl Element for RateLimiter {
     type In = In;
     type Out = Out;
 
+    fn leads(port: In) -> &'static [Out] {
+        match port {
+            In::Interest => &[Out::Interest, Out::Nack],
+            In::Data => &[Out::Data],
+            In::Nack => &[Out::Nack],
+        }
+    }
+
     fn usual(port: In) -> Option<Out> {
         Some(match port {
             In::Interest => Out::Interest,

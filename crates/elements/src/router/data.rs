@@ -26,6 +26,11 @@ impl Router {
 
     /// True when a pending Interest waits for this Data, or was sent to where this Nack comes from.
     pub(super) fn awaits(&self, packet: &Packet, pool: &Pool) -> bool {
+        self.awaits_from(pool.meta(packet).ingress, packet, pool)
+    }
+
+    /// As [`awaits`](Self::awaits), as if it came from the face that was asked.
+    pub(crate) fn awaits_from(&self, asked: FaceId, packet: &Packet, pool: &Pool) -> bool {
         let (bytes, meta) = pool.view(packet);
         let token = self.pit.by_token(meta.link.token.as_bytes());
         let mut matched = Vec::with_capacity(MATCHES_MAX);
@@ -42,7 +47,7 @@ impl Router {
                 must_be_fresh: meta.must_be_fresh,
             })),
         }
-        matched.iter().any(|entry| self.pit.out_record(*entry, meta.ingress).is_some())
+        matched.iter().any(|entry| self.pit.out_record(*entry, asked).is_some())
     }
 
     /// The usual case of [`answer_all`](Self::answer_all): one entry, one asker.

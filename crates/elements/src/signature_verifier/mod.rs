@@ -80,7 +80,7 @@ pub struct SignatureVerifierConfig {
 
 impl Default for SignatureVerifierConfig {
     fn default() -> Self {
-        SignatureVerifierConfig { results_max: 1 << 14, held_max: 0, job_len: 16, failures_max: 64, seed: 0 }
+        SignatureVerifierConfig { results_max: 1 << 14, held_max: 0, job_len: 32, failures_max: 64, seed: 0 }
     }
 }
 
@@ -401,6 +401,10 @@ impl Element for SignatureVerifier {
     fn process(&mut self, now: Instant, port: In, packet: Packet, context: &mut Context<'_, Out>) {
         let In::Packet = port;
         self.packet(now, packet, context);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.held() == 0
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -1,6 +1,9 @@
 //! The standard graph as what cases run: see `tests/cases/README.md`.
 
+mod alone;
+
 use crate::graph::{Graph, GraphConfig};
+use alone::Alone;
 use nw_element::case::{NameVariables, Sent, Subject, Words, announce, equal, name, number};
 use nw_element::{DropCounters, FaceId, FaceInfo, Instant, LinkFields, LinkType, Scope};
 use nw_elements::strategy::{Strategies, StrategyError, StrategyId};
@@ -14,6 +17,9 @@ use nw_tables::fib::NextHop;
 pub fn run(text: &str) -> Result<(), String> {
     if !text.starts_with('#') {
         return Err("line 1: a case starts with a comment that says what must happen".to_owned());
+    }
+    if text.lines().any(|line| line.starts_with("element ")) {
+        return nw_element::case::run(text, &mut Alone::default()).map_err(|failure| failure.to_string());
     }
     let mut case = Case::default();
     nw_element::case::run(text, &mut case).map_err(|failure| failure.to_string())?;

@@ -1,0 +1,266 @@
+//! One element of the catalogue by itself as what cases run.
+//!
+//! A face of a case is a port here, with the faces that a packet came by and goes to: `packet:300>301`.
+
+use nw_element::case::{NameVariables, Sent, Subject, Words, number};
+use nw_element::decode::decode;
+use nw_element::erased::Runs;
+use nw_element::parameters::{Making, Parameters, Value};
+use nw_element::{
+    AnyElement, DropCounters, FaceId, FaceInfo, Instant, Lent, LinkFields, LinkType, Packet, Pool, Scope,
+};
+use nw_elements::catalogue::{Entry, find, port};
+use nw_name::HashKey;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+const KEY: HashKey = HashKey::new([
+    0x243f_6a88_85a3_08d3,
+    0x1319_8a2e_0370_7344,
+    0xa409_3822_299f_31d0,
+    0x082e_fa98_ec4e_6c89,
+]);
+/// Ports have numbers from here on, so that a case may speak of them as of faces.
+const PORTS: u32 = 1 << 24;
+
+/// One element, and what left it.
+pub struct Alone {
+    made: Option<(&'static Entry, Box<dyn AnyElement>)>,
+    parameters: Parameters,
+    pool: Pool,
+    out: Runs<u8>,
+    drops: DropCounters,
+    now: Instant,
+    faces: Vec<(FaceId, FaceInfo)>,
+    left: VecDeque<Sent>,
+    /// Port, face that a packet came by, face that it goes to.
+    ports: RefCell<Vec<(String, FaceId, FaceId)>>,
+    error: Option<String>,
+}
+
+impl Default for Alone {
+    fn default() -> Self {
+        Alone {
+            made: None,
+            parameters: Parameters::default(),
+            pool: Pool::new(KEY, 8, 64),
+            out: Runs::default(),
+            drops: DropCounters::default(),
+            now: Instant::START,
+            faces: Vec::new(),
+            left: VecDeque::new(),
+            ports: RefCell::default(),
+            error: None,
+        }
+    }
+}
+
+/// 0 is no face.
+fn plain_face(word: &str) -> Result<FaceId, String> {
+    Ok(FaceId::from_number(number(word, "a face")?).unwrap_or(FaceId::NONE))
+}
+
+/// Faces are called by their numbers.
+fn face_by_name(name: &str) -> Option<FaceId> {
+    plain_face(name).ok()
+}
+
+const MAKING: Making<'static> = Making { key: KEY, seed: 1, faces: &face_by_name };
+
+impl Alone {
+    fn entry(&self) -> Result<&'static Entry, String> {
+        self.made.as_ref().map(|(entry, _)| *entry).ok_or("element NAME is to come first".to_owned())
+    }
+
+    /// `element NAME [PARAMETER=VALUE]…`: those that are fixed.
+    fn make(&mut self, words: &mut Words<'_>) -> Result<(), String> {
+        let name = words.need("an element")?;
+        let entry = find(name).ok_or_else(|| format!("no element is called {name:?}"))?;
+        while let Some(word) = words.next() {
+            let (name, text) = word.split_once('=').ok_or("PARAMETER=VALUE is expected")?;
+            self.parameters.0.push((name.to_owned(), value(text)));
+        }
+        let element = entry.make(&MAKING, &self.parameters).map_err(|errors| format!("{errors:?}"))?;
+        self.made = Some((entry, element));
+        self.apply()
+    }
+
+    /// `with PARAMETER VALUE[; VALUE]…`: what may be changed while packets flow; what has blanks or slashes, or is several, is a list.
+    fn with(&mut self, words: &mut Words<'_>) -> Result<(), String> {
+        let name = words.need("a parameter")?.to_owned();
+        let rest = core::iter::from_fn(|| words.next()).collect::<Vec<_>>().join(" ");
+        let value = match rest.contains([' ', '/', ';']) {
+            true => Value::List(rest.split(';').map(|text| Value::Text(text.trim().to_owned())).collect()),
+            false => value(&rest),
+        };
+        self.parameters.0.retain(|(known, _)| *known != name);
+        self.parameters.0.push((name, value));
+        self.apply()
+    }
+
+    fn apply(&mut self) -> Result<(), String> {
+        let Some((entry, element)) = &mut self.made else { return Err("there is no element yet".to_owned()) };
+        let lent = &mut Lent { pool: &mut self.pool, out: &mut self.out, drops: &mut self.drops };
+        let applied = entry.apply(element.as_mut(), self.now, &MAKING, &self.parameters, lent);
+        applied.map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    }
+
+    fn add_face(&mut self, words: &mut Words<'_>) -> Result<(), String> {
+        let face = plain_face(words.need("a face")?)?;
+        let mut info = FaceInfo { scope: Scope::NonLocal, link_type: LinkType::PointToPoint };
+        while let Some(word) = words.next() {
+            match word {
+                "local" => info.scope = Scope::Local,
+                "multi-access" => info.link_type = LinkType::MultiAccess,
+                other => return Err(format!("a face is local or multi-access, not {other:?}")),
+            }
+        }
+        self.faces.push((face, info));
+        if let Some((_, element)) = &mut self.made {
+            element.face_added(face, info);
+        }
+        Ok(())
+    }
+
+    fn remove_face(&mut self, words: &mut Words<'_>) -> Result<(), String> {
+        let face = plain_face(words.need("a face")?)?;
+        if let Some((_, element)) = &mut self.made {
+            element.face_gone(self.now, face);
+        }
+        words.end()
+    }
+
+    fn number(&self, port: &str, from: FaceId, to: FaceId) -> FaceId {
+        let mut ports = self.ports.borrow_mut();
+        let is_it = |known: &(String, FaceId, FaceId)| known.0 == port && known.1 == from && known.2 == to;
+        let at = ports.iter().position(is_it).unwrap_or_else(|| {
+            ports.push((port.to_owned(), from, to));
+            ports.len() - 1
+        });
+        FaceId::from_bits(PORTS + at as u32)
+    }
+
+    fn collect(&mut self) {
+        let mut left: Vec<(u8, Packet)> = core::iter::from_fn(|| self.out.pop()).collect();
+        left.reverse();
+        left.into_iter().for_each(|(port, packet)| self.leave(port, packet));
+    }
+
+    fn leave(&mut self, port: u8, packet: Packet) {
+        let outs = self.made.as_ref().map_or(&[][..], |(entry, _)| entry.outs);
+        let (bytes, meta) = self.pool.view(&packet);
+        let face = self.number(outs[usize::from(port)].name, FaceId::NONE, meta.egress);
+        let (kind, link, bytes) = (meta.kind, meta.link, bytes.to_vec());
+        self.left.push_back(Sent { face, kind, link, bytes, announcement: None, lesson: false });
+        self.pool.release(packet);
+    }
+}
+
+impl Subject for Alone {
+    fn face(&self, word: &str) -> Result<FaceId, String> {
+        if word.starts_with(|first: char| first.is_ascii_digit()) {
+            return plain_face(word);
+        }
+        let (name, faces) = word.split_once(':').unwrap_or((word, "0"));
+        let entry = self.entry()?;
+        // What leaves is told by where it goes to, what enters by where it came from.
+        if let Some((from, to)) = faces.split_once('>') {
+            port(entry.ins, name).ok_or_else(|| format!("no packet enters by {name:?}"))?;
+            return Ok(self.number(name, plain_face(from)?, plain_face(to)?));
+        }
+        if port(entry.ins, name).is_none() && port(entry.outs, name).is_none() {
+            return Err(format!("no packet enters by {name:?}, or leaves"));
+        }
+        Ok(self.number(name, FaceId::NONE, plain_face(faces)?))
+    }
+
+    fn face_name(&self, face: FaceId) -> String {
+        let ports = self.ports.borrow();
+        match face.bits().checked_sub(PORTS).and_then(|at| ports.get(at as usize)) {
+            Some((port, _, FaceId::NONE)) => port.clone(),
+            Some((port, _, to)) => format!("{port}:{to}"),
+            None => face.to_string(),
+        }
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn advance(&mut self, to: Instant) {
+        while let Some((_, element)) = &mut self.made
+            && let Some(due) = element.deadline().filter(|due| *due <= to)
+        {
+            self.now = self.now.max(due);
+            let lent = &mut Lent { pool: &mut self.pool, out: &mut self.out, drops: &mut self.drops };
+            element.tick(self.now, lent);
+            self.collect();
+        }
+        self.now = to;
+    }
+
+    fn receive(&mut self, face: FaceId, bytes: &[u8], link: LinkFields, _: &[u8]) {
+        let at = face.bits().saturating_sub(PORTS) as usize;
+        let Some((name, mut from, mut to)) = self.ports.borrow().get(at).cloned() else { return };
+        if from == FaceId::NONE {
+            // One face alone is where it came from.
+            (from, to) = (to, FaceId::NONE);
+        }
+        let local = self.faces.iter().any(|(known, info)| *known == from && info.scope == Scope::Local);
+        let Some((entry, element)) = &mut self.made else { return };
+        let Some(port) = port(entry.ins, &name) else {
+            return self.error = Some(format!("no packet enters by {name:?}"));
+        };
+        let packet = self.pool.copy_of(bytes).expect("a buffer");
+        let meta = self.pool.meta_mut(&packet);
+        (meta.ingress, meta.ingress_local, meta.egress, meta.link) = (from, local, to, link);
+        meta.arrival = self.now;
+        if let Err(error) = decode(&mut self.pool, &packet) {
+            self.error = Some(error.to_string());
+            return self.pool.release(packet);
+        }
+        let lent = &mut Lent { pool: &mut self.pool, out: &mut self.out, drops: &mut self.drops };
+        let first = element.process(self.now, port, packet, lent);
+        if let Some((port, packet)) = first {
+            self.leave(port, packet);
+        }
+        self.collect();
+    }
+
+    fn sent(&mut self, take: bool) -> Option<Sent> {
+        assert_eq!(self.error, None);
+        if take { self.left.pop_front() } else { self.left.front().cloned() }
+    }
+
+    fn drops(&self) -> &DropCounters {
+        &self.drops
+    }
+
+    fn packets_in_use(&self) -> usize {
+        self.pool.packets_in_use()
+    }
+
+    fn command(
+        &mut self,
+        command: &str,
+        words: &mut Words<'_>,
+        _: &NameVariables,
+    ) -> Option<Result<(), String>> {
+        Some(match command {
+            "element" if self.made.is_none() => self.make(words),
+            "with" => self.with(words),
+            "face" => self.add_face(words),
+            "remove-face" => self.remove_face(words),
+            _ => return None,
+        })
+    }
+}
+
+fn value(text: &str) -> Value {
+    match (text.parse::<i64>(), text.parse::<f64>(), text) {
+        (Ok(number), ..) => Value::Integer(number),
+        (_, Ok(number), _) => Value::Float(number),
+        (.., "true" | "false") => Value::Bool(text == "true"),
+        _ => Value::Text(text.to_owned()),
+    }
+}

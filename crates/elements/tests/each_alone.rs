@@ -1,0 +1,239 @@
+//! Every element of the catalogue by itself, whatever comes in: no packet is lost or made up, and each leaves by a port that its kind may leave by.
+
+use nw_element::decode::decode;
+use nw_element::erased::Runs;
+use nw_element::parameters::{Making, Parameters, Value};
+use nw_element::{
+    AnyElement, DropCounters, FaceId, FaceInfo, Instant, Kind, Lent, LinkFields, LinkType, Packet, Pool,
+    Scope,
+};
+use nw_elements::catalogue::{ENTRIES, Entry};
+use nw_name::{HashKey, Name};
+use nw_wire::{DataBuilder, DigestSha256, InterestBuilder, NackReason, Token};
+use proptest::prelude::*;
+
+const KEY: HashKey = HashKey::new([
+    0x243f_6a88_85a3_08d3,
+    0x1319_8a2e_0370_7344,
+    0xa409_3822_299f_31d0,
+    0x082e_fa98_ec4e_6c89,
+]);
+const FACES: u32 = 4;
+/// Few packets fit: elements that copy have to do without.
+const PACKETS: usize = 12;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Packet { port: u8, kind: u8, name: usize, ingress: u32, egress: u32, nonce: u32, flags: u8 },
+    Wait { millis: u16 },
+    FaceGone { face: u32 },
+    FaceAdded { face: u32 },
+    Apply { parameters: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let face = 0..FACES + 1;
+    prop_oneof![
+        12 => (any::<u8>(), any::<u8>(), 0..NAMES.len(), face.clone(), face.clone(), 0u32..4, any::<u8>()).prop_map(
+            |(port, kind, name, ingress, egress, nonce, flags)| Step::Packet { port, kind, name, ingress, egress, nonce, flags }),
+        2 => (0u16..2000).prop_map(|millis| Step::Wait { millis }),
+        1 => face.clone().prop_map(|face| Step::FaceGone { face }),
+        2 => face.prop_map(|face| Step::FaceAdded { face }),
+        1 => (0usize..2).prop_map(|parameters| Step::Apply { parameters }),
+    ]
+}
+
+const NAMES: [&str; 7] =
+    ["/", "/a", "/a/b", "/a/b/c", "/localhost/x", "/localhop/x", "/a/1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16"];
+
+fn face(number: u32) -> FaceId {
+    FaceId::from_slot(300 + number, 0)
+}
+
+/// Something to do for each element, with few places in each table.
+fn parameters(element: &str, other: bool) -> Parameters {
+    let texts =
+        |texts: &[&str]| Value::List(texts.iter().map(|text| Value::Text((*text).to_owned())).collect());
+    let word = |word: &str| Value::Text(word.to_owned());
+    let routes = texts(&["/ f1 f2 cost=2", "/a f2 f3 cost=1", "/a/b f0"]);
+    let few = Value::Integer(8);
+    let some: Vec<(&str, Value)> = match (element, other) {
+        ("router", false) => {
+            vec![
+                ("pending", few.clone()),
+                ("prefixes", few.clone()),
+                ("dead_nonces", few),
+                ("routes", routes),
+            ]
+        }
+        ("router", true) => vec![("routes", routes), ("strategies", texts(&["/ multicast", "/a access"]))],
+        ("backward_router", false) => vec![("pending", few.clone()), ("dead_nonces", few)],
+        ("backward_router", true) => vec![("interests_per_face", Value::Integer(2))],
+        ("name_router", false) => vec![("prefixes", few), ("routes", routes)],
+        ("name_router", true) => vec![
+            ("nacks", Value::Bool(false)),
+            ("data_from_next_hops_only", Value::Bool(true)),
+            ("regions", texts(&["/a/b"])),
+        ],
+        ("strategy_forwarder", false) => {
+            vec![
+                ("prefixes", few.clone()),
+                ("ways", few),
+                ("routes", routes),
+                ("strategies", texts(&["/ asf", "/a fail-over"])),
+            ]
+        }
+        ("strategy_forwarder", true) => {
+            vec![("routes", routes), ("strategies", texts(&["/ multicast", "/a weighted"]))]
+        }
+        ("content_store", false) => vec![("packets", few)],
+        ("content_store", true) => vec![("policy", word("s3-fifo"))],
+        ("name_filter", false) => {
+            vec![("rules", texts(&["deny /a", "allow /a/*/c", "deny exact /localhost/x"]))]
+        }
+        ("name_filter", true) => vec![("refused", word("port")), ("rules", texts(&["deny /a/**/c"]))],
+        ("rate_limiter", false) => {
+            vec![("rate", Value::Integer(2)), ("prefixes", texts(&["/a 1", "/a/b 3 burst=2"]))]
+        }
+        ("rate_limiter", true) => vec![("rate", Value::Integer(1)), ("over", word("nack"))],
+        ("signature_verifier", false) => vec![("held", Value::Integer(4)), ("digest", Value::Bool(true))],
+        ("signature_verifier", true) => vec![("invalid", word("port")), ("sample", Value::Float(0.5))],
+        ("counter", false) => vec![("depth", Value::Integer(2))],
+        _ => vec![],
+    };
+    Parameters(some.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+struct World<'a> {
+    entry: &'a Entry,
+    element: Box<dyn AnyElement>,
+    pool: Pool,
+    out: Runs<u8>,
+    drops: DropCounters,
+    now: Instant,
+}
+
+fn face_by_name(name: &str) -> Option<FaceId> {
+    name.strip_prefix('f')?.parse().ok().map(face)
+}
+
+const MAKING: Making<'static> = Making { key: KEY, seed: 7, faces: &face_by_name };
+
+impl<'a> World<'a> {
+    fn new(entry: &'a Entry) -> Self {
+        let element = entry.make(&MAKING, &parameters(entry.name, false)).expect("good parameters");
+        let pool = Pool::new(KEY, 8, PACKETS);
+        let (out, drops) = (Runs::default(), DropCounters::default());
+        let mut world = World { entry, element, pool, out, drops, now: Instant::START };
+        (0..FACES).for_each(|number| world.add_face(number));
+        world.apply(false);
+        world
+    }
+
+    fn apply(&mut self, other: bool) {
+        let parameters = parameters(self.entry.name, other);
+        let lent = &mut Lent { pool: &mut self.pool, out: &mut self.out, drops: &mut self.drops };
+        let applied = self.entry.apply(self.element.as_mut(), self.now, &MAKING, &parameters, lent);
+        assert_eq!(applied, Ok(()), "{}", self.entry.name);
+    }
+
+    fn add_face(&mut self, number: u32) {
+        let scope = if number == 0 { Scope::Local } else { Scope::NonLocal };
+        let link_type = if number == 3 { LinkType::MultiAccess } else { LinkType::PointToPoint };
+        self.element.face_added(face(number), FaceInfo { scope, link_type });
+    }
+
+    fn packet(&mut self, kind: Kind, name: &str, nonce: u32, flags: u8) -> Option<Packet> {
+        let name: Name = name.parse().expect("a constant name");
+        let wire = if kind == Kind::Data {
+            DataBuilder::new(&name, b"x").encode(&DigestSha256).unwrap_or_else(|never| match never {})
+        } else {
+            let builder = InterestBuilder::new(name).nonce(nonce).lifetime_ms(u64::from(flags) * 20);
+            let builder = builder.can_be_prefix(flags & 1 != 0).must_be_fresh(flags & 2 != 0);
+            let builder = if flags & 4 != 0 { builder.hop_limit(flags >> 6) } else { builder };
+            let builder = if flags & 8 != 0 {
+                builder.forwarding_hint("/a/b".parse::<Name>().unwrap())
+            } else {
+                builder
+            };
+            builder.encode()
+        };
+        let packet = self.pool.copy_of(&wire)?;
+        let nack = (kind == Kind::Nack).then_some(NackReason::NoRoute);
+        self.pool.meta_mut(&packet).link = LinkFields { nack, ..LinkFields::default() };
+        if decode(&mut self.pool, &packet).is_err() {
+            // An Interest has a name.
+            self.pool.release(packet);
+            return None;
+        }
+        Some(packet)
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Packet { port, kind, name, ingress, egress, nonce, flags } => {
+                let port = usize::from(port) % self.entry.ins.len();
+                let kinds = self.entry.ins[port].kinds;
+                let kind = kinds[usize::from(kind) % kinds.len()];
+                let Some(packet) = self.packet(kind, NAMES[name], nonce, flags) else { return };
+                let meta = self.pool.meta_mut(&packet);
+                (meta.ingress, meta.ingress_local, meta.egress) = (face(ingress), ingress == 0, face(egress));
+                if flags & 16 != 0 {
+                    meta.link.token = Token::new(&flags.to_be_bytes().repeat(6)).expect("short");
+                }
+                if flags & 32 != 0 && kind == Kind::Interest {
+                    meta.link.next_hop_face = Some(face(egress));
+                }
+                for stage in 0..self.element.prefetch_stages() {
+                    self.element.prefetch(stage, port as u8, core::slice::from_ref(&packet), &self.pool);
+                }
+                let lent = &mut Lent { pool: &mut self.pool, out: &mut self.out, drops: &mut self.drops };
+                if let Some((port, packet)) = self.element.process(self.now, port as u8, packet, lent) {
+                    self.left(port, packet);
+                }
+            }
+            Step::Wait { millis } => self.advance(u64::from(millis)),
+            Step::FaceGone { face: number } => self.element.face_gone(self.now, face(number)),
+            Step::FaceAdded { face: number } => self.add_face(number),
+            Step::Apply { parameters } => self.apply(parameters == 1),
+        }
+        while let Some((port, packet)) = self.out.pop() {
+            self.left(port, packet);
+        }
+    }
+
+    fn left(&mut self, port: u8, packet: Packet) {
+        let kind = self.pool.meta(&packet).kind;
+        let info = self.entry.outs[usize::from(port)];
+        assert!(info.kinds.contains(&kind), "{}: {kind:?} left by {}", self.entry.name, info.name);
+        self.pool.release(packet);
+    }
+
+    fn advance(&mut self, millis: u64) {
+        let end = self.now.plus_millis(millis);
+        while let Some(due) = self.element.deadline().filter(|due| *due <= end) {
+            self.now = self.now.max(due);
+            let lent = &mut Lent { pool: &mut self.pool, out: &mut self.out, drops: &mut self.drops };
+            self.element.tick(self.now, lent);
+        }
+        self.now = end;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_packet_is_lost(steps in proptest::collection::vec(step(), 1..150)) {
+        for entry in ENTRIES {
+            let mut world = World::new(entry);
+            for step in &steps {
+                world.step(step);
+            }
+            world.step(&Step::Wait { millis: 60_000 });
+            prop_assert_eq!(world.pool.packets_in_use(), 0, "{} keeps packets", entry.name);
+            prop_assert_eq!(world.element.deadline(), None, "{} waits for ever", entry.name);
+            prop_assert!(world.element.is_idle(), "{} waits for ever", entry.name);
+        }
+    }
+}

@@ -221,7 +221,7 @@ impl<'a> World<'a> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_packet_is_lost(steps in proptest::collection::vec(step(), 1..150)) {

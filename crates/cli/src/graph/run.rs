@@ -113,17 +113,11 @@ fn watch_status(handle: Handle, every: Duration, json: bool) -> Result<()> {
 }
 
 fn sums(report: &Report) -> String {
-    let sum = |of: fn(&nw_graph::host::FaceReport) -> [u64; 3]| {
-        let sums = report.faces.iter().map(of).fold([0; 3], |a, b| [a[0] + b[0], a[1] + b[1], a[2] + b[2]]);
-        format!("{} Interests, {} Data, {} Nacks", sums[0], sums[1], sums[2])
-    };
+    let kinds =
+        |[interests, data, nacks]: [u64; 3]| format!("{interests} Interests, {data} Data, {nacks} Nacks");
     let dropped: u64 = report.drops.iter().map(|(_, count)| count).sum();
-    format!(
-        "{} faces; received {}; sent {}; {dropped} dropped",
-        report.faces.len(),
-        sum(|face| face.received),
-        sum(|face| face.sent)
-    )
+    let (faces, received, sent) = (report.faces.len(), kinds(report.received), kinds(report.sent));
+    format!("{faces} faces; received {received}; sent {sent}; {dropped} dropped")
 }
 
 fn print_line(report: &Report) -> Result<()> {

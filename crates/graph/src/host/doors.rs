@@ -3,7 +3,8 @@
 use crate::model::Graph;
 use nw_element::{FaceId, Instant, Pool};
 use nw_faces::uri::UriError;
-use nw_faces::{FaceError, FaceOptions, FaceStatus, FaceUri, Faces, Persistency};
+use nw_faces::{CloseReason, FaceError, FaceOptions, FaceStatus, FaceUri, Faces, Persistency};
+use std::fmt;
 use std::time::Duration;
 
 /// A face that could not be made is tried again after so long.
@@ -71,24 +72,33 @@ impl Door {
             }
         }
         self.is_open = true;
-        self.complained = false;
         Ok(())
     }
 
     /// Opens it, or says once why not. When it is not open, when to try again.
     pub fn try_open(&mut self, now: Instant, faces: &mut Faces) -> Option<Instant> {
         let Err(error) = self.open(now, faces) else { return None };
-        if !self.complained {
-            self.complained = true;
-            tracing::warn!(face = self.name, uri = %self.uri, "not there, tried again every second: {error}");
-        }
+        self.complain(&error);
         Some(now + RETRY_PAUSE)
     }
 
     /// It has ended: to be opened anew, after a pause.
-    pub fn gone(&mut self, now: Instant) -> Instant {
+    pub fn gone(&mut self, now: Instant, reason: &CloseReason) -> Instant {
         (self.is_open, self.face) = (false, None);
+        self.complain(reason);
         now + RETRY_PAUSE
+    }
+
+    /// It is there; what ends it next is news.
+    pub fn up(&mut self) {
+        tracing::info!(face = self.name, uri = %self.uri, "up");
+        self.complained = false;
+    }
+
+    fn complain(&mut self, why: &dyn fmt::Display) {
+        if !std::mem::replace(&mut self.complained, true) {
+            tracing::warn!(face = self.name, uri = %self.uri, "not there, tried again every second: {why}");
+        }
     }
 
     /// Closes what leads there. What listens goes on listening; who connects is turned away from then on.

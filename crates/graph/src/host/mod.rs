@@ -217,7 +217,16 @@ impl Host {
             .collect();
         let mut drops = self.engine.drops().clone();
         drops.merge(self.faces.drops());
-        Report::new(self.started.elapsed(), &self.engine.counts(), &faces, &drops, self.engine.is_changing())
+        let totals = self.faces.totals();
+        Report {
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            changing: self.engine.is_changing(),
+            received: report::received(&totals),
+            sent: report::sent(&totals),
+            faces: faces.iter().map(|(name, status)| FaceReport::new(name, status)).collect(),
+            ports: self.engine.counts().iter().map(PortReport::new).collect(),
+            drops: report::drops(&drops),
+        }
     }
 
     fn name_of(&self, status: &FaceStatus) -> Option<String> {
@@ -313,11 +322,14 @@ impl Host {
                     tracing::debug!(id = status.id.number(), uri = %status.uri, %reason, "face ended");
                     self.engine.remove_face(now, status.id);
                     if let Some(door) = self.doors.iter_mut().find(|door| door.face == Some(status.id)) {
-                        let again = door.gone(now);
+                        let again = door.gone(now, &reason);
                         self.retry = Some(self.retry.map_or(again, |retry| retry.min(again)));
                     }
                 }
-                FaceEvent::Up(_) | FaceEvent::Down(_) => {}
+                FaceEvent::Up(id) => {
+                    self.doors.iter_mut().filter(|door| door.face == Some(id)).for_each(Door::up);
+                }
+                FaceEvent::Down(id) => tracing::warn!(id = id.number(), "down, connecting again"),
             }
         }
         if routes_change {

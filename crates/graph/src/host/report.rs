@@ -2,9 +2,8 @@
 
 use crate::engine::PortCount;
 use nw_element::DropCounters;
-use nw_faces::FaceStatus;
+use nw_faces::{FaceCounters, FaceStatus};
 use serde::Serialize;
-use std::time::Duration;
 
 /// What was counted since the start.
 #[derive(Clone, Debug, Serialize)]
@@ -13,7 +12,11 @@ pub struct Report {
     pub uptime_s: f64,
     /// True while elements of an older graph still wait for answers.
     pub changing: bool,
-    /// By id.
+    /// Interests, Data and Nacks received by all faces there were.
+    pub received: [u64; 3],
+    /// Interests, Data and Nacks sent by them.
+    pub sent: [u64; 3],
+    /// Those there are, by id.
     pub faces: Vec<FaceReport>,
     /// In the order of the graph.
     pub ports: Vec<PortReport>,
@@ -51,41 +54,39 @@ pub struct PortReport {
     pub packets: u64,
 }
 
-impl Report {
-    pub(super) fn new(
-        uptime: Duration,
-        counts: &[PortCount<'_>],
-        faces: &[(String, FaceStatus)],
-        drops: &DropCounters,
-        changing: bool,
-    ) -> Self {
-        let port = |count: &PortCount<'_>| PortReport {
+pub(super) const fn received(counters: &FaceCounters) -> [u64; 3] {
+    [counters.in_interests, counters.in_data, counters.in_nacks]
+}
+
+pub(super) const fn sent(counters: &FaceCounters) -> [u64; 3] {
+    [counters.out_interests, counters.out_data, counters.out_nacks]
+}
+
+pub(super) fn drops(drops: &DropCounters) -> Vec<(String, u64)> {
+    let happened = drops.iter().filter(|(_, count)| *count > 0);
+    happened.map(|(reason, count)| (reason.as_str().to_owned(), count)).collect()
+}
+
+impl FaceReport {
+    pub(super) fn new(name: &str, status: &FaceStatus) -> Self {
+        FaceReport {
+            name: name.to_owned(),
+            id: status.id.number(),
+            uri: status.uri.to_string(),
+            up: status.up,
+            received: received(&status.counters),
+            sent: sent(&status.counters),
+        }
+    }
+}
+
+impl PortReport {
+    pub(super) fn new(count: &PortCount<'_>) -> Self {
+        PortReport {
             node: count.node.to_owned(),
             side: if count.is_out { "out" } else { "in" },
             port: count.port,
             packets: count.packets,
-        };
-        let face = |(name, status): &(String, FaceStatus)| {
-            let counters = &status.counters;
-            FaceReport {
-                name: name.clone(),
-                id: status.id.number(),
-                uri: status.uri.to_string(),
-                up: status.up,
-                received: [counters.in_interests, counters.in_data, counters.in_nacks],
-                sent: [counters.out_interests, counters.out_data, counters.out_nacks],
-            }
-        };
-        Report {
-            uptime_s: uptime.as_secs_f64(),
-            changing,
-            faces: faces.iter().map(face).collect(),
-            ports: counts.iter().map(port).collect(),
-            drops: drops
-                .iter()
-                .filter(|(_, count)| *count > 0)
-                .map(|(reason, count)| (reason.as_str().to_owned(), count))
-                .collect(),
         }
     }
 }

@@ -68,7 +68,7 @@ fn blocks(graph: &Graph) -> (Vec<Block>, Vec<Link>) {
         };
         let name = at.map_or(crate::model::FACES.to_owned(), |at| graph.faces[at].name.clone());
         let what = at.and_then(|at| graph.faces[at].uri.clone()).unwrap_or_default();
-        let (ins, outs) = if from.is_some() { (Vec::new(), vec![""]) } else { (vec![""], Vec::new()) };
+        let (ins, outs) = if from.is_some() { (Vec::new(), Vec::new()) } else { (vec![""], Vec::new()) };
         blocks.push(Block { name, what, ins, outs, is_face: true });
         known.push((from, to, blocks.len() - 1));
         blocks.len() - 1
@@ -77,7 +77,12 @@ fn blocks(graph: &Graph) -> (Vec<Block>, Vec<Link>) {
     for connection in &graph.connections {
         let from = match connection.from {
             From::Port(node, port) => (node, usize::from(port)),
-            from => (face(&mut blocks, Some(from), None), 0),
+            from => {
+                // One way out for each of its connections.
+                let block = face(&mut blocks, Some(from), None);
+                blocks[block].outs.push("");
+                (block, blocks[block].outs.len() - 1)
+            }
         };
         let to = match connection.to {
             To::Port(node, port) => (node, usize::from(port)),

@@ -68,7 +68,7 @@ fn size(block: &Block) -> Placed {
         (false, false) => 2,
     };
     let height = match block.is_face {
-        true => 3 + usize::from(has_what),
+        true => 2 + rows.max(1 + usize::from(has_what)),
         false => head + rows + 1,
     };
     Placed { x: 0, y: 0, width: ports.max(title + 2) + 2, height, head }

@@ -1,6 +1,7 @@
 //! What the fuzzers run. `fuzz/README.md` says how.
 
 pub mod command_target;
+pub mod graph_target;
 pub mod safebag_target;
 pub mod targets;
 pub mod control_targets;

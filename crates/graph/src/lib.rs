@@ -23,3 +23,7 @@ pub use language::{GraphFile, Test};
 pub use model::{Connection, Face, From, Graph, Node, Place, To};
 pub use problem::{Problem, Problems};
 pub use standard::standard;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

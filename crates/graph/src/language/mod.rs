@@ -63,17 +63,18 @@ impl GraphFile {
         Err(Problems { file: file.to_owned(), problems })
     }
 
+    /// Reads a text, and says what can't be read; whether the graph can work is not asked.
+    pub fn parse(text: &str) -> (GraphFile, Vec<Problem>) {
+        let Reading { found, problems, .. } = Reading::of(text);
+        (found, problems)
+    }
+
     /// Reads a text, whatever is wrong with it; and all that is. For drawing what is not yet ready, and for editors.
     pub fn examine(text: &str) -> (GraphFile, Vec<Problem>) {
-        let mut reading = Reading::default();
-        if text.len() > TEXT_LEN_MAX {
-            let what = format!("a file of {} octets", text.len());
-            let remedy = format!("at most {TEXT_LEN_MAX} are read: make two graphs of it");
-            return (GraphFile::default(), vec![Problem::new(Place::default(), what, remedy)]);
+        let Reading { found, mut problems, loose, is_too_long, .. } = Reading::of(text);
+        if is_too_long {
+            return (found, problems);
         }
-        reading.statements(text);
-        reading.connect();
-        let Reading { found, mut problems, loose, .. } = reading;
         problems.extend(crate::check::check_with(&found.graph, &loose));
         problems.sort();
         problems.dedup();
@@ -90,6 +91,7 @@ struct Reading<'a> {
     /// Chains, to be looked at when all names are known.
     chains: Vec<Vec<End<'a>>>,
     loose: Loose,
+    is_too_long: bool,
 }
 
 /// One end of an arrow, as written.
@@ -100,6 +102,19 @@ struct End<'a> {
 }
 
 impl<'a> Reading<'a> {
+    fn of(text: &'a str) -> Self {
+        let mut reading = Reading { is_too_long: text.len() > TEXT_LEN_MAX, ..Reading::default() };
+        if reading.is_too_long {
+            let what = format!("a file of {} octets", text.len());
+            let remedy = format!("at most {TEXT_LEN_MAX} are read: make two graphs of it");
+            reading.problem(Problem::new(Place::default(), what, remedy));
+        } else {
+            reading.statements(text);
+            reading.connect();
+        }
+        reading
+    }
+
     fn statements(&mut self, text: &'a str) {
         let mut scan = Scan::new(text);
         scan.blank_lines();

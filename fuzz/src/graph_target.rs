@@ -1,0 +1,28 @@
+//! The target over graph files. Replayed by `crates/graph/tests/corpus.rs`.
+
+use nw_element::Value;
+use nw_graph::GraphFile;
+use nw_graph::check::check;
+
+/// A graph file: read, or refused with problems that stand in the text. Numbers are left out before the graph is judged: they may ask for large tables.
+pub fn graph(bytes: &[u8]) -> Result<(), &'static str> {
+    let Ok(text) = core::str::from_utf8(bytes) else { return Err("refused") };
+    let (mut file, problems) = GraphFile::parse(text);
+    let lines = text.lines().count() as u32 + 1;
+    for problem in &problems {
+        assert!(problem.place.line <= lines, "{problem}: there are {lines} lines");
+        assert!(!problem.what.is_empty() && !problem.remedy.is_empty());
+    }
+    file.graph.nodes.truncate(16);
+    let nodes = file.graph.nodes.len();
+    for node in &mut file.graph.nodes {
+        node.parameters.0.retain(|(_, value)| matches!(value, Value::Text(_)));
+        node.parameter_places.clear();
+    }
+    file.graph.connections.retain(|connection| {
+        let from = !matches!(connection.from, nw_graph::From::Port(node, _) if node >= nodes);
+        from && !matches!(connection.to, nw_graph::To::Port(node, _) if node >= nodes)
+    });
+    let judged = check(&file.graph);
+    if problems.is_empty() && judged.is_empty() { Ok(()) } else { Err("refused") }
+}

@@ -233,7 +233,8 @@ class Xdp(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         until(lambda: self.a.face("udp4://192.0.2.9:5000"), "the last one is taken in")
         self.assertEqual(len(self.a.faces("udp4")), 1)
-        self.assertEqual(self.a.xdp()["va"]["others"], 6)
+        # Those to another address and to another card went to the system, which knows them not to be for it.
+        self.assertEqual(self.a.xdp()["va"]["others"], 4)
 
     def test_an_interface_that_vanishes_and_comes_again(self):
         for side in (self.a, self.b):

@@ -77,6 +77,9 @@ struct config {
 	__u32 ethernet;
 	/* XDP: UDP destination ports in network order, 0 for none. */
 	__u16 ports[PORTS_MAX];
+	/* XDP: the interface's own address and that of its group, as words(); 0 takes frames to any. */
+	__u64 mac;
+	__u64 group;
 };
 
 struct counters {
@@ -120,6 +123,8 @@ struct scratch {
 	__u32 components;
 	/* The chosen one, for whom a helper needs it in memory. */
 	__u32 shard;
+	/* XDP: to whom an IP packet goes; IPv4 addresses are mapped. */
+	__u64 destination[2];
 	/* A number that the verifier shall forget: see opaque(). */
 	__u32 forgotten;
 	__u8 octets[2 * ROOM];

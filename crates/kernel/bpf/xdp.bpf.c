@@ -4,7 +4,7 @@
  * to the system untouched.
  *
  * Ours are NDN packets in UDP to one of the configured ports, over IPv4 or IPv6, and frames of NDN's EtherType; behind up to two VLAN
- * tags. IP fragments and IPv6 extension headers are left to the system, which knows what to do with them.
+ * tags; for this machine only, if it is told who that is. IP fragments and IPv6 extension headers are left to the system, which knows what to do with them.
  */
 #include <linux/bpf.h>
 
@@ -38,6 +38,25 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } sockets SEC(".maps");
+
+/* Addresses of this machine, and of groups that it is in. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u64[2]);
+	__type(value, __u32);
+} destinations SEC(".maps");
+
+/* Whether the IP packet to s->destination is for this machine, or that does not matter. */
+__attribute__((noinline)) __u32 is_here(void)
+{
+	struct scratch *s = the_scratch();
+	struct config *c = the_config();
+
+	if (!s || !c)
+		return 0;
+	return !c->mac || bpf_map_lookup_elem(&destinations, s->destination);
+}
 
 /* Two octets of what is in the scratch, as a number; `at` may be any. */
 inlined __u32 short_at(struct scratch *s, __u32 at)
@@ -84,9 +103,12 @@ __attribute__((noinline)) __u64 find_in_ipv4(void)
 	whole = short_at(s, again(s->at) + 2);
 	if (whole > again(s->len) || whole < header)
 		return 0;
+	/* ::ffff:a.b.c.d */
+	s->destination[0] = 0;
+	s->destination[1] = 0xffff0000 | word(s, opaque(s, again(s->at) + 16)) << 32;
 	s->len = whole - header;
 	again(s->at) += header;
-	return find_in_udp();
+	return is_here() ? find_in_udp() : 0;
 }
 
 /* The IPv6 packet at s->at, of which s->len octets may be. */
@@ -100,9 +122,11 @@ __attribute__((noinline)) __u64 find_in_ipv6(void)
 	payload = short_at(s, again(s->at) + 4);
 	if (short_at(s, again(s->at) + 6) >> 8 != PROTOCOL_UDP || payload + IPV6_HEADER > again(s->len))
 		return 0;
+	s->destination[0] = word(s, opaque(s, again(s->at) + 24));
+	s->destination[1] = word(s, opaque(s, again(s->at) + 32));
 	s->len = payload;
 	again(s->at) += IPV6_HEADER;
-	return find_in_udp();
+	return is_here() ? find_in_udp() : 0;
 }
 
 /*
@@ -114,8 +138,13 @@ __attribute__((noinline)) __u64 find_packet(__u32 frame_len)
 	struct scratch *s = the_scratch();
 	struct config *c = the_config();
 	__u32 type, at = ETHERNET_HEADER;
+	__u64 to;
 
 	if (!s || !c)
+		return 0;
+	/* Another machine's, that a switch or bridge shows us; groups of IP are looked at there. */
+	to = *(const __u64 *)s->octets & 0xffffffffffff;
+	if (c->mac && to != c->mac && to != c->group && !(to & 1))
 		return 0;
 	type = short_at(s, ETHERNET_HEADER - 2);
 	if (type == ETHERTYPE_VLAN || type == ETHERTYPE_QINQ) {
@@ -134,6 +163,8 @@ __attribute__((noinline)) __u64 find_packet(__u32 frame_len)
 		return find_in_ipv4();
 	if (type == ETHERTYPE_IPV6)
 		return find_in_ipv6();
+	if (c->mac && to != c->mac && to != c->group)
+		return 0;
 	return type == ETHERTYPE_NDN && c->ethernet ? at | (__u64)(frame_len - at) << 32 : 0;
 }
 

@@ -16,11 +16,14 @@ pub(crate) struct Config<'a> {
     pub shards: u8,
     pub ethernet: bool,
     pub ports: [u16; PORTS_MAX],
+    /// The interface's own address and its group's, where frames to others are left alone.
+    pub only: Option<[[u8; 6]; 2]>,
 }
 
 impl Config<'_> {
-    /// Its octets as words of this machine: key (two words), shards and ethernet (32 bits each), eight ports in network order.
-    fn words(&self) -> [u64; 5] {
+    /// Its octets as words of this machine: key (two words), shards and ethernet (32 bits each), eight ports in network order, two
+    /// Ethernet addresses.
+    fn words(&self) -> [u64; 7] {
         let [a, b] = self.key.words();
         let mut halves = [0; 8];
         halves[..4].copy_from_slice(&u32::from(self.shards).to_ne_bytes());
@@ -30,7 +33,12 @@ impl Config<'_> {
             octets.copy_from_slice(&port.to_be_bytes());
         }
         let half = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| ports[at + i]));
-        [a, b, u64::from_ne_bytes(halves), half(0), half(8)]
+        let [mac, group] = self.only.unwrap_or_default().map(|mac| {
+            let mut octets = [0; 8];
+            octets[..6].copy_from_slice(&mac);
+            u64::from_le_bytes(octets)
+        });
+        [a, b, u64::from_ne_bytes(halves), half(0), half(8), mac, group]
     }
 }
 
@@ -72,7 +80,7 @@ impl Object {
 
 fn configure(ebpf: &mut Ebpf, config: &Config<'_>) -> Result<(), MapError> {
     let map = ebpf.map_mut("config").ok_or(MapError::ElementNotFound)?;
-    let mut map: Array<_, [u64; 5]> = map.try_into()?;
+    let mut map: Array<_, [u64; 7]> = map.try_into()?;
     map.set(0, config.words(), 0)
 }
 
@@ -83,11 +91,18 @@ mod tests {
     #[test]
     fn configuration_is_laid_out_as_the_program_reads_it() {
         let key = HashKey::new([1, 3, 0, 0]);
-        let config = Config { key: &key, shards: 5, ethernet: true, ports: [6363, 0, 0, 0, 0, 0, 0, 56_363] };
+        let config = Config {
+            key: &key,
+            shards: 5,
+            ethernet: true,
+            ports: [6363, 0, 0, 0, 0, 0, 0, 56_363],
+            only: Some([[2, 0, 0, 0, 0, 1], [3, 0, 0, 0, 0, 2]]),
+        };
         let octets: Vec<u8> = config.words().iter().flat_map(|word| word.to_ne_bytes()).collect();
         assert_eq!(octets[..16], [1u64.to_ne_bytes(), 3u64.to_ne_bytes()].concat());
         assert_eq!(octets[16..24], [5u32.to_ne_bytes(), 1u32.to_ne_bytes()].concat());
         assert_eq!(octets[24..26], 6363u16.to_be_bytes());
-        assert_eq!(octets[38..], 56_363u16.to_be_bytes());
+        assert_eq!(octets[38..40], 56_363u16.to_be_bytes());
+        assert_eq!(octets[40..], [2, 0, 0, 0, 0, 1, 0, 0, 3, 0, 0, 0, 0, 2, 0, 0]);
     }
 }

@@ -3,14 +3,18 @@
 use crate::counters::ShardCounters;
 use crate::error::{Cause, KernelError, os_error};
 use crate::object::{Config, Object, PORTS_MAX};
-use aya::maps::{MapError, XskMap};
+use aya::maps::{HashMap, MapError, XskMap};
 use aya::programs::xdp::{XdpLinkId, XdpMode as Flags};
 use aya::programs::{ProgramError, Xdp};
 use nw_name::HashKey;
 use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
 static CODE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/xdp.o"));
+/// As the map has room for.
+const DESTINATIONS_MAX: usize = 256;
 const PROGRAM: &str = "the program that steers frames";
 
 /// How an XDP program is attached.
@@ -39,19 +43,22 @@ pub struct XdpOptions {
     pub ports: Vec<u16>,
     /// Frames of EtherType 0x8624 too.
     pub ethernet: bool,
+    /// The interface's own Ethernet address, and that of NDN's group there: frames to others are left to the system, and so are datagrams to
+    /// addresses that [`set_destinations`](XdpSteering::set_destinations) does not name. `None` takes all.
+    pub only: Option<[[u8; 6]; 2]>,
 }
 
 impl Default for XdpOptions {
     /// NDN's UDP port, and NDN over Ethernet.
     fn default() -> Self {
-        XdpOptions { ports: vec![6363], ethernet: true }
+        XdpOptions { ports: vec![6363], ethernet: true, only: None }
     }
 }
 
 /// Brings NDN frames of one interface to AF_XDP sockets. Everything else goes on to the system, and so does what has no socket.
 ///
-/// A frame's destination address is not looked at: on an interface that carries other machines' NDN, as a bridge's, theirs would be taken too.
-/// Checksums are not looked at either. Dropping this value detaches the program.
+/// Unless [`only`](XdpOptions::only) is said, a frame's destination is not looked at: on an interface that carries other machines' NDN, as a
+/// bridge's, theirs would be taken too. Checksums are not looked at either. Dropping this value detaches the program.
 #[derive(Debug)]
 pub struct XdpSteering {
     object: Object,
@@ -74,7 +81,7 @@ impl XdpSteering {
             .get_mut(..options.ports.len())
             .ok_or(KernelError::Ports(options.ports.len()))?
             .copy_from_slice(&options.ports);
-        let config = Config { key, shards, ethernet: options.ethernet, ports };
+        let config = Config { key, shards, ethernet: options.ethernet, ports, only: options.only };
         let object = Object::load(CODE, &config, queues * u32::from(shards))?;
         let mut steering = XdpSteering { object, queues, link: None };
         steering
@@ -156,6 +163,29 @@ impl XdpSteering {
             .map_err(|e| KernelError::of_socket(u32::from(shard), e))
     }
 
+    /// Which datagrams are for this machine: to these addresses, groups among them, at most 256. Before the first call there are none.
+    ///
+    /// # Errors
+    /// When the kernel does not take them.
+    pub fn set_destinations(&mut self, addresses: &[IpAddr]) -> Result<(), KernelError> {
+        let wanted: BTreeSet<[u64; 2]> =
+            addresses.iter().take(DESTINATIONS_MAX).map(|a| key_of(*a)).collect();
+        self.write_destinations(&wanted).map_err(|e| KernelError::of("addresses of this machine", e))
+    }
+
+    fn write_destinations(&mut self, wanted: &BTreeSet<[u64; 2]>) -> Result<(), Cause> {
+        let map = self.object.ebpf.map_mut("destinations").ok_or(MapError::ElementNotFound)?;
+        let mut map: HashMap<_, [u64; 2], u32> = map.try_into()?;
+        let known: Vec<_> = map.keys().collect::<Result<_, _>>()?;
+        for gone in known.iter().filter(|known| !wanted.contains(*known)) {
+            map.remove(gone)?;
+        }
+        for new in wanted {
+            map.insert(new, 1, 0)?;
+        }
+        Ok(())
+    }
+
     /// What the program has counted.
     ///
     /// # Errors
@@ -182,4 +212,14 @@ impl XdpSteering {
         let map = self.object.ebpf.map_mut("sockets").ok_or(MapError::ElementNotFound)?;
         Ok(map.try_into()?)
     }
+}
+
+/// An address as the program's map has it: IPv4 ones mapped.
+fn key_of(address: IpAddr) -> [u64; 2] {
+    let octets = match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    };
+    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| octets[at + i]));
+    [word(0), word(8)]
 }

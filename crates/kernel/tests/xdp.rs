@@ -144,7 +144,7 @@ fn other_frames_pass_untouched() {
     if !may_run("xdp, other frames") {
         return;
     }
-    let options = XdpOptions { ports: vec![6363, 56_363], ethernet: false };
+    let options = XdpOptions { ports: vec![6363, 56_363], ethernet: false, only: None };
     let mut steering = XdpSteering::load(&KEY, 1, 2, &options).expect("loaded");
     let socket = xsk();
     (0..2).for_each(|shard| steering.set_socket(0, shard, socket.as_fd()).expect("set"));
@@ -197,9 +197,55 @@ fn other_frames_pass_untouched() {
 }
 
 #[test]
+fn what_is_for_others_passes() {
+    if !may_run("xdp, destinations") {
+        return;
+    }
+    // As `ethernet` and `ipv4` write them.
+    let (own, group) = ([2, 0, 0, 0, 0, 1], [1, 0, 0x5e, 0, 0x17, 0xaa]);
+    let options = XdpOptions { only: Some([own, group]), ..XdpOptions::default() };
+    let mut steering = XdpSteering::load(&KEY, 1, 1, &options).expect("loaded");
+    let socket = xsk();
+    steering.set_socket(0, 0, socket.as_fd()).expect("set");
+    let to = |mac: [u8; 6], mut frame: Vec<u8>| {
+        frame[..6].copy_from_slice(&mac);
+        frame
+    };
+    let datagram = udp(6363, INTEREST);
+    let v4 = ethernet(&[0x8100], 0x0800, &ipv4(3, 17, 0, &datagram));
+    let v6 = ethernet(&[], 0x86dd, &ipv6(17, &datagram));
+    let bare = ethernet(&[], 0x8624, INTEREST);
+    for frame in [&v4, &v6] {
+        assert_eq!(run(&mut steering, frame, None), PASS, "no address is this machine's yet");
+    }
+    let (v4_address, v6_address) =
+        ("192.0.2.2".parse().unwrap(), "2020:2020:2020:2020:2020:2020:2020:2020".parse().unwrap());
+    for (addresses, takes_v4, takes_v6) in [
+        (vec![v4_address], REDIRECT, PASS),
+        (vec![v6_address, "198.51.100.1".parse().unwrap()], PASS, REDIRECT),
+        (vec![v4_address, v6_address], REDIRECT, REDIRECT),
+    ] {
+        steering.set_destinations(&addresses).expect("set");
+        assert_eq!((run(&mut steering, &v4, None), run(&mut steering, &v6, None)), (takes_v4, takes_v6));
+    }
+    let other = [2, 0, 0, 0, 0, 9];
+    for (what, frame, action) in [
+        ("ours", bare.clone(), REDIRECT),
+        ("the group's", to(group, bare.clone()), REDIRECT),
+        ("another group's", to([0x33, 0x33, 0, 0, 0, 1], bare.clone()), PASS),
+        ("another machine's", to(other, bare), PASS),
+        ("another machine's, by UDP", to(other, v4.clone()), PASS),
+        // A group of IP's, whose address this machine has been told to be of.
+        ("a group of IP's", to([1, 0, 0x5e, 0, 0, 1], v4), REDIRECT),
+    ] {
+        assert_eq!(run(&mut steering, &frame, None), action, "{what}");
+    }
+}
+
+#[test]
 fn what_the_caller_gave_is_checked() {
     let load = |queues, shards, ports: Vec<u16>| {
-        XdpSteering::load(&KEY, queues, shards, &XdpOptions { ports, ethernet: true }).map(|_| ())
+        XdpSteering::load(&KEY, queues, shards, &XdpOptions { ports, ethernet: true, only: None }).map(|_| ())
     };
     assert!(matches!(load(1, 0, vec![]), Err(KernelError::Shards(0))));
     assert!(matches!(load(1, 65, vec![]), Err(KernelError::Shards(65))));

@@ -1,8 +1,10 @@
 //! Brings frames of an interface to AF_XDP sockets: what faces ask for, from the crate that loads kernel programs.
 
-use nw_faces::xdp::{RIGHTS, Steered, Steering, SteeringError};
+use nw_faces::mac::Mac;
+use nw_faces::xdp::{RIGHTS, Steered, Steering, SteeringError, Wanted};
 use nw_kernel::{KernelError, XdpMode, XdpOptions, XdpSteering};
 use nw_name::HashKey;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
 /// All frames come to the first shard, which hands on what is others'.
@@ -23,16 +25,15 @@ struct Attached {
 }
 
 impl Steering for KernelSteering {
-    fn attach(
-        &mut self,
-        interface: &str,
-        queues: u32,
-        ports: &[u16],
-        ethernet: bool,
-    ) -> Result<Box<dyn Steered>, SteeringError> {
-        let options = XdpOptions { ports: ports.to_vec(), ethernet };
-        let mut steering = XdpSteering::load(&self.key, queues, SHARDS, &options).map_err(in_words)?;
-        let mode = steering.attach(interface, None).map_err(in_words)?;
+    fn attach(&mut self, wanted: &Wanted<'_>) -> Result<Box<dyn Steered>, SteeringError> {
+        let group = wanted.group.unwrap_or(Mac::NDN_GROUP);
+        let options = XdpOptions {
+            ports: wanted.ports.to_vec(),
+            ethernet: wanted.group.is_some(),
+            only: Some([wanted.mac.0, group.0]),
+        };
+        let mut steering = XdpSteering::load(&self.key, wanted.queues, SHARDS, &options).map_err(in_words)?;
+        let mode = steering.attach(wanted.interface, None).map_err(in_words)?;
         Ok(Box::new(Attached { steering, mode }))
     }
 }
@@ -44,6 +45,10 @@ impl Steered for Attached {
 
     fn set_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteeringError> {
         self.steering.set_socket(queue, FIRST, socket).map_err(in_words)
+    }
+
+    fn set_destinations(&mut self, addresses: &[IpAddr]) -> Result<(), SteeringError> {
+        self.steering.set_destinations(addresses).map_err(in_words)
     }
 }
 

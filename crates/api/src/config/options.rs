@@ -165,8 +165,8 @@ section! {
     /// part of the processor time. Faces are the same as without; what can't go this way goes by their sockets. Needs CAP_BPF, CAP_NET_ADMIN,
     /// CAP_NET_RAW and CAP_IPC_LOCK, and Linux 5.18.
     Xdp = "faces.xdp" {
-        /// Interfaces that use it; `nw status` says how each does. Not for ports of a bridge, nor where this machine passes on others' NDN: what comes
-        /// for NDN's ports is taken, whoever it is for. Firewall rules and captures see nothing of it.
+        /// Interfaces that use it; `nw status` says how each does. What is for others, and all but NDN, is left to the system. Firewall rules and
+        /// captures see nothing of what goes this way.
         interfaces: Vec<InterfacePattern> = vec![], as "[\"eth0\"]";
     }
 }

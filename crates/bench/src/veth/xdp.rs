@@ -6,10 +6,11 @@ use nw_faces::interfaces::Interfaces;
 use nw_faces::mac::Mac;
 use nw_faces::xdp::frame::{self, Body, Heads};
 use nw_faces::xdp::rings::Xsk;
-use nw_faces::xdp::{Port, Steered, Steering, SteeringError};
+use nw_faces::xdp::{Port, Steered, Steering, SteeringError, Wanted};
 use nw_kernel::{XdpMode, XdpOptions, XdpSteering};
 use nw_name::HashKey;
 use rustix::event::{PollFd, PollFlags, poll};
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
 /// Frames of one ring before others have their turn, as a router takes.
@@ -22,16 +23,15 @@ struct Program;
 struct Attached(XdpSteering, XdpMode);
 
 impl Steering for Program {
-    fn attach(
-        &mut self,
-        interface: &str,
-        queues: u32,
-        ports: &[u16],
-        ethernet: bool,
-    ) -> Result<Box<dyn Steered>, SteeringError> {
-        let options = XdpOptions { ports: ports.to_vec(), ethernet };
-        let mut steering = XdpSteering::load(&HashKey::new([1, 2, 3, 4]), queues, 1, &options)?;
-        let mode = steering.attach(interface, None)?;
+    fn attach(&mut self, wanted: &Wanted<'_>) -> Result<Box<dyn Steered>, SteeringError> {
+        let group = wanted.group.unwrap_or(Mac::NDN_GROUP);
+        let options = XdpOptions {
+            ports: wanted.ports.to_vec(),
+            ethernet: wanted.group.is_some(),
+            only: Some([wanted.mac.0, group.0]),
+        };
+        let mut steering = XdpSteering::load(&HashKey::new([1, 2, 3, 4]), wanted.queues, 1, &options)?;
+        let mode = steering.attach(wanted.interface, None)?;
         Ok(Box::new(Attached(steering, mode)))
     }
 }
@@ -44,13 +44,20 @@ impl Steered for Attached {
     fn set_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteeringError> {
         Ok(self.0.set_socket(queue, 0, socket)?)
     }
+
+    fn set_destinations(&mut self, addresses: &[IpAddr]) -> Result<(), SteeringError> {
+        Ok(self.0.set_destinations(addresses)?)
+    }
 }
 
 /// Opens an interface of the namespace this thread is in.
 fn open(interface: &str, port: u16) -> Result<Port> {
     let interfaces = Interfaces::watch()?;
     let interface = interfaces.named(interface).with_context(|| format!("no interface {interface}"))?;
-    Ok(Port::open(interface, (&[port], false), &mut Program)?)
+    let addresses: Vec<IpAddr> = interface.addresses.iter().copied().collect();
+    let mut open = Port::open(interface, (&[port], None), &mut Program)?;
+    open.set_destinations(&addresses).map_err(|error| anyhow!("{error}"))?;
+    Ok(open)
 }
 
 /// An end that sends to the forwarder, and hears it.

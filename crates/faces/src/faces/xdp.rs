@@ -249,10 +249,10 @@ impl Faces {
         };
         for at in 0..self.xdp.ports.len() {
             let Some(port) = &self.xdp.ports[at] else { continue };
-            let ethernet = self.hears_ethernet(port.interface.index);
+            let group = self.ether_group(port.interface.index);
             let fits = wanted.iter().any(|interface| as_before(port, interface))
                 && port.ports == ports
-                && port.ethernet == ethernet;
+                && port.group == group;
             if !fits {
                 self.close_port(at);
             }
@@ -266,6 +266,15 @@ impl Faces {
                 known.into_iter().for_each(|at| self.watch_queues(at, before));
             } else if !self.xdp.failed.contains(&interface) {
                 self.open_xdp_port(now, &interface, &ports);
+            }
+        }
+        let destinations = self.destinations();
+        for port in self.xdp.ports.iter_mut().flatten() {
+            if let Err(error) = port.set_destinations(&destinations) {
+                tracing::warn!(
+                    "datagrams to new addresses of {} come by sockets: {error}",
+                    port.interface.name
+                );
             }
         }
     }
@@ -295,20 +304,32 @@ impl Faces {
         ports
     }
 
-    fn hears_ethernet(&self, interface: u32) -> bool {
-        let sockets = self.sockets.iter().flatten();
-        sockets
-            .into_iter()
-            .any(|socket| matches!(&socket.medium, Medium::Ether(port) if port.interface == interface))
+    /// The group that is heard without IP on an interface, if anybody hears it.
+    fn ether_group(&self, interface: u32) -> Option<Mac> {
+        self.sockets.iter().flatten().find_map(|socket| match &socket.medium {
+            Medium::Ether(port) if port.interface == interface => Some(port.group),
+            _ => None,
+        })
+    }
+
+    /// Addresses of this machine that others may send to, and of groups it is in.
+    fn destinations(&self) -> Vec<IpAddr> {
+        let interfaces = self.interfaces.watched().into_iter().flat_map(|watched| watched.iter());
+        let own = interfaces.flat_map(|interface| &interface.addresses).copied();
+        let groups = self.sockets.iter().flatten().filter_map(|socket| match &socket.medium {
+            Medium::Group { group, .. } => Some(group.ip()),
+            _ => None,
+        });
+        own.filter(|address| !address.is_loopback()).chain(groups).collect()
     }
 
     fn open_xdp_port(&mut self, now: Instant, interface: &Interface, ports: &[u16]) {
-        let ethernet = self.hears_ethernet(interface.index);
-        if ports.is_empty() && !ethernet {
+        let group = self.ether_group(interface.index);
+        if ports.is_empty() && group.is_none() {
             return;
         }
         let Some(steering) = &mut self.xdp.steering else { return };
-        let opened = Port::open(interface, (ports, ethernet), steering.as_mut());
+        let opened = Port::open(interface, (ports, group), steering.as_mut());
         let routes = match (&opened, &self.xdp.routes) {
             (Ok(_), None) => self.watch_routes(),
             _ => Ok(()),

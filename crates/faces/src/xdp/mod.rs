@@ -19,6 +19,7 @@ use crate::mac::Mac;
 use rings::{Sizes, Xsk};
 use rustix::io::Errno;
 use std::error::Error;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Frames that may wait to be read, of one queue.
@@ -38,17 +39,26 @@ pub const RIGHTS: &str = "allow it by `setcap cap_bpf,cap_net_admin,cap_net_raw,
 
 /// Who brings frames to sockets: a kernel program, which is not this crate's to load.
 pub trait Steering: core::fmt::Debug + Send {
-    /// Attaches to an interface with so many queues, for NDN in UDP to these ports, and without IP if `ethernet`.
+    /// Attaches to an interface.
     ///
     /// # Errors
     /// What is missing, and what helps.
-    fn attach(
-        &mut self,
-        interface: &str,
-        queues: u32,
-        ports: &[u16],
-        ethernet: bool,
-    ) -> Result<Box<dyn Steered>, SteeringError>;
+    fn attach(&mut self, wanted: &Wanted<'_>) -> Result<Box<dyn Steered>, SteeringError>;
+}
+
+/// What is to be steered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted<'a> {
+    /// The interface.
+    pub interface: &'a str,
+    /// Receive queues it may have.
+    pub queues: u32,
+    /// Its own address: frames to other cards are none of ours.
+    pub mac: Mac,
+    /// NDN in UDP to these ports.
+    pub ports: &'a [u16],
+    /// NDN without IP, to this group too; `None` where nobody hears it.
+    pub group: Option<Mac>,
 }
 
 /// An interface whose frames are steered, until this is dropped.
@@ -61,6 +71,12 @@ pub trait Steered: core::fmt::Debug + Send {
     /// # Errors
     /// What the system says.
     fn set_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteeringError>;
+
+    /// Datagrams to these addresses are for this machine. Before the first call none are.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn set_destinations(&mut self, addresses: &[IpAddr]) -> Result<(), SteeringError>;
 }
 
 /// What whoever steers says.
@@ -144,8 +160,9 @@ pub struct Port {
     pub interface: Interface,
     /// UDP ports that the program looks for.
     pub ports: Vec<u16>,
-    /// And NDN without IP.
-    pub ethernet: bool,
+    /// And NDN without IP, to this group.
+    pub group: Option<Mac>,
+    destinations: Vec<IpAddr>,
     sizes: Sizes,
     /// Its own address.
     pub mac: Mac,
@@ -172,18 +189,20 @@ impl Port {
     /// Why not.
     pub fn open(
         interface: &Interface,
-        (ports, ethernet): (&[u16], bool),
+        (ports, group): (&[u16], Option<Mac>),
         steering: &mut dyn Steering,
     ) -> Result<Self, XdpError> {
         let mac = interface.mac.ok_or(XdpError::NoEthernet)?;
         let frame_len_max = interface.mtu + ETHERNET_MAX;
         let sizes = Sizes::for_frames(frame_len_max, RECEIVED, SENT).ok_or(XdpError::Mtu(interface.mtu))?;
         let room = interface.queues.clamp(1, QUEUES_MAX);
-        let steered = steering.attach(&interface.name, room, ports, ethernet).map_err(XdpError::Steering)?;
+        let wanted = Wanted { interface: &interface.name, queues: room, mac, ports, group };
+        let steered = steering.attach(&wanted).map_err(XdpError::Steering)?;
         let mut port = Port {
             interface: interface.clone(),
             ports: ports.to_vec(),
-            ethernet,
+            group,
+            destinations: Vec::new(),
             sizes,
             mac,
             queues: Vec::new(),
@@ -222,6 +241,18 @@ impl Port {
     /// Opens sockets on queues that there are now and were not before. Until then their frames go to ordinary sockets, and so they do if this fails.
     pub fn open_more_queues(&mut self) {
         while matches!(self.open_queue(), Ok(true)) {}
+    }
+
+    /// Takes datagrams to these addresses, and no others.
+    ///
+    /// # Errors
+    /// When the kernel does not; then what was, stays.
+    pub fn set_destinations(&mut self, addresses: &[IpAddr]) -> Result<(), SteeringError> {
+        if self.destinations != addresses {
+            self.steered.set_destinations(addresses)?;
+            self.destinations = addresses.to_vec();
+        }
+        Ok(())
     }
 
     /// How it does.

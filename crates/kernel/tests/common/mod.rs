@@ -100,10 +100,10 @@ impl Probe {
 
     pub fn configure(&mut self, [a, b]: [u64; 2], shards: u8) {
         let map = self.0.map_mut("config").expect("config");
-        let mut map: Array<_, [u64; 5]> = map.try_into().expect("an array");
+        let mut map: Array<_, [u64; 7]> = map.try_into().expect("an array");
         let mut halves = [0; 8];
         halves[..4].copy_from_slice(&u32::from(shards).to_ne_bytes());
-        map.set(0, [a, b, u64::from_ne_bytes(halves), 0, 0], 0).expect("a configuration");
+        map.set(0, [a, b, u64::from_ne_bytes(halves), 0, 0, 0, 0], 0).expect("a configuration");
     }
 
     /// Shard, reason, and nanoseconds a run.

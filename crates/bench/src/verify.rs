@@ -253,9 +253,12 @@ impl Host {
     }
 }
 
+/// Says of octets and a signature whether they fit.
+type Check = Box<dyn Fn(&[u8], &[u8]) -> bool + Sync>;
+
 /// What the library verifies, with a thread a core that does nothing else.
 fn library(signer: &Signer, packets: &[Vec<u8>], cores: usize) -> Measured {
-    let check: Box<dyn Fn(&[u8], &[u8]) -> bool + Sync> = match signer {
+    let check: Check = match signer {
         Signer::Digest => Box::new(|signed, value| digest::digest(&digest::SHA256, signed).as_ref() == value),
         Signer::Key(key) => match key.kind() {
             KeyKind::Hmac => {
@@ -292,10 +295,7 @@ fn library(signer: &Signer, packets: &[Vec<u8>], cores: usize) -> Measured {
     run.end(counted)
 }
 
-fn by_public_key(
-    key: &Key,
-    algorithm: &'static dyn VerificationAlgorithm,
-) -> Box<dyn Fn(&[u8], &[u8]) -> bool + Sync> {
+fn by_public_key(key: &Key, algorithm: &'static dyn VerificationAlgorithm) -> Check {
     let public = ParsedPublicKey::new(algorithm, key.public_key().expect("a public half")).expect("a key");
     Box::new(move |signed, value| public.verify_sig(signed, value).is_ok())
 }

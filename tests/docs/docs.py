@@ -52,7 +52,8 @@ class Page:
         except Mistake as e:
             self.failed.append(str(e))
             return
-        found = [block for block in found if block.language in blocks.RUN and "not run:" not in block.directives]
+        held = lambda block: block.language in blocks.RUN or {"save", "file"} & block.directives.keys()
+        found = [block for block in found if held(block) and "not run:" not in block.directives]
         session, trouble = None, ""
         try:
             session = Session(ROOT, NW, CACHE)

@@ -115,7 +115,7 @@ fn faces_may_be_connected_by_kind() {
 fn elements_for_all_kinds_pass_on_what_came_in() {
     let text = "face north = udp4://192.0.2.1:6363\npd = packet_dispatcher\ncs = content_store\nasked = counter\n\
                 faces -> pd.packet\npd.interest -> asked -> cs.interest\npd.data -> cs.data -> faces\npd.nack -> faces\n\
-                cs.hit -> faces\ncs.miss -> faces\n";
+                cs.hit -> faces\ncs.miss -> north\n";
     assert_eq!(problems(text), NONE);
 }
 

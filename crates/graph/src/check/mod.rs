@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `flow.rs` | which kinds of packets pass where: ports that nobody connected, kinds that would be lost, what nothing reaches |
 //! | `replies.rs` | elements that remember Interests, and whether their answers come back to them |
+//! | `chosen.rs` | Interests for which nobody chose a face |
 //! | `circles.rs` | ways on which packets could go round for ever |
 //! | `parameters.rs` | parameters, by making every element once |
 //!
@@ -11,6 +12,7 @@
 //! that passes one kind may send such packets of the element's own making; one that passes several passes on what came in. A port with a parameter
 //! of its name is off unless that is `"port"`.
 
+mod chosen;
 mod circles;
 mod flow;
 mod parameters;
@@ -48,6 +50,7 @@ pub(crate) fn check_with(graph: &Graph, loose: &Loose) -> Vec<Problem> {
     let flow = Flow::of(graph, loose);
     flow::check(graph, loose, &flow, &mut problems);
     circles::check(graph, &flow, &mut problems);
+    chosen::check(graph, &mut problems);
     if !loose.statement {
         replies::check(graph, &mut problems);
     }

@@ -11,6 +11,7 @@ pub mod management;
 pub mod pcapng;
 pub mod report;
 pub mod rest;
+pub mod service;
 pub mod trace;
 
 pub use config::Config;

@@ -105,6 +105,8 @@ reasons! {
     RateLimited = "rate_limited",
     /// A signature that does not verify, or of somebody who may not sign it.
     SignatureInvalid = "signature_invalid",
+    /// An Interest that came while a service was being drained.
+    Draining = "draining",
     /// Ended where an element's purpose is to end packets.
     Sink = "sink",
 }

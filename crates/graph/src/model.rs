@@ -33,6 +33,10 @@ pub struct Face {
     pub uri: Option<String>,
     /// True when it waits for others; each of them is then a face of its own, and all enter the graph as this one does.
     pub listens: bool,
+    /// Listens for one peer at a time, which is then where packets for this face go: the far end of a link between two services.
+    pub is_single: bool,
+    /// Interests that leave by `faces`, and for which no element decided, go here.
+    pub is_default: bool,
     /// What elements know of it.
     pub info: FaceInfo,
     /// In the file.

@@ -29,6 +29,8 @@ pub fn standard(faces: &[(&str, FaceInfo)], parameters: impl Fn(&str) -> Paramet
         name: (*name).to_owned(),
         uri: None,
         listens: false,
+        is_single: false,
+        is_default: false,
         info: *info,
         place,
     };

@@ -139,6 +139,7 @@ fn faces(graph: &Graph, loose: &Loose, problems: &mut Vec<Problem>) {
     for connection in &graph.connections {
         if let To::Face(face) = connection.to
             && graph.faces[face].listens
+            && !graph.faces[face].is_single
         {
             let name = &graph.faces[face].name;
             let what = format!("face `{name}` listens: several may be connected to it, or nobody");
@@ -146,6 +147,11 @@ fn faces(graph: &Graph, loose: &Loose, problems: &mut Vec<Problem>) {
                 format!("write {} -> faces: it goes to the one that asked", graph.from_name(connection.from));
             problems.push(Problem::new(connection.place, what, remedy));
         }
+    }
+    let mut defaults = graph.faces.iter().filter(|face| face.is_default);
+    if let (Some(first), Some(second)) = (defaults.next(), defaults.next()) {
+        let what = format!("faces `{}` and `{}` are both the default", first.name, second.name);
+        problems.push(Problem::new(second.place, what, "leave `default` out at one of them"));
     }
     if graph.faces.is_empty() && !loose.statement {
         let place = crate::Place { line: 1, column: 1 };

@@ -9,7 +9,7 @@ use nw_name::HashKey;
 pub(super) fn check(graph: &Graph, problems: &mut Vec<Problem>) {
     // A route can't lead to whoever connects.
     let face = |name: &str| {
-        let at = graph.face(name).filter(|at| !graph.faces[*at].listens)?;
+        let at = graph.face(name).filter(|at| !graph.faces[*at].listens || graph.faces[*at].is_single)?;
         Some(FaceId::from_slot(FaceId::FIRST + at as u32, 0))
     };
     let key = HashKey::new([1, 2, 3, 4]);

@@ -121,6 +121,7 @@ impl Engine {
         changed.removed = old.len();
         let wiring = Wiring::new(graph, &self.places);
         self.faces.of_graph = graph.faces.iter().map(|face| self.face_named(&face.name)).collect();
+        self.faces.default = graph.faces.iter().position(|face| face.is_default);
         self.graph = graph.clone();
         let before = core::mem::replace(&mut self.wiring, wiring);
         for (place, slot) in self.slots.iter_mut().enumerate() {

@@ -97,10 +97,19 @@ pub struct Engine {
 /// Faces of the router, and which face of the graph each is.
 #[derive(Debug, Default)]
 struct Faces {
+    /// The face of the graph that is the default.
+    default: Option<usize>,
     /// By face of the graph: the one that leads there, if it is one and is up.
     of_graph: Vec<Option<FaceId>>,
     /// All there are, with the face of the graph by whose name each was made.
     known: Vec<(FaceId, FaceInfo, String)>,
+}
+
+impl Faces {
+    /// Where Interests go for which no element decided.
+    fn default_face(&self) -> FaceId {
+        self.default.and_then(|face| self.of_graph[face]).unwrap_or(FaceId::NONE)
+    }
 }
 
 impl Engine {
@@ -141,7 +150,8 @@ impl Engine {
     /// Routes that name a face lead there from the next [`apply`](Self::apply) on.
     pub fn add_face(&mut self, face: FaceId, info: FaceInfo, of: usize, is_accepted: bool) {
         self.faces.known.push((face, info, self.graph.faces[of].name.clone()));
-        if !is_accepted {
+        // Who connected first to a face for one is where that face leads.
+        if !is_accepted || self.graph.faces[of].is_single && self.faces.of_graph[of].is_none() {
             self.faces.of_graph[of] = Some(face);
         }
         self.wiring.open(face, of);
@@ -396,7 +406,12 @@ impl Engine {
     fn leave(&mut self, what: What, packet: Packet, pool: &mut Pool, out: &mut Vec<Packet>) {
         let egress = match what {
             What::Face(face) => self.faces.of_graph[face].unwrap_or(FaceId::NONE),
-            What::Egress => pool.meta(&packet).egress,
+            What::Egress => match pool.meta(&packet) {
+                meta if meta.egress == FaceId::NONE && meta.kind == Kind::Interest => {
+                    self.faces.default_face()
+                }
+                meta => meta.egress,
+            },
             What::Site(_) | What::Nowhere => {
                 return pool.drop_packet(packet, Cause::Unconnected, &mut self.drops);
             }
@@ -437,6 +452,11 @@ impl Engine {
     pub fn deadline(&self) -> Option<Instant> {
         let elements = self.slots.iter().flatten().filter_map(|slot| slot.element.deadline());
         elements.chain(self.changing.as_ref().map(|changing| changing.deadline())).min()
+    }
+
+    /// True when no element remembers anything that a later packet needs.
+    pub fn is_idle(&self) -> bool {
+        self.changing.is_none() && self.slots.iter().flatten().all(|slot| slot.element.is_idle())
     }
 
     /// Packets dropped between ingress and egress.

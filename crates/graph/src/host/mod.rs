@@ -14,7 +14,7 @@ use crate::engine::{ChangeOrder, Engine, Fault};
 use crate::model::Graph;
 use crossbeam_channel::{Receiver, Sender};
 use doors::Door;
-use nw_element::{Instant, Packet, Pool};
+use nw_element::{Cause, DropCounters, Instant, Kind, Packet, Pool};
 use nw_faces::{FaceError, FaceEvent, FaceStatus, Faces, FacesConfig};
 use nw_name::HashKey;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
@@ -22,7 +22,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::fmt;
 use std::sync::Arc;
-use std::time;
+use std::time::{self, Duration};
 
 /// Sockets served per wait.
 const EVENTS_MAX: usize = 256;
@@ -32,6 +32,9 @@ const CHUNKS_MAX: usize = 256;
 const PACKETS_MAX: usize = 65_536;
 /// Messages that may wait for the loop.
 const MESSAGES_MAX: usize = 64;
+/// A drained graph ends after so long, whatever is awaited; and not before so long, as it may not know.
+const DRAIN_MAX: Duration = Duration::from_secs(8);
+const DRAIN_LEAST: Duration = Duration::from_millis(500);
 /// The host's own epoll token; those of faces are above 2^32.
 const WAKE: u64 = 0;
 
@@ -72,6 +75,7 @@ fn system(what: &'static str) -> impl Fn(Errno) -> HostError {
 enum Message {
     Change(Box<Graph>, Vec<Door>, ChangeOrder),
     Report(Sender<Report>),
+    Drain,
     Stop,
 }
 
@@ -93,6 +97,14 @@ impl Handle {
     pub fn stop(&self) {
         // What has ended needs to be told nothing.
         let _ = self.tell(Message::Stop);
+    }
+
+    /// Takes no more Interests, and ends when nothing is awaited any more, or after some seconds.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn drain(&self) -> Result<(), HostError> {
+        self.tell(Message::Drain)
     }
 
     /// Takes another graph, which was found good, in place of the one that runs. What comes of it is in the log. Asks the system's resolver
@@ -137,6 +149,10 @@ pub struct Host {
     out: Vec<Packet>,
     /// When faces that are not there are tried again.
     retry: Option<Instant>,
+    /// While it is drained: until when at most.
+    drained: Option<Instant>,
+    /// Interests refused meanwhile.
+    drained_drops: DropCounters,
 }
 
 impl fmt::Debug for Host {
@@ -175,6 +191,8 @@ impl Host {
             batch: Vec::new(),
             out: Vec::new(),
             retry: None,
+            drained: None,
+            drained_drops: DropCounters::default(),
         };
         host.open_all()?;
         Ok(host)
@@ -217,10 +235,12 @@ impl Host {
             .collect();
         let mut drops = self.engine.drops().clone();
         drops.merge(self.faces.drops());
+        drops.merge(&self.drained_drops);
         let totals = self.faces.totals();
         Report {
             uptime_s: self.started.elapsed().as_secs_f64(),
             changing: self.engine.is_changing(),
+            draining: self.drained.is_some(),
             received: report::received(&totals),
             sent: report::sent(&totals),
             faces: faces.iter().map(|(name, status)| FaceReport::new(name, status)).collect(),
@@ -280,11 +300,14 @@ impl Host {
             }
             self.tick(now);
             self.faces.flush(&mut self.pool);
+            if self.is_drained(now) {
+                return Ok(());
+            }
         }
     }
 
     fn timeout(&self, now: Instant) -> Option<Timespec> {
-        let timers = [self.faces.deadline(), self.engine.deadline(), self.retry];
+        let timers = [self.faces.deadline(), self.engine.deadline(), self.retry, self.drained];
         let due = timers.into_iter().flatten().min().filter(|due| *due != Instant::NEVER)?;
         let wait = due.since(now);
         Some(Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) })
@@ -293,8 +316,29 @@ impl Host {
     /// Takes what was read through the elements, and queues what leaves.
     fn forward(&mut self, now: Instant) {
         self.take_in_faces(now);
+        if self.drained.is_some() {
+            self.refuse_interests();
+        }
         self.engine.process(now, &mut self.batch, &mut self.pool, &mut self.out);
         self.send(now);
+    }
+
+    fn refuse_interests(&mut self) {
+        let mut others = Vec::with_capacity(self.batch.len());
+        for packet in self.batch.drain(..) {
+            match self.pool.meta(&packet).kind {
+                Kind::Interest => self.pool.drop_packet(packet, Cause::Draining, &mut self.drained_drops),
+                Kind::Data | Kind::Nack => others.push(packet),
+            }
+        }
+        self.batch = others;
+    }
+
+    /// True when it was to be drained, and is. Who remembers no Interests can't know what is still awaited, so all wait for a moment.
+    fn is_drained(&self, now: Instant) -> bool {
+        self.drained.is_some_and(|until| {
+            now >= until || now + DRAIN_MAX >= until + DRAIN_LEAST && self.engine.is_idle()
+        })
     }
 
     fn send(&mut self, now: Instant) {
@@ -366,6 +410,7 @@ impl Host {
         while let Ok(message) = self.messages.try_recv() {
             match message {
                 Message::Stop => return false,
+                Message::Drain => drop(self.drained.get_or_insert(now + DRAIN_MAX)),
                 // Who asked may have gone.
                 Message::Report(reply) => drop(reply.send(self.report())),
                 Message::Change(graph, doors, order) => self.change(now, &graph, doors, order),

@@ -13,6 +13,9 @@
 //! A statement ends with its line, but within brackets and before `->`. All mistakes are found at once: after one the next line is read.
 
 mod scan;
+mod write;
+
+pub use write::write;
 
 use crate::check::Loose;
 use crate::nearest::nearest;
@@ -195,7 +198,7 @@ impl<'a> Reading<'a> {
         Err(Problem::new(place, what, "make two graphs of it"))
     }
 
-    /// `face NAME [= URI | listens URI] [local|non-local] [multi-access|ad-hoc]`
+    /// `face NAME [= URI | listens URI [single]] [local|non-local] [multi-access|ad-hoc] [default]`
     fn face(&mut self, scan: &mut Scan<'a>) -> Result<(), Problem> {
         let place = scan.place();
         self.room(place)?;
@@ -204,7 +207,15 @@ impl<'a> Reading<'a> {
             return Err(Problem::new(place, what, FACE));
         };
         let info = FaceInfo { scope: Scope::NonLocal, link_type: LinkType::PointToPoint };
-        let mut face = Face { name: name.to_owned(), uri: None, listens: false, info, place };
+        let mut face = Face {
+            name: name.to_owned(),
+            uri: None,
+            listens: false,
+            is_single: false,
+            is_default: false,
+            info,
+            place,
+        };
         loop {
             scan.blank();
             let place = scan.place();
@@ -221,6 +232,8 @@ impl<'a> Reading<'a> {
                         scan.blank();
                         self.uri(&mut face, scan);
                     }
+                    "single" if face.listens => face.is_single = true,
+                    "default" => face.is_default = true,
                     "local" => face.info.scope = Scope::Local,
                     "non-local" => face.info.scope = Scope::NonLocal,
                     "multi-access" => face.info.link_type = LinkType::MultiAccess,

@@ -1,0 +1,19 @@
+//! Host C: an element, or a part of a graph, as a process of its own. Layer 5: refuses to know what elements do, and how packets travel between processes.
+//!
+//! ```text
+//!  service a                      service b                        each a process: graph engine, faces, control socket
+//!  ┌──────────────────┐  link     ┌──────────────────┐
+//!  │ pd ─▶ cs ─▶ link ┼──────────▶┼ link ─▶ br ─▶ nr ┼─▶ producer
+//!  │          faces ◀─┼◀──────────┼─ link ◀─ br ◀─ … │            a link: one unix, TCP or UDP face, both ways
+//!  └──────────────────┘           └──────────────────┘
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod control;
+pub mod cut;
+pub mod single;
+
+pub use control::{ControlError, Server, serve};
+pub use cut::{CutError, Piece, cut};
+pub use single::{Ends, SingleError, single};

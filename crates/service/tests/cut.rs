@@ -1,0 +1,55 @@
+//! Graphs in pieces: what they say.
+
+use nw_graph::{GraphFile, language};
+use nw_service::cut;
+use std::path::Path;
+
+fn example(name: &str) -> GraphFile {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/graphs").join(name);
+    let text = std::fs::read_to_string(&path).expect("an example");
+    GraphFile::read(name, &text).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn services(list: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
+    let owned = |members: &[&str]| members.iter().map(|member| (*member).to_owned()).collect();
+    list.iter().map(|(name, members)| ((*name).to_owned(), owned(members))).collect()
+}
+
+const FOUR: [(&str, &[&str]); 4] = [("a", &["pd"]), ("b", &["cs"]), ("c", &["br"]), ("d", &["nr"])];
+
+#[test]
+fn each_piece_is_a_graph_that_can_run_and_be_written() {
+    let file = example("split_chain.graph");
+    let pieces = cut(&file.graph, &services(&FOUR), Path::new("/run/nw")).expect("a good cut");
+    assert_eq!(pieces.len(), 4);
+    for piece in &pieces {
+        let text = language::write(&piece.graph);
+        let read =
+            GraphFile::read(&piece.name, &text).unwrap_or_else(|problems| panic!("{text}\n{problems}"));
+        assert_eq!(language::write(&read.graph), text, "what is read is what was written");
+    }
+    let second = language::write(&pieces[1].graph);
+    for line in ["cs.hit -> faces", "to_a -> cs.interest", "cs.miss -> to_c", "to_c -> cs.data"] {
+        assert!(second.lines().any(|known| known == line), "{line} is missing in\n{second}");
+    }
+}
+
+#[test]
+fn all_that_is_wrong_with_a_cut_is_said() {
+    let file = example("split_chain.graph");
+    let wrong = |list: &[(&str, &[&str])]| {
+        cut(&file.graph, &services(list), Path::new("/run/nw")).expect_err("a bad cut").to_string()
+    };
+    let said = wrong(&[("a", &["pd", "cs", "xx"]), ("b", &["cs", "br"])]);
+    for part in [
+        "nothing in the graph is called \"xx\"",
+        "\"cs\" belongs to a and to b",
+        "\"nr\" belongs to no service",
+    ] {
+        assert!(said.contains(part), "{part} is missing in\n{said}");
+    }
+    let standard = example("standard.graph");
+    let list = services(&[("a", &["dispatcher", "cs", "nobody"]), ("b", &["fib"])]);
+    let said = cut(&standard.graph, &list, Path::new("/run/nw"));
+    assert!(said.is_err(), "routes of one piece lead to faces of the other");
+}

@@ -9,13 +9,8 @@ const LAYERS: &[(u32, &[&str])] = &[
     (2, &["nw-tables", "nw-trust"]),
     (3, &["nw-element", "nw-elements"]),
     (4, &["nw-faces", "nw-kernel", "nw-api"]),
-<<<<<<< HEAD
-    (5, &["nw-router", "nw-rest", "nw-graph"]),
-    (6, &["nw-app", "nw-sim", "nw-bench"]),
-=======
     (5, &["nw-router", "nw-rest", "nw-graph", "nw-service"]),
-    (6, &["nw-app", "nw-bench"]),
->>>>>>> 3499b79 (Service: a graph in pieces, links, a control socket with OpenAPI; draining)
+    (6, &["nw-app", "nw-sim", "nw-bench"]),
     (7, &["nw-cli", "nw-hosts"]),
 ];
 
@@ -24,11 +19,8 @@ const WITHIN: &[(&str, &str)] = &[
     ("nw-wire", "nw-name"),
     ("nw-elements", "nw-element"),
     ("nw-rest", "nw-router"),
-<<<<<<< HEAD
-    ("nw-sim", "nw-app"),
-=======
     ("nw-service", "nw-graph"),
->>>>>>> 3499b79 (Service: a graph in pieces, links, a control socket with OpenAPI; draining)
+    ("nw-sim", "nw-app"),
     ("nw-bench", "nw-app"),
     ("nw-bench", "nw-sim"),
 ];

@@ -74,6 +74,9 @@ pub enum Command {
     /// Connect elements to a router of one's own: check, draw, test, run graph files
     #[command(subcommand, disable_help_subcommand = true)]
     Graph(crate::graph::GraphVerb),
+    /// Run one element, or a part of a graph, as a process of its own, and command such processes
+    #[command(subcommand)]
+    Service(crate::service::ServiceVerb),
     /// Send traffic by a rule, answer it, and measure latency, rate and loss
     #[command(subcommand)]
     Bench(crate::bench::BenchVerb),

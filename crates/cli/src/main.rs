@@ -20,6 +20,7 @@ mod ping;
 mod progress;
 mod routes;
 mod run;
+mod service;
 mod signals;
 mod signing;
 mod sim;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         Command::Tap(args) => inside::tap(&args),
         Command::Log(verb) => inside::log(&verb),
         Command::Openapi => inside::openapi(),
+        Command::Service(verb) => service::service(&verb),
         Command::Graph(verb) => graph::graph(&verb),
         Command::Bench(verb) => bench::bench(&verb),
         Command::Sim(verb) => sim::sim(&verb),

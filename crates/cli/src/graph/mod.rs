@@ -41,6 +41,20 @@ pub enum GraphVerb {
     /// Opens its faces and takes packets through its elements. SIGHUP reads the file again and changes what runs, while packets flow; a file with
     /// mistakes changes nothing.
     Run(run::Run),
+    /// Cut a graph into services: a graph file for each, joined by links
+    ///
+    /// Every element belongs to one service; a face goes with the element that its packets enter, unless a service names it.
+    /// Run each file with `nw service run --graph FILE`, in any order.
+    Cut {
+        /// Graph file
+        file: PathBuf,
+        /// Folder for the files, which is made; the sockets of the links are there too
+        #[arg(long, value_name = "FOLDER")]
+        into: PathBuf,
+        /// A service, and its elements and faces: NAME=ELEMENT,FACE,…
+        #[arg(long = "service", value_name = "NAME=MEMBERS", required = true)]
+        services: Vec<String>,
+    },
     /// Run the tests that stand in graph files
     ///
     /// No socket is opened; time is virtual. Ends with code 1 when one fails.
@@ -72,6 +86,7 @@ pub fn graph(verb: &GraphVerb) -> Result<ExitCode> {
     match verb {
         GraphVerb::Check { files, json } => check(files, *json),
         GraphVerb::Draw { file, svg, mermaid } => picture(file, svg.as_deref(), *mermaid),
+        GraphVerb::Cut { file, into, services } => cut(file, into, services),
         GraphVerb::Run(args) => run::run(args),
         GraphVerb::Test { files, only, json } => test(files, only.as_deref(), *json),
         GraphVerb::Help(args) => explain(args),
@@ -83,7 +98,7 @@ fn text_of(path: &Path) -> Result<String> {
 }
 
 /// A graph that can run.
-fn load(path: &Path) -> Result<GraphFile> {
+pub(crate) fn load(path: &Path) -> Result<GraphFile> {
     Ok(GraphFile::read(&path.display().to_string(), &text_of(path)?)?)
 }
 
@@ -145,6 +160,31 @@ fn summary(file: &GraphFile) -> String {
         of(file.tests.len(), "test", "tests"),
     ]
     .join(", ")
+}
+
+fn cut(path: &Path, into: &Path, services: &[String]) -> Result<ExitCode> {
+    let file = load(path)?;
+    let parse = |text: &String| {
+        let (name, members) = text
+            .split_once('=')
+            .filter(|(name, _)| !name.is_empty())
+            .with_context(|| format!("{text:?} is no service: NAME=ELEMENT,FACE,… is expected"))?;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if !name.chars().all(is_plain) {
+            bail!("{name:?} is no name of a service: letters, digits and _ are");
+        }
+        Ok((name.to_owned(), members.split(',').map(str::trim).map(str::to_owned).collect()))
+    };
+    let services: Vec<(String, Vec<String>)> = services.iter().map(parse).collect::<Result<_>>()?;
+    fs::create_dir_all(into).with_context(|| format!("can't make {}", into.display()))?;
+    let folder = fs::canonicalize(into).with_context(|| format!("can't find {}", into.display()))?;
+    for piece in nw_service::cut(&file.graph, &services, &folder)? {
+        let to = folder.join(format!("{}.graph", piece.name));
+        let text = format!("# A part of {}.\n{}", path.display(), nw_graph::language::write(&piece.graph));
+        fs::write(&to, text).with_context(|| format!("can't write {}", to.display()))?;
+        writeln!(stdout(), "nw service run --graph {}", to.display())?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn picture(path: &Path, svg: Option<&Path>, mermaid: bool) -> Result<ExitCode> {

@@ -60,6 +60,8 @@ impl core::fmt::Display for Place {
 pub enum Method {
     Get,
     Put,
+    /// Something is to happen.
+    Post,
 }
 
 /// An answer whose body is to be read.
@@ -129,6 +131,7 @@ pub fn ask(place: &Place, method: Method, path: &str, content: Option<&serde_jso
     let verb = match method {
         Method::Get => "GET",
         Method::Put => "PUT",
+        Method::Post => "POST",
     };
     let mut head = format!("{verb} {path} HTTP/1.0\r\nHost: {host}\r\n");
     if let Some(token) = token {

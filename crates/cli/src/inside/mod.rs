@@ -1,6 +1,6 @@
 //! Looking into a running router: `nw top`, `nw trace`, `nw tap`, `nw log`; over the control socket.
 
-mod http;
+pub(crate) mod http;
 mod log;
 mod tap;
 mod top;

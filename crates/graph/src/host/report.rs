@@ -12,17 +12,13 @@ pub struct Report {
     pub uptime_s: f64,
     /// True while elements of an older graph still wait for answers.
     pub changing: bool,
-<<<<<<< HEAD
+    /// True while it takes no more Interests, before its end.
+    pub draining: bool,
     /// Interests, Data and Nacks received by all faces there were.
     pub received: [u64; 3],
     /// Interests, Data and Nacks sent by them.
     pub sent: [u64; 3],
     /// Those there are, by id.
-=======
-    /// True while it takes no more Interests, before its end.
-    pub draining: bool,
-    /// By id.
->>>>>>> 3499b79 (Service: a graph in pieces, links, a control socket with OpenAPI; draining)
     pub faces: Vec<FaceReport>,
     /// In the order of the graph.
     pub ports: Vec<PortReport>,
@@ -60,7 +56,6 @@ pub struct PortReport {
     pub packets: u64,
 }
 
-<<<<<<< HEAD
 pub(super) const fn received(counters: &FaceCounters) -> [u64; 3] {
     [counters.in_interests, counters.in_data, counters.in_nacks]
 }
@@ -90,48 +85,10 @@ impl FaceReport {
 impl PortReport {
     pub(super) fn new(count: &PortCount<'_>) -> Self {
         PortReport {
-=======
-impl Report {
-    pub(super) fn new(
-        uptime: Duration,
-        counts: &[PortCount<'_>],
-        faces: &[(String, FaceStatus)],
-        drops: &DropCounters,
-        changing: bool,
-        draining: bool,
-    ) -> Self {
-        let port = |count: &PortCount<'_>| PortReport {
->>>>>>> 3499b79 (Service: a graph in pieces, links, a control socket with OpenAPI; draining)
             node: count.node.to_owned(),
             side: if count.is_out { "out" } else { "in" },
             port: count.port,
             packets: count.packets,
-<<<<<<< HEAD
-=======
-        };
-        let face = |(name, status): &(String, FaceStatus)| {
-            let counters = &status.counters;
-            FaceReport {
-                name: name.clone(),
-                id: status.id.number(),
-                uri: status.uri.to_string(),
-                up: status.up,
-                received: [counters.in_interests, counters.in_data, counters.in_nacks],
-                sent: [counters.out_interests, counters.out_data, counters.out_nacks],
-            }
-        };
-        Report {
-            uptime_s: uptime.as_secs_f64(),
-            changing,
-            draining,
-            faces: faces.iter().map(face).collect(),
-            ports: counts.iter().map(port).collect(),
-            drops: drops
-                .iter()
-                .filter(|(_, count)| *count > 0)
-                .map(|(reason, count)| (reason.as_str().to_owned(), count))
-                .collect(),
->>>>>>> 3499b79 (Service: a graph in pieces, links, a control socket with OpenAPI; draining)
         }
     }
 }

@@ -20,7 +20,7 @@ pub use write::write;
 use crate::check::Loose;
 use crate::nearest::nearest;
 use crate::{Connection, Face, From, Graph, Node, Place, Problem, Problems, To};
-use nw_element::{FaceInfo, LinkType, Parameters, PortInfo, Scope};
+use nw_element::{FaceInfo, LinkType, Parameters, PortInfo, Scope, Value};
 use nw_elements::catalogue;
 use nw_faces::FaceUri;
 use scan::Scan;
@@ -50,6 +50,23 @@ pub struct Test {
     pub place: Place,
     /// Lines of the case language.
     pub text: String,
+}
+
+/// A parameter's value, as it stands in brackets behind an element.
+///
+/// # Errors
+/// When the text is none, or more than one.
+pub fn value(text: &str) -> Result<Value, Problem> {
+    let mut scan = Scan::new(text);
+    scan.blank();
+    let value = scan.value()?;
+    scan.blank_lines();
+    match scan.peek() {
+        None => Ok(value),
+        Some(_) => {
+            Err(Problem::new(scan.place(), format!("{} behind a value", scan.seen()), "write one value"))
+        }
+    }
 }
 
 impl GraphFile {

@@ -13,6 +13,7 @@ pub mod plain;
 pub mod process;
 pub mod relay;
 pub mod report;
+pub mod services;
 pub mod shards;
 pub mod sim;
 pub mod table_rows;

@@ -8,7 +8,8 @@ use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
 use nw_bench::machine::Machine;
 use nw_bench::{
-    control, ends, forward, idle, plain, relay, report, shards, sim, table_rows, transfer, verify, veth,
+    control, ends, forward, idle, plain, relay, report, services, shards, sim, table_rows, transfer, verify,
+    veth,
 };
 use nw_name::Name;
 use std::net::SocketAddr;
@@ -115,6 +116,8 @@ const ROWS: &[&str] = &[
     "transfer/unix/100",
     "transfer/udp/8000",
     "transfer/udp-chain/8000",
+    "chain4/8192",
+    "service/8192",
     "control/batch",
     "control/management",
     "control/pause",
@@ -195,6 +198,7 @@ fn run(wanted: &str, json: Option<PathBuf>) -> Result<()> {
             Some("forward" | "cs_hit" | "graph") => forward::run(row),
             Some("shards") => shards::run(row)?,
             Some("transfer") => transfer::run(row)?,
+            Some("chain4" | "service") => services::run(row)?,
             Some("idle") => idle::run()?,
             Some("sim") => sim::run(row)?,
             Some("verify") => verify::run(row),

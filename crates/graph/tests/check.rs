@@ -28,6 +28,8 @@ fn graph(elements: &[usize], names: &[&str], links: &[(usize, u8, usize, u8)], i
         name: (*name).to_owned(),
         uri: None,
         listens: false,
+        is_single: false,
+        is_default: false,
         info,
         place: Place::default(),
     };

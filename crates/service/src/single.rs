@@ -1,7 +1,8 @@
 //! The graph of one element between the face that Interests come by and the one that they leave by.
 
-use nw_element::{FaceInfo, LinkType, Parameters, Scope};
+use nw_element::{FaceInfo, Kind, LinkType, Parameters, Scope};
 use nw_elements::catalogue::find;
+use nw_graph::model::ALL_KINDS;
 use nw_graph::{Connection, Face, From, Graph, Node, Place, To};
 
 /// What the element stands between.
@@ -53,5 +54,9 @@ pub fn single(element: &str, parameters: Parameters, ends: &Ends) -> Result<Grap
         to: To::Faces,
         place,
     });
-    Ok(Graph { faces, nodes: vec![node], connections: ins.chain(outs).collect() })
+    // What the element has no port for passes by it.
+    let is_taken = |kind: &Kind| entry.ins.iter().any(|port| port.kinds.contains(kind));
+    let passes = !ALL_KINDS.iter().all(is_taken);
+    let past = passes.then_some(Connection { from: From::Faces, to: To::Faces, place });
+    Ok(Graph { faces, nodes: vec![node], connections: ins.chain(past).chain(outs).collect() })
 }

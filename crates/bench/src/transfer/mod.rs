@@ -13,7 +13,7 @@ mod udp;
 /// Segments of one measured transfer: 800 MB of 8000 octets, about a second.
 const SEGMENTS: u32 = 100_000;
 /// Segments that go before, unmeasured, so that the content store is full as that of any router in use: at first the kernel still zeroes its pages.
-const WARM_UP_SEGMENTS: u32 = 36_000;
+pub(crate) const WARM_UP_SEGMENTS: u32 = 36_000;
 /// Repetitions, each way in turn with its reference.
 const RUNS: usize = 7;
 /// Interests on their way at most.
@@ -88,7 +88,7 @@ impl Place {
         consume(&prefix)
     }
 
-    fn produce(
+    pub(crate) fn produce(
         &self,
         socket: &Path,
         prefix: &str,
@@ -104,7 +104,7 @@ impl Place {
         Running::start("producer", &mut command)
     }
 
-    fn consume(&self, socket: &Path, prefix: &str) -> Result<Seen> {
+    pub(crate) fn consume(&self, socket: &Path, prefix: &str) -> Result<Seen> {
         let output = Command::new(&self.me)
             .arg("consume")
             .arg(socket)
@@ -137,12 +137,12 @@ impl Transfer {
     }
 }
 
-fn gbit_per_s(seen: &Seen) -> f64 {
+pub(crate) fn gbit_per_s(seen: &Seen) -> f64 {
     seen.bytes as f64 * 8.0 / seen.seconds / 1e9
 }
 
 /// The producer's registration has taken effect once the router answers it; give a raw one time to connect.
-const SETTLE: Duration = Duration::from_millis(150);
+pub(crate) const SETTLE: Duration = Duration::from_millis(150);
 
 fn through_relay(place: &Place, run: usize, len: usize) -> Result<Transfer> {
     let socket = place.path(&format!("relay{run}.sock"));

@@ -31,6 +31,8 @@ pub struct ServiceLink {
     pub id: u64,
     /// The peer.
     pub uri: String,
+    /// The near end.
+    pub local: String,
     /// Connected, or needs no connection.
     pub up: bool,
     /// Interests, Data and Nacks received.

@@ -221,6 +221,7 @@ async fn links(State(shared): State<Shared>) -> Result<Json<Vec<ServiceLink>>, R
         name: face.name,
         id: face.id,
         uri: face.uri,
+        local: face.local,
         up: face.up,
         received: face.received,
         sent: face.sent,

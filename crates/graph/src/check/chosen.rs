@@ -8,11 +8,17 @@ use nw_elements::catalogue::{self, Entry};
 use std::collections::BTreeSet;
 
 /// One problem for each connection that leads to `faces` without a choice.
+///
+/// What goes from one face straight on to faces is there for answers, which know where they go.
 pub(super) fn check(graph: &Graph, problems: &mut Vec<Problem>) {
+    if graph.faces.iter().any(|face| face.is_default) {
+        return;
+    }
     let mut from: Vec<From> = graph.sources().filter(|from| !matches!(from, From::Port(..))).collect();
     let mut seen: BTreeSet<From> = from.iter().copied().collect();
     while let Some(next) = from.pop() {
         match graph.to_by_kind(next, Kind::Interest) {
+            Some(To::Faces) if matches!(next, From::Face(_)) => {}
             Some(To::Faces) => problems.push(describe(graph, next)),
             Some(To::Port(node, port)) => {
                 let entry = graph.nodes[node].entry;
@@ -50,7 +56,10 @@ fn describe(graph: &Graph, from: From) -> Problem {
     Problem::new(
         connection.map(|connection| connection.place).unwrap_or_default(),
         format!("Interests go from `{name}` to faces, and nothing on their way chooses to which one"),
-        format!("put one of {} between, or name the face: {name} -> NAME", choosing.join(", ")),
+        format!(
+            "put one of {} between, name the face: {name} -> NAME, or write `default` behind a face",
+            choosing.join(", ")
+        ),
     )
 }
 

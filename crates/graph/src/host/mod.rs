@@ -134,13 +134,16 @@ impl Handle {
     }
 }
 
+/// Tells the time.
+pub type Clock = Box<dyn Fn() -> Instant + Send>;
+
 /// A graph with its sockets.
 pub struct Host {
     epoll: OwnedFd,
     wake: Arc<OwnedFd>,
     messages: Receiver<Message>,
     handle: Handle,
-    started: time::Instant,
+    clock: Clock,
     engine: Engine,
     faces: Faces,
     doors: Vec<Door>,
@@ -167,6 +170,16 @@ impl Host {
     /// # Errors
     /// What can't be had, and what helps. A peer that is not there yet is no error.
     pub fn new(graph: &Graph) -> Result<Self, HostError> {
+        let started = time::Instant::now();
+        Host::with_clock(graph, Box::new(move || Instant::START + started.elapsed()))
+    }
+
+    /// As [`new`](Self::new), by a clock of the caller's: it starts at [`Instant::START`]. Whoever sets it on wakes the loop, by asking for a report for
+    /// example.
+    ///
+    /// # Errors
+    /// See there.
+    pub fn with_clock(graph: &Graph, clock: Clock) -> Result<Self, HostError> {
         let doors = doors::doors(graph)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("an epoll descriptor"))?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -183,7 +196,7 @@ impl Host {
             handle: Handle { sender, wake: Arc::clone(&wake) },
             wake,
             messages,
-            started: time::Instant::now(),
+            clock,
             engine,
             faces,
             doors,
@@ -238,7 +251,7 @@ impl Host {
         drops.merge(&self.drained_drops);
         let totals = self.faces.totals();
         Report {
-            uptime_s: self.started.elapsed().as_secs_f64(),
+            uptime_s: self.now().since(Instant::START).as_secs_f64(),
             changing: self.engine.is_changing(),
             draining: self.drained.is_some(),
             received: report::received(&totals),
@@ -261,7 +274,7 @@ impl Host {
     }
 
     fn now(&self) -> Instant {
-        Instant::START + self.started.elapsed()
+        (self.clock)()
     }
 
     /// Runs until [`Handle::stop`], then sends what can be sent at once and closes every face.
@@ -356,7 +369,7 @@ impl Host {
                 FaceEvent::Created(status) => match self.door_of(&status) {
                     Some((at, is_accepted)) => {
                         self.engine.add_face(status.id, status.info(), at, is_accepted);
-                        routes_change |= !is_accepted;
+                        routes_change |= !is_accepted || self.engine.graph().faces[at].is_single;
                         tracing::debug!(face = self.doors[at].name, id = status.id.number(), uri = %status.uri, "face");
                     }
                     // Its listener is of a graph that runs no longer.

@@ -35,6 +35,8 @@ pub struct FaceReport {
     pub id: u64,
     /// Its peer.
     pub uri: String,
+    /// Its near end.
+    pub local: String,
     /// Connected, or needs no connection.
     pub up: bool,
     /// Interests, Data and Nacks received.
@@ -75,6 +77,7 @@ impl FaceReport {
             name: name.to_owned(),
             id: status.id.number(),
             uri: status.uri.to_string(),
+            local: status.local_uri.to_string(),
             up: status.up,
             received: received(&status.counters),
             sent: sent(&status.counters),

@@ -45,10 +45,15 @@ fn entry(element: &str) -> &'static Entry {
     find(element).expect("the catalogue has the standard elements")
 }
 
-const NODES: [(&str, &str); 3] =
-    [("dispatcher", "packet_dispatcher"), ("store", "content_store"), ("router", "router")];
+/// What self-learning finds out is for control, which is not in a graph.
+const NODES: [(&str, &str); 4] = [
+    ("dispatcher", "packet_dispatcher"),
+    ("store", "content_store"),
+    ("router", "router"),
+    ("nobody", "sink"),
+];
 
-const CONNECTIONS: [(&str, &str); 10] = [
+const CONNECTIONS: [(&str, &str); 11] = [
     ("faces", "dispatcher.packet"),
     ("dispatcher.interest", "store.interest"),
     ("dispatcher.data", "router.data"),
@@ -59,4 +64,5 @@ const CONNECTIONS: [(&str, &str); 10] = [
     ("router.interest", "faces"),
     ("router.data", "store.data"),
     ("router.nack", "faces"),
+    ("router.lesson", "nobody.packet"),
 ];

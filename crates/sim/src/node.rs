@@ -138,6 +138,11 @@ impl Fused {
         Fused { plane }
     }
 
+    /// What it runs, for tests that look inside.
+    pub const fn plane(&self) -> &Plane {
+        &self.plane
+    }
+
     /// What self-learning found out is for control, which is not here.
     fn end_lessons(&mut self, pool: &mut Pool) {
         while let Some(lesson) = self.plane.next_lesson() {

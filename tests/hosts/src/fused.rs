@@ -68,10 +68,15 @@ impl InMemory for Fused {
     }
 
     fn tables(&self) -> [u64; 4] {
-        let counters = self.0.router().counters();
-        let (pending, cached) = (self.0.router().pit().len(), self.0.content_store().store().len());
-        [pending as u64, cached as u64, counters.satisfied, counters.unsatisfied]
+        tables_of(&self.0)
     }
+}
+
+/// See [`Outcome::tables`].
+pub fn tables_of(plane: &Plane) -> [u64; 4] {
+    let counters = plane.router().counters();
+    let (pending, cached) = (plane.router().pit().len(), plane.content_store().store().len());
+    [pending as u64, cached as u64, counters.satisfied, counters.unsatisfied]
 }
 
 impl Host for Fused {

@@ -5,6 +5,8 @@
 pub mod fused;
 pub mod graph;
 pub mod memory;
+pub mod service;
+pub mod simulated;
 pub mod trace;
 
 pub use trace::{Answer, FACES, Routes, Sent, Step, Trace};

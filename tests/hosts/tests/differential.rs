@@ -2,6 +2,8 @@
 
 use nw_hosts::fused::Fused;
 use nw_hosts::graph::InGraph;
+use nw_hosts::service::{self, Services};
+use nw_hosts::simulated::{self, Simulated};
 use nw_hosts::trace::traces;
 use nw_hosts::{Host, Outcome, memory};
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
@@ -34,6 +36,33 @@ fn they_are_one_in_batches_too() {
     let outcome = runner.run(&traces(200), |trace| {
         let fused = memory::run::<Fused>(&trace, TOGETHER);
         check(InGraph::NAME, &memory::run::<InGraph>(&trace, TOGETHER), &fused)
+    });
+    assert!(outcome.is_ok(), "{}", outcome.err().map_or_else(String::new, |error| error.to_string()));
+}
+
+#[test]
+fn the_simulators_node_and_fused_are_one() {
+    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::with_cases(cases()) });
+    let outcome = runner.run(&traces(60), |trace| {
+        let trace = simulated::fitting(trace);
+        check(Simulated::NAME, &Simulated::run(&trace), &Fused::run(&trace))
+    });
+    assert!(outcome.is_ok(), "{}", outcome.err().map_or_else(String::new, |error| error.to_string()));
+}
+
+/// Packets leave by sockets of their own, so those of one step have no order between faces.
+#[test]
+fn services_and_fused_are_one() {
+    // Each trace takes two threads, their sockets, and some milliseconds.
+    let config =
+        Config { failure_persistence: None, max_shrink_iters: 200, ..Config::with_cases(cases() / 2) };
+    let mut runner = TestRunner::new(config);
+    let outcome = runner.run(&traces(40), |trace| {
+        let trace = service::fitting(trace);
+        let [mut own, mut fused] = [Services::run(&trace), Fused::run(&trace)];
+        own.tables = fused.tables;
+        own.sent.iter_mut().chain(&mut fused.sent).for_each(|sent| sent.sort());
+        check(Services::NAME, &own, &fused)
     });
     assert!(outcome.is_ok(), "{}", outcome.err().map_or_else(String::new, |error| error.to_string()));
 }

@@ -1,6 +1,6 @@
 //! What the hosts have in common that take packets as the plane does: a clock that steps, faces, decoding.
 
-use crate::trace::{FACES, Incoming, Open, Sent, Step, face_info, kind_name};
+use crate::trace::{FACES, Incoming, Open, Sent, Step, face_info, kind_name, order};
 use crate::{KEY, Outcome, Trace};
 use nw_element::decode::decode;
 use nw_element::{DropCounters, FaceId, FaceInfo, Instant, Kind, Packet, Pool, Scope};
@@ -60,7 +60,9 @@ pub fn run<H: InMemory>(trace: &Trace, together: usize) -> Outcome {
         if is_alone || batch.len() >= together {
             host.process(now, &mut batch, &mut pool, &mut out);
         }
+        let before = open.len();
         outcome.sent.push(out.drain(..).map(|packet| send(packet, &mut pool, &mut open)).collect());
+        order(&mut open[before..]);
     }
     for (reason, packets) in host.drops().iter().filter(|(_, packets)| *packets > 0) {
         outcome.drops.insert(reason.as_str().to_owned(), packets);

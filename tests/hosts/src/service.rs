@@ -7,7 +7,7 @@
 //! Applications are at one service and all else at the other, so only [`fitting`] traces can be compared: applications ask, the others answer.
 
 use crate::fused::{SIZES, route_parameters};
-use crate::trace::{FACES, Incoming, Open, Sent, Step, face_info};
+use crate::trace::{FACES, Incoming, Open, Sent, Step, face_info, order};
 use crate::{Host, Outcome, Trace};
 use nw_element::{Instant, Parameters, Value};
 use nw_graph::host::{Handle, Host as GraphHost, Report};
@@ -30,15 +30,23 @@ pub struct Services;
 /// Octets of a token, and of a return label.
 const TOKEN_LEN_MAX: usize = 32;
 const LABEL_LEN: usize = 4;
+/// Longer than a trace takes.
+const LIFETIME_MS: u16 = 60_000;
 
 /// A trace in which only applications ask, and nobody for what must not leave the machine: links between services are local.
 pub fn fitting(mut trace: Trace) -> Trace {
     for step in &mut trace.steps {
         match step {
-            Step::Interest { face, name, token, .. } => {
+            Step::Interest { face, name, token, lifetime_ms, .. } => {
                 *face = 0;
+                // Data that comes when nobody waits any more, and is only to be kept, does not cross a link.
+                *lifetime_ms = LIFETIME_MS;
                 // Room for the label of the service before.
                 token.truncate(TOKEN_LEN_MAX - LABEL_LEN);
+                // Who gives no token gets one copy of a Data, however often it waits for it; a label is a token.
+                if token.is_empty() {
+                    token.push(1);
+                }
                 if name.to_string().starts_with("/localhost") {
                     *name = "/b/d".parse().expect("a name");
                 }
@@ -286,7 +294,9 @@ impl Host for Services {
             } else if let Some(incoming) = step.incoming(&bench.open) {
                 bench.give(&incoming);
             }
+            let before = bench.open.len();
             outcome.sent.push(bench.settle());
+            order(&mut bench.open[before..]);
         }
         let (front, back) = (bench.front.report(), bench.back.report());
         for (reason, packets) in front.drops.into_iter().chain(back.drops) {

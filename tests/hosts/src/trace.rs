@@ -122,6 +122,11 @@ pub struct Open {
     pub token: Token,
 }
 
+/// Brings Interests that left in one step into an order that does not depend on how the host's faces are served.
+pub fn order(sent_in_step: &mut [Open]) {
+    sent_in_step.sort_by(|a, b| (a.face, &a.wire).cmp(&(b.face, &b.wire)));
+}
+
 /// A link packet that comes.
 pub struct Incoming {
     /// By which face.

@@ -39,9 +39,9 @@ class Graphs(CommandLine):
 class Files(Graphs):
     def test_the_examples_are_good_and_their_tests_pass(self):
         files = sorted(EXAMPLES.glob("*.graph"))
-        self.assertEqual(len(files), 5)
+        self.assertTrue(files)
         said = self.nw("graph", "check", *files).stdout.decode()
-        self.assertEqual(said.count("is a graph that can run"), 5)
+        self.assertEqual(said.count("is a graph that can run"), len(files))
         said = self.nw("graph", "test", *files, timeout=120).stdout.decode()
         self.assertRegex(said, r"\d+ passed, 0 failed\n$")
 

@@ -126,8 +126,8 @@ pub fn service(verb: &ServiceVerb) -> Result<ExitCode> {
 impl Service {
     fn place(&self) -> Place {
         match self.name.contains('/') {
-            true => Place::Unix(PathBuf::from(&self.name)),
-            false => Place::Unix(control_path(&self.name)),
+            true => Place::Service(PathBuf::from(&self.name)),
+            false => Place::Service(control_path(&self.name)),
         }
     }
 }
@@ -147,6 +147,9 @@ fn run(args: &Run) -> Result<ExitCode> {
         (None, None) => bail!("name an element, or a graph file with --graph"),
     };
     let name = args.name.clone().or(name).unwrap_or_else(|| "service".to_owned());
+    if name.is_empty() || name.contains('/') {
+        bail!("{name:?} is no name of a service: it is a part of a file's name, without /");
+    }
     let _levels = Levels::start(&args.log, LogFormat::Text)?;
     let signals = Signals::new([SIGTERM, SIGINT]).context("can't watch for signals")?;
     let mut host = Host::new(&graph)?;
@@ -177,7 +180,9 @@ fn alone(element: &str, args: &Run) -> Result<Graph> {
         parameters.0.push((name.to_owned(), value));
     }
     let to = |text: &String| {
-        let (name, uri) = text.split_once('=').with_context(|| format!("{text:?}: NAME=URI is expected"))?;
+        let (name, uri) = text
+            .split_once('=')
+            .with_context(|| format!("{text:?} leads nowhere: --to NAME=URI is expected"))?;
         Ok((name.to_owned(), uri.to_owned()))
     };
     let ends = Ends { listen: args.listen.clone(), to: args.to.iter().map(to).collect::<Result<_>>()? };
@@ -191,8 +196,11 @@ fn alone(element: &str, args: &Run) -> Result<Graph> {
     if problems.is_empty() {
         return Ok(graph);
     }
-    let said: Vec<String> =
+    let mut said: Vec<String> =
         problems.iter().map(|problem| format!("{}; {}", problem.what, problem.remedy)).collect();
+    if ends.to.is_empty() {
+        said.insert(0, format!("{element} has nowhere to send Interests: say where with --to NAME=URI"));
+    }
     bail!(said.join("\n"))
 }
 
@@ -259,8 +267,8 @@ fn graph(place: &Place, set: Option<&Path>, order: &str) -> Result<()> {
     let text: GraphText = match set {
         None => http::body(place, Method::Get, "/v1/graph", None)?,
         Some(path) => {
-            let graph =
-                std::fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
+            // Here, so that mistakes are named with their file; the service looks at it again.
+            let graph = language::write(&load(path)?.graph);
             let order: GraphOrder = serde_json::from_value(order.into()).with_context(|| {
                 format!("{order:?} is no order: drop, buffer or make-before-break is expected")
             })?;

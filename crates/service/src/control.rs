@@ -45,7 +45,7 @@ pub enum ControlError {
     #[error("{} is there already and is no socket: give another path", .0.display())]
     NotASocket(PathBuf),
     /// Another service listens there.
-    #[error("{} is in use: another service is running", .0.display())]
+    #[error("{} is in use: another service is running; call this one otherwise with --name, or end that one with `nw service stop`", .0.display())]
     InUse(PathBuf),
     /// The thread.
     #[error("can't start the control thread: {0}")]
@@ -196,22 +196,16 @@ async fn report(handle: Handle) -> Result<Report, Refused> {
 #[utoipa::path(get, path = "/v1/service", tag = "service", responses((status = 200, body = ServiceStatus), (status = 503, body = Problem)))]
 async fn status(State(shared): State<Shared>) -> Result<Json<ServiceStatus>, Refused> {
     let report = report(shared.handle).await?;
-    let mut status = ServiceStatus {
+    // Faces that ended count as well.
+    Ok(Json(ServiceStatus {
         name: shared.name.to_string(),
         uptime_s: report.uptime_s,
         changing: report.changing,
         draining: report.draining,
-        received: [0; 3],
-        sent: [0; 3],
+        received: report.received,
+        sent: report.sent,
         dropped: report.drops.iter().map(|(_, packets)| packets).sum(),
-    };
-    for face in &report.faces {
-        for kind in 0..3 {
-            status.received[kind] += face.received[kind];
-            status.sent[kind] += face.sent[kind];
-        }
-    }
-    Ok(Json(status))
+    }))
 }
 
 /// Where packets come from and go to

@@ -60,6 +60,11 @@ pub fn cut(graph: &Graph, services: &[(String, Vec<String>)], folder: &Path) -> 
 fn places(graph: &Graph, services: &[(String, Vec<String>)], wrong: &mut Vec<String>) -> Places {
     let mut named: BTreeMap<&str, usize> = BTreeMap::new();
     for (service, (name, members)) in services.iter().enumerate() {
+        if services[..service].iter().any(|(other, _)| other == name) {
+            wrong.push(format!(
+                "there are two services {name}: name all that is in it at once, or call one otherwise"
+            ));
+        }
         for member in members {
             if graph.node(member).is_none() && graph.face(member).is_none() {
                 wrong.push(format!("service {name}: nothing in the graph is called {member:?}"));

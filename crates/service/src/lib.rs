@@ -7,6 +7,8 @@
 //!  │          faces ◀─┼◀──────────┼─ link ◀─ br ◀─ … │            a link: one unix, TCP or UDP face, both ways
 //!  └──────────────────┘           └──────────────────┘
 //! ```
+//!
+//! What is missing: links over shared memory, and HTTP over TCP for the control socket (decision 0029).
 
 #![forbid(unsafe_code)]
 

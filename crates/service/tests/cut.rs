@@ -48,6 +48,8 @@ fn all_that_is_wrong_with_a_cut_is_said() {
     ] {
         assert!(said.contains(part), "{part} is missing in\n{said}");
     }
+    let said = wrong(&[("a", &["pd", "cs"]), ("a", &["br", "nr"])]);
+    assert!(said.contains("there are two services a"), "{said}");
     let standard = example("standard.graph");
     let list = services(&[("a", &["dispatcher", "cs", "nobody"]), ("b", &["fib"])]);
     let said = cut(&standard.graph, &list, Path::new("/run/nw"));

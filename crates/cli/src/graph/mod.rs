@@ -176,9 +176,10 @@ fn cut(path: &Path, into: &Path, services: &[String]) -> Result<ExitCode> {
         Ok((name.to_owned(), members.split(',').map(str::trim).map(str::to_owned).collect()))
     };
     let services: Vec<(String, Vec<String>)> = services.iter().map(parse).collect::<Result<_>>()?;
+    let folder = std::path::absolute(into).with_context(|| format!("can't find {}", into.display()))?;
+    let pieces = nw_service::cut(&file.graph, &services, &folder)?;
     fs::create_dir_all(into).with_context(|| format!("can't make {}", into.display()))?;
-    let folder = fs::canonicalize(into).with_context(|| format!("can't find {}", into.display()))?;
-    for piece in nw_service::cut(&file.graph, &services, &folder)? {
+    for piece in pieces {
         let to = folder.join(format!("{}.graph", piece.name));
         let text = format!("# A part of {}.\n{}", path.display(), nw_graph::language::write(&piece.graph));
         fs::write(&to, text).with_context(|| format!("can't write {}", to.display()))?;

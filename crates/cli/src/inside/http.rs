@@ -22,6 +22,8 @@ const HEAD_MAX: u64 = 64 << 10;
 pub enum Place {
     /// At a path.
     Unix(PathBuf),
+    /// At a path, of a service.
+    Service(PathBuf),
     /// At a host and port, with a token to show.
     Tcp(String, Option<String>),
 }
@@ -49,7 +51,7 @@ impl Place {
 impl core::fmt::Display for Place {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Place::Unix(path) => path.display().fmt(f),
+            Place::Unix(path) | Place::Service(path) => path.display().fmt(f),
             Place::Tcp(authority, _) => write!(f, "http://{authority}"),
         }
     }
@@ -86,7 +88,7 @@ impl Read for Stream {
 impl Stream {
     fn connect(place: &Place) -> std::io::Result<Self> {
         match place {
-            Place::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
+            Place::Unix(path) | Place::Service(path) => UnixStream::connect(path).map(Stream::Unix),
             Place::Tcp(authority, _) => TcpStream::connect(authority).map(Stream::Tcp),
         }
     }
@@ -125,7 +127,7 @@ pub fn ask(place: &Place, method: Method, path: &str, content: Option<&serde_jso
     stream.set_patience(Some(PATIENCE))?;
     let content = content.map(serde_json::Value::to_string).unwrap_or_default();
     let (host, token) = match place {
-        Place::Unix(_) => ("localhost", None),
+        Place::Unix(_) | Place::Service(_) => ("localhost", None),
         Place::Tcp(authority, token) => (authority.as_str(), token.as_deref()),
     };
     let verb = match method {
@@ -149,9 +151,10 @@ pub fn ask(place: &Place, method: Method, path: &str, content: Option<&serde_jso
     }
     let mut text = String::new();
     answer.by_ref().take(HEAD_MAX).read_to_string(&mut text)?;
+    let who = if matches!(place, Place::Service(_)) { "service" } else { "router" };
     match serde_json::from_str::<Problem>(&text) {
-        Ok(problem) => bail!("the router says: {} ({})", problem.text, problem.code),
-        Err(_) => bail!("the router says {code}: {text}"),
+        Ok(problem) => bail!("the {who} says: {} ({})", problem.text, problem.code),
+        Err(_) => bail!("the {who} says {code}: {text}"),
     }
 }
 
@@ -186,6 +189,12 @@ fn read_head(reader: &mut BufReader<Stream>) -> Result<u16> {
 }
 
 fn unreachable_words(place: &Place) -> String {
+    if let Place::Service(path) = place {
+        return format!(
+            "can't reach a service at {} (is it running? name it as `nw service run` does: its name, or the path given with --control)",
+            path.display()
+        );
+    }
     format!(
         "can't reach a router's control socket at {place} (it runs as another user, or without; see [control] in `nw config`, or name one with --control)"
     )

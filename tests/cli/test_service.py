@@ -1,0 +1,274 @@
+"""nw service and nw graph cut as a user types them: a graph in four processes, one of them killed, drained, changed; and all that is wrong."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from test_cli import NW, PATIENCE_S, CommandLine
+
+CHAIN = Path(__file__).resolve().parents[2] / "examples/graphs/split_chain.graph"
+FOUR = ("pd", "cs", "br", "nr")
+
+
+class Services(CommandLine):
+    def setUp(self):
+        super().setUp()
+        # Control sockets are where this says, so a name is enough to find them.
+        patch = mock.patch.dict(os.environ, XDG_RUNTIME_DIR=self.folder)
+        patch.start()
+        self.addCleanup(patch.stop)
+        self.near = Path(self.folder) / "near.sock"
+
+    def service(self, name, *words):
+        """A running service. What it says is in the file NAME.log, of this start only."""
+        with open(self.log(name), "w") as log:
+            process = subprocess.Popen([NW, "service", "run", *map(str, words)], stdin=subprocess.DEVNULL, stderr=log)
+
+        def finish():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+        self.addCleanup(finish)
+        self.until(lambda: " running " in self.said(name), f"{name} runs")
+        return process
+
+    def log(self, name):
+        return Path(self.folder) / f"{name}.log"
+
+    def said(self, name):
+        return self.log(name).read_text()
+
+    def refused(self, *words):
+        return self.nw("service", *words, code=1).stderr.decode()
+
+    def status(self, name):
+        return json.loads(self.nw("service", "status", name, "--json").stdout)
+
+    def links(self, name):
+        return json.loads(self.nw("service", "links", name, "--json").stdout)
+
+    def packets(self, name):
+        """By element, side and port."""
+        ports = json.loads(self.nw("service", "statistics", name, "--json").stdout)["ports"]
+        return {(port["element"], port["side"], port["port"]): port["packets"] for port in ports}
+
+    def ping(self, *words):
+        done = subprocess.run([NW, "ping", "/p", "-s", f"unix://{self.near}", "--json", *map(str, words)], capture_output=True, timeout=2 * PATIENCE_S)
+        end = json.loads(done.stdout.splitlines()[-1])
+        return end["sent"], end["answered"]
+
+    def producer(self):
+        """A router, and one behind it that answers."""
+        router = self.router("producer")
+        server = self.start(router, "ping-server", "/p")
+        self.assertIn(b"answering", server.stderr.readline())
+        return router
+
+    def graph(self, router):
+        text = CHAIN.read_text().replace("/tmp/nw-chain.sock", str(self.near)).replace("/tmp/nw-producer.sock", str(router.socket))
+        path = Path(self.folder) / "chain.graph"
+        path.write_text(text)
+        return path
+
+    def chain(self, router):
+        """The four services of the example, joined and connected."""
+        self.cut = Path(self.folder) / "cut"
+        words = [word for name in FOUR for word in ("--service", f"{name}={name}")]
+        said = self.nw("graph", "cut", self.graph(router), "--into", self.cut, *words).stdout.decode()
+        self.assertEqual(said.splitlines(), [f"nw service run --graph {self.cut}/{name}.graph" for name in FOUR])
+        self.nw("graph", "check", *(self.cut / f"{name}.graph" for name in FOUR))
+        running = {name: self.piece(name) for name in FOUR}
+        self.until(lambda: self.ping("-c", 1, "-i", 1, "--timeout", 500)[1] == 1, "an answer through all four")
+        return running
+
+    def piece(self, name):
+        return self.service(name, "--graph", self.cut / f"{name}.graph")
+
+    def ends(self, process, name):
+        self.assertEqual(process.wait(PATIENCE_S), 0, self.said(name))
+        self.assertIn(" ended ", self.said(name).replace("\n", " "))
+        self.assertFalse((Path(self.folder) / f"nw-service-{name}.sock").exists())
+
+
+class Cut(Services):
+    def test_a_file_through_four_services_and_what_they_say(self):
+        router, content = self.producer(), os.urandom(500_000)
+        running = self.chain(router)
+        self.put(router, "/t/file", content)
+        for _ in range(2):
+            self.assertEqual(self.nw("cat", "-s", f"unix://{self.near}", "/t/file").stdout, content)
+        self.assertRegex(self.nw("service", "status", "cs").stdout.decode(), r"^cs: running for \d+ s\n  received [1-9]\d* Interests, [1-9]\d* Data")
+        links = {link["name"]: link for link in self.links("br")}
+        self.assertEqual(set(links), {"to_pd", "to_cs", "to_nr"})
+        self.assertTrue(all(link["up"] for link in links.values()), links)
+        self.assertRegex(self.nw("service", "links", "br").stdout.decode(), r"to_nr +\d+ +unix://")
+        # What came once was not asked for again.
+        segments = len(content) // 8800
+        self.assertGreaterEqual(self.packets("cs")["cs", "out", "hit"], segments)
+        self.assertIn("hit", self.nw("service", "statistics", "cs").stdout.decode())
+        shown = self.nw("service", "graph", "br").stdout.decode()
+        self.assertEqual(shown, (self.cut / "br.graph").read_text().split("\n", 1)[1])
+        openapi = json.loads(self.nw("service", "openapi").stdout)
+        self.assertIn("/v1/drain", openapi["paths"])
+        # By its path as well.
+        self.nw("service", "stop", Path(self.folder) / "nw-service-pd.sock")
+        self.ends(running["pd"], "pd")
+        self.assertFalse(self.near.exists())
+        for name in ("cs", "br"):
+            self.nw("service", "drain", name)
+            self.ends(running[name], name)
+        running["nr"].send_signal(signal.SIGTERM)
+        self.ends(running["nr"], "nr")
+
+    def test_a_service_that_dies_is_missed_and_found_again(self):
+        running = self.chain(self.producer())
+        running["br"].kill()
+        running["br"].wait()
+        self.assertEqual(self.ping("-c", 2, "-i", 1, "--timeout", 200), (2, 0))
+        for name in ("pd", "cs", "nr"):
+            self.assertIsNone(running[name].poll(), self.said(name))
+            self.assertGreater(self.status(name)["received"][0], 0)
+        for name in ("pd", "cs"):
+            self.assertFalse(any(link["name"] == "to_br" and link["up"] for link in self.links(name)), self.links(name))
+        self.assertGreater(self.status("cs")["dropped"], 0)
+        self.piece("br")
+        self.until(lambda: self.ping("-c", 1, "-i", 1, "--timeout", 500)[1] == 1, "an answer through the new one")
+        self.assertEqual(self.ping("-c", 200, "-i", 2), (200, 200))
+
+    def test_it_is_changed_while_packets_flow(self):
+        self.chain(self.producer())
+        text = self.nw("service", "graph", "cs").stdout.decode()
+        path = Path(self.folder) / "other.graph"
+        path.write_text(text.replace("cs.miss -> to_br", "seen = counter\ncs.miss -> seen -> to_br"))
+        pinging = subprocess.Popen([NW, "ping", "/p", "-s", f"unix://{self.near}", "-i", "2", "-c", "1000", "--json"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        self.addCleanup(pinging.communicate)
+        self.addCleanup(pinging.kill)
+        said = self.nw("service", "graph", "cs", "--set", path).stdout.decode()
+        self.assertIn("seen = counter", said)
+        self.assertEqual(self.nw("service", "graph", "cs").stdout.decode(), said)
+        self.until(lambda: any(element == "seen" and count for (element, _, _), count in self.packets("cs").items()), "packets that were counted")
+        end = json.loads(pinging.communicate(timeout=PATIENCE_S)[0].splitlines()[-1])
+        self.assertEqual((end["sent"], end["answered"]), (1000, 1000), end)
+
+    def test_a_graph_that_can_not_work_changes_nothing(self):
+        path = self.file_of("bad.graph", "face up = unix:///a.sock\ncs = contentstore\nup -> pd\n")
+        self.service("alone", "counter", "--listen", f"unix://{self.near}", "--to", f"next=unix://{self.folder}/next.sock", "--name", "alone")
+        before = self.nw("service", "graph", "alone").stdout
+        said = self.refused("graph", "alone", "--set", path)
+        for part in ("bad.graph:2:6: no element is called `contentstore`; did you mean `content_store`?", "bad.graph:3:7: nothing in this graph is called `pd`"):
+            self.assertIn(part, said)
+        self.assertIn("leads nowhere", self.refused("graph", "alone", "--set", self.file_of("none.graph", "face a\nface b\na -> b\nb -> a\n")))
+        self.assertIn("can't read", self.refused("graph", "alone", "--set", Path(self.folder) / "missing.graph"))
+        good = self.file_of("good.graph", before.decode())
+        self.assertIn("make-before-break is expected", self.refused("graph", "alone", "--set", good, "--order", "soon"))
+        self.assertEqual(self.nw("service", "graph", "alone").stdout, before)
+        # Whoever asks without this program is told as much.
+        body = json.dumps({"graph": path.read_text(), "order": "drop"}).encode()
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(f"{self.folder}/nw-service-alone.sock")
+            s.sendall(b"PUT /v1/graph HTTP/1.0\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            answer = b"".join(iter(lambda: s.recv(65536), b""))
+        self.assertIn(b" 400 ", answer.splitlines()[0])
+        self.assertIn(b"did you mean `content_store`?", answer)
+        self.assertIn(b"nothing in this graph is called `pd`", answer)
+
+    def file_of(self, name, text):
+        path = Path(self.folder) / name
+        path.write_text(text)
+        return path
+
+    def test_cuts_that_can_not_be(self):
+        path, into = self.file_of("chain.graph", CHAIN.read_text()), Path(self.folder) / "cut"
+        cut = lambda *services: self.nw("graph", "cut", path, "--into", into, *(w for s in services for w in ("--service", s)), code=1).stderr.decode()
+        said = cut("a=pd,cs,xx", "b=cs,br")
+        for part in ('nothing in the graph is called "xx"', '"cs" belongs to a and to b', '"nr" belongs to no service: name it in one'):
+            self.assertIn(part, said)
+        self.assertIn("two services a", cut("a=pd,cs", "a=br,nr"))
+        self.assertIn("NAME=ELEMENT,FACE,… is expected", cut("a"))
+        self.assertIn("letters, digits and _", cut("a/b=pd"))
+        self.assertFalse(into.exists(), "what is refused leaves nothing behind")
+        into.write_text("in the way")
+        self.assertIn("can't make", self.sentence(self.nw("graph", "cut", path, "--into", into, "--service", "all=pd,cs,br,nr", code=1)))
+
+
+class Alone(Services):
+    def ends_of(self):
+        return ["--listen", f"unix://{self.near}", "--to", f"next=unix://{self.folder}/next.sock"]
+
+    def test_a_store_before_a_router(self):
+        router = self.producer()
+        to = f"next=unix://{router.socket}"
+        process = self.service("content_store", "content_store", "mib=16", "--listen", f"unix://{self.near}", "--to", to)
+        self.put(router, "/t/file", b"x" * 100_000)
+        for _ in range(2):
+            self.assertEqual(self.nw("cat", "-s", f"unix://{self.near}", "/t/file").stdout, b"x" * 100_000)
+        self.assertGreater(self.packets("content_store")["content_store", "out", "hit"], 5)
+        self.assertEqual(self.ping("-c", 100, "-i", 2), (100, 100))
+        self.assertRegex(self.nw("service", "graph", "content_store").stdout.decode(), r"content_store = content_store\(mib = 16\)")
+        self.nw("service", "drain", "content_store")
+        self.ends(process, "content_store")
+
+    def test_words_that_are_wrong(self):
+        ends = self.ends_of()
+        self.assertIn("`nw graph help` lists all", self.refused("run", "contentstore", *ends))
+        said = self.refused("run", "content_store", "mib=much", "mibs=3", *ends)
+        self.assertIn('"much" is not allowed: a whole number', said)
+        self.assertIn("`mibs`: not known; there are packets, mib", said)
+        self.assertIn("nw graph help content_store", self.refused("run", "content_store", "mib", *ends))
+        self.assertIn("--listen, and where Interests go with --to", self.refused("run", "content_store"))
+        self.assertIn("say where with --to NAME=URI", self.refused("run", "content_store", *ends[:2]))
+        self.assertIn("--to NAME=URI is expected", self.refused("run", "content_store", *ends[:3], "unix:///x"))
+        self.assertIn("expected scheme://", self.refused("run", "content_store", "--listen", "/x", *ends[2:]))
+        self.assertIn("without /", self.refused("run", "content_store", *ends, "--name", "a/b"))
+        self.assertIn("can't read", self.refused("run", "--graph", Path(self.folder) / "none.graph"))
+        self.assertIn("Usage", self.nw("service", "run", code=2).stderr.decode())
+        self.assertFalse(self.near.exists())
+
+    def test_nobody_there(self):
+        for verb in ("status", "links", "statistics", "graph", "drain", "stop"):
+            said = self.sentence(self.nw("service", verb, "nobody", code=1))
+            self.assertIn(f"can't reach a service at {self.folder}/nw-service-nobody.sock", said)
+            self.assertIn("is it running?", said)
+
+    def last(self, *words):
+        """Why it ended; it may have said before that a neighbour is not there."""
+        lines = self.refused("run", "counter", *words).splitlines()
+        self.assertTrue(lines[-1].startswith("nw: "), lines)
+        return lines[-1]
+
+    def test_something_in_the_way(self):
+        first = self.service("one", "counter", *self.ends_of(), "--name", "one")
+        other = ["--listen", f"unix://{self.folder}/other.sock", *self.ends_of()[2:]]
+        self.assertIn("is in use: another service is running; call this one otherwise with --name", self.last(*other, "--name", "one"))
+        self.assertFalse((Path(self.folder) / "other.sock").exists())
+        # Another name, but where it listens is taken.
+        said = self.last(*self.ends_of(), "--name", "two")
+        self.assertIn("face `near`", said)
+        self.assertIn(str(self.near), said)
+        path = Path(self.folder) / "file"
+        path.write_text("mine")
+        said = self.last(*other, "--control", path)
+        self.assertIn("is there already and is no socket: give another path", said)
+        self.assertEqual(path.read_text(), "mine")
+        said = self.last("--listen", f"unix://{path}", *other[2:])
+        self.assertIn("face `near`", said)
+        self.assertEqual(path.read_text(), "mine")
+        self.assertIn("can't listen on", self.last(*other, "--control", f"{self.folder}/no/c.sock"))
+        # All this left the first one alone; what a killed one leaves behind is taken over.
+        self.assertEqual(self.status("one")["name"], "one")
+        first.kill()
+        first.wait()
+        self.assertTrue(self.near.exists())
+        again = self.service("one", "counter", *self.ends_of(), "--name", "one")
+        self.nw("service", "stop", "one")
+        self.ends(again, "one")
+
+
+if __name__ == "__main__":
+    unittest.main()

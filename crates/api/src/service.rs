@@ -27,7 +27,7 @@ pub struct ServiceStatus {
 pub struct ServiceLink {
     /// In the graph.
     pub name: String,
-    /// Number of the face.
+    /// Number of the face; 0 while it is not there, and tried again.
     pub id: u64,
     /// The peer.
     pub uri: String,

@@ -220,7 +220,18 @@ async fn links(State(shared): State<Shared>) -> Result<Json<Vec<ServiceLink>>, R
         received: face.received,
         sent: face.sent,
     };
-    Ok(Json(report(shared.handle).await?.faces.into_iter().map(link).collect()))
+    let report = report(shared.handle).await?;
+    // What is not there has no number.
+    let missing = report.missing.into_iter().map(|(name, uri)| ServiceLink {
+        name,
+        id: 0,
+        uri,
+        local: String::new(),
+        up: false,
+        received: [0; 3],
+        sent: [0; 3],
+    });
+    Ok(Json(report.faces.into_iter().map(link).chain(missing).collect()))
 }
 
 /// What passed each port, and what was dropped

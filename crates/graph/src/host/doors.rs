@@ -58,6 +58,11 @@ impl Door {
         (&self.name, &self.uri, self.listens) == (&other.name, &other.uri, other.listens)
     }
 
+    /// Its name, and where it leads.
+    pub fn place(&self) -> (String, String) {
+        (self.name.clone(), self.uri.to_string())
+    }
+
     /// Opens it.
     pub fn open(&mut self, now: Instant, faces: &mut Faces) -> Result<(), FaceError> {
         match (&self.uri, self.listens) {

@@ -257,6 +257,7 @@ impl Host {
             received: report::received(&totals),
             sent: report::sent(&totals),
             faces: faces.iter().map(|(name, status)| FaceReport::new(name, status)).collect(),
+            missing: self.doors.iter().filter(|door| !door.is_open).map(Door::place).collect(),
             ports: self.engine.counts().iter().map(PortReport::new).collect(),
             drops: report::drops(&drops),
         }

@@ -20,6 +20,8 @@ pub struct Report {
     pub sent: [u64; 3],
     /// Those there are, by id.
     pub faces: Vec<FaceReport>,
+    /// Declared faces that are not there, and are tried again: name, and where it leads.
+    pub missing: Vec<(String, String)>,
     /// In the order of the graph.
     pub ports: Vec<PortReport>,
     /// By reason: those that happened.

@@ -120,7 +120,8 @@ impl Bench {
                 self.asked += 1;
             }
         }
-        let most = if asks { self.draw(6) } else { u64::MAX };
+        // As many as a batch of the pool's size takes.
+        let most = if asks { self.draw(6) } else { 256 };
         for _ in 0..most {
             let Some((number, token)) = self.waiting.pop_front() else { break };
             let Ok(data) = DataBuilder::new(&Self::name(number), b"x").encode(&DigestSha256);
@@ -158,6 +159,9 @@ impl Bench {
 
     /// Lets all end that is under way.
     fn settle(&mut self) {
+        while !self.waiting.is_empty() {
+            self.traffic(false);
+        }
         for _ in 0..64 {
             self.traffic(false);
         }

@@ -40,8 +40,8 @@ fn whole(routes: &Routes) -> BTreeMap<Name, (Vec<NextHop>, String)> {
         .collect();
     chosen.sort();
     for (prefix, strategy) in chosen {
-        let above = table.iter().filter(|(known, _)| known.as_ref().is_prefix_of(prefix.as_ref()));
-        let inherited = above.last().map(|(_, (hops, _))| hops.clone()).unwrap_or_default();
+        let mut above = table.iter().filter(|(known, _)| known.as_ref().is_prefix_of(prefix.as_ref()));
+        let inherited = above.next_back().map(|(_, (hops, _))| hops.clone()).unwrap_or_default();
         table.entry(prefix.clone()).or_insert((inherited, String::new()));
         for (_, (_, below)) in
             table.iter_mut().filter(|(known, _)| prefix.as_ref().is_prefix_of(known.as_ref()))

@@ -154,7 +154,11 @@ pub fn plane(config: &Config, key: HashKey, seed: u64, share: Share) -> Plane {
     store.set_admit(config.content_store.admit);
     store.set_serve(config.content_store.serve);
     plane.set_regions(config.forwarder.regions.clone());
-    plane.set_face_limit(tables.pit_entries_per_face.div_ceil(share.shards as u32));
+    let per_face = match tables.pit_entries_per_face {
+        0 => tables.pit_entries / 2,
+        chosen => chosen,
+    };
+    plane.set_face_limit(per_face.div_ceil(share.shards as u32));
     plane
 }
 

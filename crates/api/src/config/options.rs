@@ -176,7 +176,7 @@ section! {
     Tables = "tables" {
         /// Pending Interests.
         pit_entries: u32 = 262_144, in 64..=67_108_863;
-        /// Pending Interests of one face; 0 is no limit but the table's.
+        /// Pending Interests of one face; 0 is half of the table, so that no single face can take it all from the others.
         pit_entries_per_face: u32 = 0;
         /// Prefixes of the FIB.
         fib_prefixes: u32 = 262_144, in 64..=67_108_864;

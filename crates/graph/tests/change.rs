@@ -254,3 +254,29 @@ fn a_graph_that_does_not_work_changes_nothing() {
     bench.settle();
     assert!(bench.answered.iter().all(|answers| *answers == 1));
 }
+
+/// A neighbour that comes back may be there before its old connection has ended.
+#[test]
+fn a_face_for_one_peer_goes_on_with_the_next() {
+    let mut graph = graph(0);
+    (graph.faces[1].listens, graph.faces[1].is_single) = (true, true);
+    let Ok(mut engine) = Engine::new(&graph, KEY, 7) else { panic!("a good graph") };
+    let again = FaceId::from_slot(302, 0);
+    engine.add_face(SOUTH, INFO, 0, false);
+    engine.add_face(NORTH, INFO, 1, true);
+    engine.add_face(again, INFO, 1, true);
+    let (mut pool, mut out) = (Pool::new(KEY, 4, 64), Vec::new());
+    let now = Instant::from_millis(1);
+    for (number, expected) in [(1, NORTH), (2, again)] {
+        engine.apply(now, &mut pool, &mut out).expect("good routes");
+        let interest = InterestBuilder::new(Bench::name(number)).nonce(number).encode();
+        let packet = pool.copy_of(&interest).expect("a buffer");
+        (pool.meta_mut(&packet).ingress, pool.meta_mut(&packet).arrival) = (SOUTH, now);
+        decode(&mut pool, &packet).expect("well-formed");
+        engine.process(now, &mut vec![packet], &mut pool, &mut out);
+        let left: Vec<FaceId> = out.iter().map(|packet| pool.meta(packet).egress).collect();
+        out.drain(..).for_each(|packet| pool.release(packet));
+        assert_eq!(left, [expected]);
+        engine.remove_face(now, NORTH);
+    }
+}

@@ -4,7 +4,6 @@ use crate::trace::{FACES, Incoming, Open, Sent, Step, face_info, kind_name, orde
 use crate::{KEY, Outcome, Trace};
 use nw_element::decode::decode;
 use nw_element::{DropCounters, FaceId, FaceInfo, Instant, Kind, Packet, Pool, Scope};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A host as the fused plane is one.
@@ -101,9 +100,4 @@ fn send(packet: Packet, pool: &mut Pool, open: &mut Vec<Open>) -> Sent {
     let sent = Sent { face: number, kind: kind_name(meta.kind), wire: wire.to_vec(), token, nack };
     pool.release(packet);
     sent
-}
-
-/// Drops of a map, for hosts that report by name.
-pub fn nonzero(drops: impl IntoIterator<Item = (String, u64)>) -> BTreeMap<String, u64> {
-    drops.into_iter().filter(|(_, packets)| *packets > 0).collect()
 }

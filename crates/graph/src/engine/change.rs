@@ -5,7 +5,6 @@
 use super::wiring::Wiring;
 use super::{Engine, Fault, Slot};
 use crate::model::{Graph, Node};
-use nw_element::decode::decode;
 use nw_element::parameters::Making;
 use nw_element::{Cause, FaceId, Instant, Kind, Packet, Parameters, Pool};
 use std::collections::VecDeque;
@@ -87,7 +86,7 @@ impl Engine {
         for node in &graph.nodes {
             match self.kept(node) {
                 Some(place) => made.push(Ok(place)),
-                None => match self.make(node, graph) {
+                None => match self.make(node, graph, made.len()) {
                     Ok(slot) => made.push(Err(slot)),
                     Err(more) => faults.extend(more),
                 },
@@ -166,9 +165,10 @@ impl Engine {
         same.then_some(place)
     }
 
-    fn make(&self, node: &Node, graph: &Graph) -> Result<Slot, Vec<Fault>> {
+    fn make(&self, node: &Node, graph: &Graph, number: usize) -> Result<Slot, Vec<Fault>> {
         let face = |name: &str| graph.faces.iter().any(|face| face.name == name).then_some(FaceId::NONE);
-        let seed = self.seed ^ self.slots.len() as u64;
+        // Elements made together, and one after the other, draw differently.
+        let seed = self.seed.wrapping_add((self.slots.len() + number) as u64);
         let making = Making { key: self.key, seed, faces: &face };
         let fault = |error| Fault { node: node.name.clone(), place: node.place, error };
         let element = node.entry.make(&making, &node.parameters);
@@ -238,9 +238,9 @@ impl Engine {
             }
             // The new elements may have asked for the same meanwhile.
             if self.places.iter().any(expects)
-                && let Some(copy) = copy(&packet, pool)
+                && let Some(twin) = pool.twin(&packet)
             {
-                others.push(copy);
+                others.push(twin);
             }
             self.with_old_wiring(|engine| {
                 engine.enter(now, core::iter::once(packet), pool, out);
@@ -289,22 +289,4 @@ impl Engine {
     pub const fn is_changing(&self) -> bool {
         self.changing.is_some()
     }
-}
-
-/// A packet of its own with the same octets, decoded, and the same link fields.
-fn copy(packet: &Packet, pool: &mut Pool) -> Option<Packet> {
-    let octets = pool.bytes(packet).to_vec();
-    let copy = pool.copy_of(&octets)?;
-    if decode(pool, &copy).is_err() {
-        pool.release(copy);
-        return None;
-    }
-    let from = pool.meta(packet).clone();
-    let to = pool.meta_mut(&copy);
-    to.kind = from.kind;
-    to.ingress = from.ingress;
-    to.ingress_local = from.ingress_local;
-    to.arrival = from.arrival;
-    to.link = from.link;
-    Some(copy)
 }

@@ -163,10 +163,16 @@ impl Engine {
         }
     }
 
-    /// Tells that a face is gone.
+    /// Tells that a face is gone. Where it was the one of a face for a single peer, the next that waits there takes its place.
     pub fn remove_face(&mut self, now: Instant, face: FaceId) {
         self.faces.known.retain(|(known, ..)| *known != face);
-        self.faces.of_graph.iter_mut().filter(|known| **known == Some(face)).for_each(|known| *known = None);
+        for (of, led) in self.graph.faces.iter().zip(&mut self.faces.of_graph) {
+            if *led == Some(face) {
+                let mut waiting =
+                    self.faces.known.iter().filter(|(_, _, name)| of.is_single && *name == of.name);
+                *led = waiting.next().map(|(next, ..)| *next);
+            }
+        }
         for slot in self.slots.iter_mut().flatten() {
             slot.element.face_gone(now, face);
         }

@@ -379,6 +379,7 @@ impl Host {
                 FaceEvent::Destroyed(status, reason) => {
                     tracing::debug!(id = status.id.number(), uri = %status.uri, %reason, "face ended");
                     self.engine.remove_face(now, status.id);
+                    routes_change |= self.engine.graph().faces.iter().any(|face| face.is_single);
                     if let Some(door) = self.doors.iter_mut().find(|door| door.face == Some(status.id)) {
                         let again = door.gone(now, &reason);
                         self.retry = Some(self.retry.map_or(again, |retry| retry.min(again)));

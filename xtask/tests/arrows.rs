@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Lowest first.
 const LAYERS: &[(u32, &[&str])] = &[
     (1, &["nw-name", "nw-wire", "nw-measure"]),
-    (2, &["nw-tables", "nw-trust"]),
+    (2, &["nw-tables", "nw-trust", "nw-balance"]),
     (3, &["nw-element", "nw-elements"]),
     (4, &["nw-faces", "nw-kernel", "nw-api"]),
     (5, &["nw-router", "nw-rest", "nw-graph", "nw-service"]),
@@ -27,7 +27,7 @@ const WITHIN: &[(&str, &str)] = &[
 
 /// Crates without clock, socket, thread or async: what they may not depend on.
 const PURE: &[&str] =
-    &["nw-name", "nw-wire", "nw-measure", "nw-tables", "nw-trust", "nw-element", "nw-elements"];
+    &["nw-name", "nw-wire", "nw-measure", "nw-tables", "nw-trust", "nw-balance", "nw-element", "nw-elements"];
 const IMPURE: &[&str] =
     &["tokio", "mio", "socket2", "rustix", "quinn-udp", "crossbeam-channel", "getrandom", "libc"];
 

@@ -82,6 +82,52 @@ pub enum KernelError {
         #[source]
         source: Cause,
     },
+    /// A native attachment was asked for, and the driver has none.
+    #[error(
+        "the driver of {interface} can't run XDP programs as things are (its kind, MTU or queues): take generic mode, or tc"
+    )]
+    NoDriver {
+        /// The interface.
+        interface: String,
+        /// What the system said.
+        #[source]
+        source: Cause,
+    },
+    /// Maps and links can't be pinned.
+    #[error("the balancer's maps can't be pinned in {folder}: {why}")]
+    Pin {
+        /// The folder.
+        folder: String,
+        /// What is wrong, and what to do.
+        why: String,
+        /// What the system said.
+        #[source]
+        source: Cause,
+    },
+    /// A cluster's address or port can't be.
+    #[error("the cluster can't be so: {0}")]
+    Cluster(&'static str),
+    /// A member can't be so.
+    #[error("member {number}: {why}")]
+    Member {
+        /// The member's number.
+        number: u8,
+        /// What is wrong, and what to do.
+        why: String,
+    },
+    /// Slots can't be so.
+    #[error("the slots: {0}")]
+    Slots(String),
+    /// More than there is room for.
+    #[error("{count} {what}: there may be {max}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many were given.
+        count: usize,
+        /// How many there may be.
+        max: usize,
+    },
 }
 
 /// What the system or the loader said.

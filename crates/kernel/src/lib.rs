@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod balancer;
 mod counters;
 mod error;
 mod object;

@@ -1,0 +1,189 @@
+//! What the balancer's program counts.
+
+use std::collections::BTreeMap;
+
+/// What became of a frame; each is counted as exactly one. The numbers are those of `bpf/balancer.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Verdict {
+    /// Not the balancer's: on to the system, untouched.
+    Passed,
+    /// An Interest to the member of its name.
+    Interest,
+    /// A Data to the cluster's port, to the member of its name.
+    Data,
+    /// A Nack to the cluster's port, to the member of its name.
+    Nack,
+    /// An NDNLPv2 fragment to the member of its packet.
+    Fragment,
+    /// To a control name, to the control member.
+    Control,
+    /// To a member's own port or Ethernet address: to that member.
+    ToMember,
+    /// A later fragment of an IPv4 packet, to the member of its first.
+    IpFragment,
+    /// An Interest of a member's, to the outside from the member's own port.
+    InterestOut,
+    /// An Interest of a member's to a one-port peer, from the cluster's port.
+    InterestOutOnePort,
+    /// A Data, Nack or fragment of a member's, to the outside from the cluster's port.
+    AnswerOut,
+    /// A later fragment of an IPv4 packet of a member's.
+    IpFragmentOut,
+    /// Of a member's, rewritten, and given to the system because the neighbour is not resolved.
+    Unresolved,
+    /// To the cluster, with IPv4 options: on to the system, untouched.
+    IpOptions,
+    /// To the cluster, with IPv6 extension headers: on to the system, untouched.
+    Ipv6Extensions,
+    /// Dropped: no member has the slot, or there is no control member.
+    NoMember,
+    /// Dropped: the member has no next hop, or no address of the packet's kind.
+    NoHop,
+    /// Dropped: no route to where a member sends.
+    NoRoute,
+    /// Dropped: its time to live (hop limit) ended here.
+    TimeToLive,
+    /// Dropped: too long for the link it has to leave by.
+    TooLong,
+    /// Dropped: a later fragment of an IPv4 packet whose first was not seen.
+    IpFragmentLost,
+    /// Dropped: an NDNLPv2 packet with Ack or TxSequence; a link through a balancer has no reliability.
+    Reliability,
+    /// Dropped: an NDNLPv2 packet without a fragment.
+    Idle,
+    /// Dropped: the name does not begin within 128 octets, or there are more than 16 link fields.
+    HeaderLimit,
+    /// Dropped: begins like a packet of NDN, and is none.
+    Malformed,
+    /// Dropped: no packet of NDN.
+    NotNdn,
+    /// Dropped: the program could not read or write what it knows to be there, or has no configuration.
+    Failed,
+}
+
+impl Verdict {
+    /// Every verdict, in the order of their numbers.
+    pub const ALL: [Verdict; 27] = [
+        Verdict::Passed,
+        Verdict::Interest,
+        Verdict::Data,
+        Verdict::Nack,
+        Verdict::Fragment,
+        Verdict::Control,
+        Verdict::ToMember,
+        Verdict::IpFragment,
+        Verdict::InterestOut,
+        Verdict::InterestOutOnePort,
+        Verdict::AnswerOut,
+        Verdict::IpFragmentOut,
+        Verdict::Unresolved,
+        Verdict::IpOptions,
+        Verdict::Ipv6Extensions,
+        Verdict::NoMember,
+        Verdict::NoHop,
+        Verdict::NoRoute,
+        Verdict::TimeToLive,
+        Verdict::TooLong,
+        Verdict::IpFragmentLost,
+        Verdict::Reliability,
+        Verdict::Idle,
+        Verdict::HeaderLimit,
+        Verdict::Malformed,
+        Verdict::NotNdn,
+        Verdict::Failed,
+    ];
+
+    /// The counter's name: lower case, words joined by `_`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Passed => "passed",
+            Verdict::Interest => "interest",
+            Verdict::Data => "data",
+            Verdict::Nack => "nack",
+            Verdict::Fragment => "fragment",
+            Verdict::Control => "control",
+            Verdict::ToMember => "to_member",
+            Verdict::IpFragment => "ip_fragment",
+            Verdict::InterestOut => "interest_out",
+            Verdict::InterestOutOnePort => "interest_out_one_port",
+            Verdict::AnswerOut => "answer_out",
+            Verdict::IpFragmentOut => "ip_fragment_out",
+            Verdict::Unresolved => "unresolved",
+            Verdict::IpOptions => "ip_options",
+            Verdict::Ipv6Extensions => "ipv6_extensions",
+            Verdict::NoMember => "no_member",
+            Verdict::NoHop => "no_hop",
+            Verdict::NoRoute => "no_route",
+            Verdict::TimeToLive => "time_to_live",
+            Verdict::TooLong => "too_long",
+            Verdict::IpFragmentLost => "ip_fragment_lost",
+            Verdict::Reliability => "reliability",
+            Verdict::Idle => "idle",
+            Verdict::HeaderLimit => "header_limit",
+            Verdict::Malformed => "malformed",
+            Verdict::NotNdn => "not_ndn",
+            Verdict::Failed => "failed",
+        }
+    }
+
+    /// What is done with such a frame.
+    pub const fn is_drop(self) -> bool {
+        self as u8 >= Verdict::NoMember as u8
+    }
+}
+
+/// What went to a member, or came from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Direction {
+    /// Interests.
+    pub interests: u64,
+    /// Data.
+    pub data: u64,
+    /// Nacks.
+    pub nacks: u64,
+    /// NDNLPv2 fragments, and later fragments of IPv4 packets.
+    pub fragments: u64,
+    /// Anything else, to the member's own port: what it is, is not looked at beyond its first octets.
+    pub others: u64,
+    /// Octets of the frames as they came.
+    pub octets: u64,
+}
+
+/// Of one member. A packet counts when it was sent on, or given to the system to be sent on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberCounters {
+    /// Packets to the member.
+    pub to: Direction,
+    /// Packets from the member.
+    pub from: Direction,
+}
+
+/// What the program has counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BalancerCounters {
+    verdicts: [u64; Verdict::ALL.len()],
+    members: BTreeMap<u8, MemberCounters>,
+}
+
+impl BalancerCounters {
+    /// Frames with this verdict.
+    pub fn verdict(&self, verdict: Verdict) -> u64 {
+        self.verdicts[verdict as usize]
+    }
+
+    /// All verdicts.
+    pub fn verdicts(&self) -> impl Iterator<Item = (Verdict, u64)> + '_ {
+        Verdict::ALL.iter().map(|verdict| (*verdict, self.verdict(*verdict)))
+    }
+
+    /// All frames that the program has seen: the sum of the verdicts.
+    pub fn frames(&self) -> u64 {
+        self.verdicts.iter().fold(0, |sum, more| sum.wrapping_add(*more))
+    }
+
+    /// Of a member; all 0 for one that was never set.
+    pub fn member(&self, number: u8) -> MemberCounters {
+        self.members.get(&number).copied().unwrap_or_default()
+    }
+}

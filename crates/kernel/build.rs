@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAMS: &[&str] = &["reuseport", "xdp", "probe"];
+const PROGRAMS: &[&str] = &["reuseport", "xdp", "probe", "balancer"];
 
 fn main() {
     println!("cargo:rerun-if-changed=bpf");

@@ -1,9 +1,9 @@
 //! Rules: which prefixes count less than the whole name, or belong to the control member.
 
-use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use nw_name::component::ComponentType;
 use nw_name::{HashKey, Name, NameRef};
-use nw_wire::shard::{COMPONENTS_MAX, NAME_OCTETS_MAX};
+use nw_wire::shard::{COMPONENTS_MAX, NAME_OCTETS_MAX, prefix_hashes};
 
 /// What a rule does with the names under its prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,8 @@ pub struct Decision {
 /// A set of rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    rules: BTreeMap<Name, Effect>,
+    /// In the order of their prefixes.
+    rules: Vec<(Name, Effect)>,
 }
 
 impl Rules {
@@ -113,14 +114,14 @@ impl Rules {
         {
             return Err(RuleError::Depth { prefix, depth });
         }
-        if self.rules.contains_key(&prefix) {
-            return Err(RuleError::Twice(prefix));
+        match self.rules.binary_search_by(|(rule, _)| rule.cmp(&prefix)) {
+            Ok(_) => Err(RuleError::Twice(prefix)),
+            Err(_) if self.rules.len() == Rules::MAX => Err(RuleError::TooMany),
+            Err(at) => {
+                self.rules.insert(at, (prefix, effect));
+                Ok(())
+            }
         }
-        if self.rules.len() == Rules::MAX {
-            return Err(RuleError::TooMany);
-        }
-        self.rules.insert(prefix, effect);
-        Ok(())
     }
 
     /// The rules, by prefix.
@@ -128,8 +129,27 @@ impl Rules {
         self.rules.iter().map(|(prefix, effect)| (prefix.as_ref(), *effect))
     }
 
-    /// What they say of a name.
+    /// What they say of a name. A prefix that ends in an implicit digest has no rule and is no depth; of a name that is too long for the kernel
+    /// to look at (16 components, 512 octets), what it looks at decides.
     pub fn decide(&self, name: NameRef<'_>, key: &HashKey) -> Decision {
-        Decision { rule: None, hash: Some(key.name(name)) }
+        let mut prefixes = [None; COMPONENTS_MAX + 1];
+        prefixes[0] = Some(key.root());
+        // A checked name is hashed; of one that was not, the prefixes up to its fault are.
+        let hash = prefix_hashes(name.as_bytes(), key, |components, digest, hash| {
+            prefixes[components] = (!digest).then_some(hash);
+        });
+        let whole = hash.map_or(key.root(), |(hash, _)| hash);
+        let found = (0..=COMPONENTS_MAX).rev().filter(|length| prefixes[*length].is_some()).find_map(|length| {
+            let prefix = name.prefix(length);
+            let at = self.rules.binary_search_by(|(rule, _)| rule.as_ref().cmp(&prefix)).ok()?;
+            Some((at, self.rules[at].1))
+        });
+        match found {
+            None => Decision { rule: None, hash: Some(whole) },
+            Some((rule, Effect::Control)) => Decision { rule: Some(rule), hash: None },
+            Some((rule, Effect::Depth(depth))) => {
+                Decision { rule: Some(rule), hash: Some(prefixes[usize::from(depth)].unwrap_or(whole)) }
+            }
+        }
     }
 }

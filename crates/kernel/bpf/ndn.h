@@ -7,7 +7,9 @@
  * first octets are copied there at once; the rest of a long name follows. What is found there is found by small global functions: the
  * verifier looks at each once, whoever calls them. Why all is written as it is: docs/decisions/0021-kernel-programs.md.
  *
- * Whoever includes this file first defines `ndn_load(ctx, offset, to, len)`, which copies from the packet and returns 0 when it could.
+ * Whoever includes this file first defines `ndn_load(ctx, offset, to, len)`, which copies from the packet and returns 0 when it could; or
+ * NDN_MEMBERS, when it chooses members of a cluster and not shards: then tokens are not looked at, the hash of each prefix is kept, and
+ * loading and counting are its own.
  */
 #ifndef NW_NDN_H
 #define NW_NDN_H
@@ -82,10 +84,12 @@ struct config {
 	__u64 group;
 };
 
+#ifndef NDN_MEMBERS
 struct counters {
 	__u64 reasons[REASONS];
 	__u64 shards[SHARDS_MAX];
 };
+#endif
 
 /* Twice the largest offset, so that a masked offset and whatever is read there stay inside. */
 #define ROOM 1024
@@ -104,6 +108,14 @@ struct scratch {
 	__u32 token;
 	__u32 has_sequence;
 	__u32 nack;
+#ifdef NDN_MEMBERS
+	/* Where the Sequence's number is in the packet. */
+	__u32 sequence_at;
+	/* Bit n: the name's n-th component (from 1) is an implicit digest. */
+	__u32 digests;
+	/* Hashes of the name's first n components. */
+	__u64 prefixes[2 * COMPONENTS_MAX];
+#endif
 	/* Where the packet is in its frame, and how many octets may be of it. */
 	__u32 packet;
 	__u32 len;
@@ -137,12 +149,14 @@ struct {
 	__type(value, struct config);
 } config SEC(".maps");
 
+#ifndef NDN_MEMBERS
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct counters);
 } counters SEC(".maps");
+#endif
 
 /*
  * Nothing interrupts a program of the receive path for another packet of the same hook on the same processor, so one copy each is
@@ -171,10 +185,12 @@ inlined struct scratch *the_scratch(void)
 	return bpf_map_lookup_elem(&scratch, (const void *)&ONLY);
 }
 
+#ifndef NDN_MEMBERS
 inlined struct counters *the_counters(void)
 {
 	return bpf_map_lookup_elem(&counters, (const void *)&ONLY);
 }
+#endif
 
 /* Read or written in memory, there and then. */
 #define again(place) (*(volatile typeof(place) *)&(place))
@@ -190,6 +206,7 @@ inlined __u32 opaque(struct scratch *s, __u32 number)
 	return again(s->forgotten);
 }
 
+#ifndef NDN_MEMBERS
 inlined void count_reason(struct counters *c, struct scratch *s, __u32 reason)
 {
 	c->reasons[opaque(s, reason) & (REASONS - 1)]++;
@@ -199,6 +216,7 @@ inlined void count_shard(struct counters *c, struct scratch *s, __u32 shard)
 {
 	c->shards[opaque(s, shard) & (SHARDS_MAX - 1)]++;
 }
+#endif
 
 /* Eight octets from `at`, which is opaque; the first in the lowest bits. What lies behind the copied ones is of no packet: see who asks. */
 inlined __u64 word(const struct scratch *s, __u32 at)
@@ -357,6 +375,9 @@ __attribute__((noinline)) __u32 read_field(__u32 at)
 		if (head.len != 8 || !read_integer(s, value, 8, &s->sequence))
 			goto ended;
 		s->has_sequence = 1;
+#ifdef NDN_MEMBERS
+		s->sequence_at = value;
+#endif
 		break;
 	case 82:
 		if (!read_integer(s, value, head.len, &s->frag_index))
@@ -369,8 +390,10 @@ __attribute__((noinline)) __u32 read_field(__u32 at)
 	case 98:
 		if (!head.len || head.len > 32)
 			goto ended;
+#ifndef NDN_MEMBERS
 		if (head.len == 6)
 			s->token = word(s, opaque(s, value)) & 0xff;
+#endif
 		break;
 	case 800:
 		s->nack = 1;
@@ -495,6 +518,29 @@ __attribute__((noinline)) __u64 read_component(__u32 at, __u32 components)
 	return end | (__u64)head.type << 32;
 }
 
+/* Keeps what the components so far hash to. */
+inlined void keep_prefix(struct scratch *s, __u64 state)
+{
+#ifdef NDN_MEMBERS
+	__u32 components = again(s->components) & (2 * COMPONENTS_MAX - 1);
+
+	barrier_var(components);
+	s->prefixes[components] = state;
+#else
+	(void)s, (void)state;
+#endif
+}
+
+/* The type of the component that begins. */
+inlined void note_digest(struct scratch *s, __u32 type)
+{
+#ifdef NDN_MEMBERS
+	s->digests |= (type == 1) << (again(s->components) + 1 & 31);
+#else
+	(void)s, (void)type;
+#endif
+}
+
 /*
  * Hashes the name in the scratch as crates/name/src/hash.rs does, implicit digests at its end left out. One loop for components and for
  * the words in them: each step begins a component or goes on in one, and takes 16 octets of it.
@@ -516,6 +562,9 @@ __attribute__((noinline)) __u32 hash_name(void)
 	s->hash = state;
 	s->at = s->component_end = s->name;
 	s->components = s->in_digest = 0;
+#ifdef NDN_MEMBERS
+	s->digests = 0;
+#endif
 	rounds(i, COMPONENTS_MAX + NAME_OCTETS_MAX / 16 + 1) {
 		__u32 at = again(s->at), component_end = again(s->component_end), taken;
 		const __u64 *mask;
@@ -525,6 +574,7 @@ __attribute__((noinline)) __u32 hash_name(void)
 		if (at >= component_end) {
 			__u32 octets = word(s, at), type = octets & 0xff, len = octets >> 8 & 0xff;
 
+			keep_prefix(s, state);
 			if (at >= again(s->name_end))
 				break;
 			component_end = at + 2 + len;
@@ -544,6 +594,7 @@ __attribute__((noinline)) __u32 hash_name(void)
 				}
 				if (type == 1 && !again(s->in_digest))
 					again(s->hash) = state;
+				note_digest(s, type);
 				again(s->in_digest) = type == 1;
 			}
 			again(s->components) += 1;
@@ -566,6 +617,7 @@ __attribute__((noinline)) __u32 hash_name(void)
 	return s->reason;
 }
 
+#ifndef NDN_MEMBERS
 /* What is returned: the shard | the reason << 8. */
 __attribute__((noinline)) __u32 outcome(__u32 reason)
 {
@@ -615,5 +667,6 @@ inlined __u32 ndn_shard(void *ctx, __u32 offset, __u32 len)
 	}
 	return outcome(reason);
 }
+#endif
 
 #endif

@@ -82,13 +82,22 @@ pub enum KernelError {
         #[source]
         source: Cause,
     },
-    /// A native attachment was asked for, and the driver has none.
+    /// XDP can't be attached to the interface.
     #[error(
-        "the driver of {interface} can't run XDP programs as things are (its kind, MTU or queues): take generic mode, or tc"
+        "{interface} can't run XDP programs in {mode} mode as things are (its driver, MTU, queues or merged packets): take another mode (generic, tc)"
     )]
     NoDriver {
         /// The interface.
         interface: String,
+        /// The mode that can't be.
+        mode: &'static str,
+        /// What the system said.
+        #[source]
+        source: Cause,
+    },
+    /// The kernel has no links to traffic control.
+    #[error("the balancer can't be attached to traffic control: that takes Linux 6.6 or newer, and an XDP mode takes 5.18")]
+    NoTrafficControl {
         /// What the system said.
         #[source]
         source: Cause,

@@ -252,12 +252,16 @@ fn by_name(packet: &[u8], network: &Head, nack: bool, key: &HashKey) -> Result<(
     if name.typ != t::NAME {
         return Err(Reason::Malformed);
     }
-    let (hash, whole) = name_hash(&packet[name.value..name.end], key)?;
+    let (hash, whole) = prefix_hashes(&packet[name.value..name.end], key, |_, _, _| ())?;
     Ok((if whole { reason } else { Reason::NameLimit }, By::Hash(hash)))
 }
 
-/// The hash of what can be hashed of a name, and whether that is all of it; implicit digests at the end are left out.
-fn name_hash(name: &[u8], key: &HashKey) -> Result<(u64, bool), Reason> {
+/// The hash of what can be hashed of a name (its TLV-VALUE), and whether that is all of it; implicit digests at the end are left out.
+/// `each` is told of each prefix that is hashed, from one component on: how many components, whether the last is an implicit digest, its hash.
+///
+/// # Errors
+/// [`Reason::Malformed`] when it is no name.
+pub fn prefix_hashes(name: &[u8], key: &HashKey, mut each: impl FnMut(usize, bool, u64)) -> Result<(u64, bool), Reason> {
     let copied = name.len().min(NAME_OCTETS_MAX);
     let (mut at, mut state, mut without_digest) = (0, key.root(), key.root());
     for count in 0.. {
@@ -286,6 +290,7 @@ fn name_hash(name: &[u8], key: &HashKey) -> Result<(u64, bool), Reason> {
             }
         };
         state = key.step(state, &name[at..end]);
+        each(count + 1, typ == 1, state);
         if typ != 1 {
             without_digest = state;
         }

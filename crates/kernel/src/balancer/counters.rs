@@ -32,6 +32,8 @@ pub enum Verdict {
     IpFragmentOut,
     /// Of a member's, rewritten, and given to the system because the neighbour is not resolved.
     Unresolved,
+    /// Of a member's, longer than the link that it would leave by: given to the system, which fragments it or tells the member.
+    TooLongOut,
     /// To the cluster, with IPv4 options: on to the system, untouched.
     IpOptions,
     /// To the cluster, with IPv6 extension headers: on to the system, untouched.
@@ -44,7 +46,7 @@ pub enum Verdict {
     NoRoute,
     /// Dropped: its time to live (hop limit) ended here.
     TimeToLive,
-    /// Dropped: too long for the link it has to leave by.
+    /// Dropped: too long for the link to the member.
     TooLong,
     /// Dropped: a later fragment of an IPv4 packet whose first was not seen.
     IpFragmentLost,
@@ -64,7 +66,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// Every verdict, in the order of their numbers.
-    pub const ALL: [Verdict; 27] = [
+    pub const ALL: [Verdict; 28] = [
         Verdict::Passed,
         Verdict::Interest,
         Verdict::Data,
@@ -78,6 +80,7 @@ impl Verdict {
         Verdict::AnswerOut,
         Verdict::IpFragmentOut,
         Verdict::Unresolved,
+        Verdict::TooLongOut,
         Verdict::IpOptions,
         Verdict::Ipv6Extensions,
         Verdict::NoMember,
@@ -110,6 +113,7 @@ impl Verdict {
             Verdict::AnswerOut => "answer_out",
             Verdict::IpFragmentOut => "ip_fragment_out",
             Verdict::Unresolved => "unresolved",
+            Verdict::TooLongOut => "too_long_out",
             Verdict::IpOptions => "ip_options",
             Verdict::Ipv6Extensions => "ipv6_extensions",
             Verdict::NoMember => "no_member",
@@ -127,7 +131,7 @@ impl Verdict {
         }
     }
 
-    /// What is done with such a frame.
+    /// Whether such a frame is dropped.
     pub const fn is_drop(self) -> bool {
         self as u8 >= Verdict::NoMember as u8
     }
@@ -150,6 +154,16 @@ pub struct Direction {
     pub octets: u64,
 }
 
+impl Direction {
+    /// Adds the words of `struct direction`.
+    fn add(&mut self, words: &[u64]) {
+        let Direction { interests, data, nacks, fragments, others, octets } = self;
+        for (sum, at) in [(interests, 0), (data, 1), (nacks, 2), (fragments, 3), (others, 4), (octets, 8)] {
+            *sum = sum.wrapping_add(words[at]);
+        }
+    }
+}
+
 /// Of one member. A packet counts when it was sent on, or given to the system to be sent on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberCounters {
@@ -159,6 +173,11 @@ pub struct MemberCounters {
     pub from: Direction,
 }
 
+/// As `struct counters` of `bpf/balancer.h`: verdicts, then 64 members, each with two directions of eight kinds and octets.
+const VERDICTS: usize = 32;
+const DIRECTION: usize = 9;
+pub(super) const WORDS: usize = VERDICTS + 64 * 2 * DIRECTION;
+
 /// What the program has counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BalancerCounters {
@@ -167,6 +186,20 @@ pub struct BalancerCounters {
 }
 
 impl BalancerCounters {
+    /// Adds what one processor counted.
+    pub(super) fn add(&mut self, counted: &[u64; WORDS]) {
+        let (verdicts, members) = counted.split_at(VERDICTS);
+        self.verdicts.iter_mut().zip(verdicts).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
+        for (number, words) in (0u8..).zip(members.chunks_exact(2 * DIRECTION)).skip(1) {
+            if words.iter().any(|count| *count > 0) {
+                let member = self.members.entry(number).or_default();
+                let (to, from) = words.split_at(DIRECTION);
+                member.to.add(to);
+                member.from.add(from);
+            }
+        }
+    }
+
     /// Frames with this verdict.
     pub fn verdict(&self, verdict: Verdict) -> u64 {
         self.verdicts[verdict as usize]
@@ -180,6 +213,11 @@ impl BalancerCounters {
     /// All frames that the program has seen: the sum of the verdicts.
     pub fn frames(&self) -> u64 {
         self.verdicts.iter().fold(0, |sum, more| sum.wrapping_add(*more))
+    }
+
+    /// Of the members that something was counted of, by number.
+    pub fn members(&self) -> impl Iterator<Item = (u8, MemberCounters)> + '_ {
+        self.members.iter().map(|(number, counters)| (*number, *counters))
     }
 
     /// Of a member; all 0 for one that was never set.

@@ -1,5 +1,6 @@
 //! What the balancer is told: plain values.
 
+use crate::error::KernelError;
 use nw_name::HashKey;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -19,6 +20,23 @@ pub struct BalancerOptions {
     pub ethernet: Option<EthernetOptions>,
     /// A folder in a bpf file system, where maps and links outlive the process; it is made if there is none.
     pub pin: Option<PathBuf>,
+}
+
+impl BalancerOptions {
+    pub(super) fn check(&self) -> Result<(), KernelError> {
+        if self.port == 0 {
+            return Err(KernelError::Cluster("its UDP port is 0; NDN's is 6363"));
+        }
+        if self.cluster_v4.is_none() && self.cluster_v6.is_none() && self.ethernet.is_none() {
+            return Err(KernelError::Cluster("it has no address: give one of IPv4, of IPv6, or two interfaces for Ethernet"));
+        }
+        let unspecified = self.cluster_v4.is_some_and(|v4| v4.is_unspecified() || v4.is_multicast())
+            || self.cluster_v6.is_some_and(|v6| v6.is_unspecified() || v6.is_multicast());
+        if unspecified {
+            return Err(KernelError::Cluster("its address must be one that a packet can come from"));
+        }
+        Ok(())
+    }
 }
 
 /// NDN over Ethernet (EtherType 0x8624): one interface to the outside, one to the members.
@@ -90,6 +108,8 @@ pub struct Hop {
     pub mac: [u8; 6],
     /// The VLAN tag frames shall have, 1 to 4094; `None` for none.
     pub vlan: Option<u16>,
+    /// The longest IP packet that the link takes, in octets; longer ones are dropped and counted `too_long`.
+    pub mtu_octets: u32,
 }
 
 /// A VLAN interface of the balancer: what the system's routes lead to, and what that is on the wire.

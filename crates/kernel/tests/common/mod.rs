@@ -2,6 +2,9 @@
 
 #![allow(dead_code)] // each test file uses a part
 
+pub mod cluster;
+pub mod frames;
+
 use aya::maps::Array;
 use aya::programs::{TestRun, TestRunOptions, Xdp};
 use aya::{Ebpf, EbpfLoader};

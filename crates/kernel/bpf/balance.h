@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
+/*
+ * Who serves a name: rules, slots, members. The twin of crates/balance; and what a packet of a member's is.
+ */
+#ifndef NW_BALANCE_H
+#define NW_BALANCE_H
+
+#include "balancer.h"
+
+inlined struct ruling *the_ruling(void)
+{
+	return bpf_map_lookup_elem(&ruling, (const void *)&ONLY);
+}
+
+/*
+ * The longest rule that holds for the name in the scratch: depth | control << 16 | 1 << 24, or 0 for none. A boundary behind an implicit
+ * digest counts for nothing.
+ */
+__attribute__((noinline)) __u32 find_rule(void)
+{
+	struct scratch *s = the_scratch();
+	struct ruling *ruling = the_ruling();
+	__u32 candidates;
+
+	if (!s || !ruling)
+		return 0;
+	candidates = ruling->lengths & ~s->digests & ((2u << (s->components & 31)) - 1);
+	rounds(i, COMPONENTS_MAX + 1) {
+		if (again(candidates) >> (COMPONENTS_MAX - i) & 1) {
+			struct rule *rule = bpf_map_lookup_elem(&rules, &s->prefixes[COMPONENTS_MAX - i]);
+
+			if (rule && rule->length == COMPONENTS_MAX - i)
+				return rule->depth | (__u32)rule->control << 16 | 1 << 24;
+		}
+	}
+	return 0;
+}
+
+/* The member that a hash leads to, 0 for none. */
+inlined __u32 member_of_hash(struct work *w, __u64 hash)
+{
+	__u32 slot = hash >> (64 - SLOT_BITS);
+	struct line *line;
+
+	w->line = slot / LINE_OCTETS;
+	line = bpf_map_lookup_elem(&slots, &w->line);
+	if (!line)
+		return 0;
+	slot = unknown(w, slot) & (LINE_OCTETS - 1);
+	barrier_var(slot);
+	return line->members[slot];
+}
+
+/* What `reason`, which locate() or hash_name() gave, says against a packet; FAILED + 1 for nothing. */
+inlined __u32 refusal(__u32 reason)
+{
+	switch (reason) {
+	case REASON_RELIABILITY:
+		return RELIABILITY;
+	case REASON_IDLE:
+		return IDLE;
+	case REASON_HEADER_LIMIT:
+		return HEADER_LIMIT;
+	case REASON_MALFORMED:
+		return MALFORMED;
+	case REASON_NOT_NDN:
+		return NOT_NDN;
+	case REASON_FAILED:
+		return FAILED;
+	}
+	return FAILED + 1;
+}
+
+/* To the cluster's port: who serves it. `reason` is what hash_name() gave, or locate() when there was no name to find. */
+__attribute__((noinline)) __u32 choose(__u32 reason)
+{
+	struct scratch *s = the_scratch();
+	struct ruling *ruling = the_ruling();
+	struct work *w = the_work();
+	__u32 refused = refusal(reason), rule = 0;
+	__u64 hash;
+
+	if (!s || !w || !ruling)
+		return DONE;
+	if (refused <= FAILED)
+		return done(w, refused);
+	hash = s->hash;
+	if (reason == REASON_FRAGMENT) {
+		w->kind = KIND_FRAGMENT;
+		w->verdict = FRAGMENT;
+	} else {
+		/* w->kind was noted by look(). */
+		w->verdict = w->kind == KIND_INTEREST ? INTEREST : w->kind == KIND_DATA ? DATA : NACK;
+		if (unlikely(ruling->lengths))
+			rule = find_rule();
+	}
+	s = the_scratch();
+	w = the_work();
+	ruling = the_ruling();
+	if (!s || !w || !ruling)
+		return DONE;
+	if (rule >> 16 & 1) {
+		w->verdict = CONTROL;
+		w->member = ruling->control;
+	} else {
+		__u32 depth = rule & 31;
+
+		if (rule && depth <= s->components && !(s->digests >> depth & 1)) {
+			depth = opaque(s, depth) & (2 * COMPONENTS_MAX - 1);
+			barrier_var(depth);
+			hash = s->prefixes[depth];
+		}
+		w->member = member_of_hash(w, hash);
+	}
+	return w->member ? TO_PORT : done(w, NO_MEMBER);
+}
+
+/* What was found is in octets that came: of an IPv4 fragment, not all of the packet did. */
+inlined int is_present(struct work *w, struct scratch *s, __u32 reason)
+{
+	return reason == REASON_FRAGMENT ? s->fragment < w->present :
+	       reason == NAME_FOUND	 ? s->copied_end <= w->present :
+					   1;
+}
+
+/* Notes what kind of packet locate() found, and gives its reason on. */
+__attribute__((noinline)) __u32 note_kind(__u32 reason)
+{
+	struct scratch *s = the_scratch();
+	struct work *w = the_work();
+
+	if (!s || !w)
+		return REASON_FAILED;
+	if (!is_present(w, s, reason))
+		return REASON_MALFORMED;
+	if (reason == REASON_FRAGMENT)
+		w->kind = KIND_FRAGMENT;
+	else if (reason == NAME_FOUND)
+		w->kind = s->reason == REASON_INTEREST ? KIND_INTEREST :
+			  s->reason == REASON_DATA     ? KIND_DATA :
+							 KIND_NACK;
+	return reason;
+}
+
+/* Notes what a packet without a link header is, by its first octet. */
+__attribute__((noinline)) __u32 note_bare(void)
+{
+	struct work *w = the_work();
+
+	if (!w || (w->first_octet != 5 && w->first_octet != 6))
+		return REASON_NOT_NDN;
+	w->kind = w->first_octet == 5 ? KIND_INTEREST : KIND_DATA;
+	return NAME_FOUND;
+}
+
+/*
+ * Whether a fragment of a member's is of an Interest: the first one shows it, the others follow the first. Interests are rarely longer
+ * than a link takes.
+ */
+inlined int is_of_interest(struct work *w, struct scratch *s)
+{
+	w->interest_fragment.first_sequence = s->sequence - s->frag_index;
+	w->interest_fragment.member = w->member;
+	if (!s->frag_index) {
+		__u32 at = opaque(s, s->fragment) & (ROOM - 1);
+
+		barrier_var(at);
+		if (s->nack || s->octets[at] != 5)
+			return 0;
+		bpf_map_update_elem(&fragments, &w->interest_fragment, &w->member, 0);
+		return 1;
+	}
+	return bpf_map_lookup_elem(&fragments, &w->interest_fragment) != 0;
+}
+
+/* A link packet of a member's, to the outside: `reason` is locate()'s. Whether it leaves as an Interest does is noted. */
+__attribute__((noinline)) __u32 judge(__u32 reason)
+{
+	struct scratch *s = the_scratch();
+	struct work *w = the_work();
+	__u32 refused = refusal(reason);
+
+	if (!s || !w)
+		return DONE;
+	if (refused <= FAILED)
+		return done(w, refused);
+	w->as_interest = w->kind == KIND_INTEREST;
+	if (reason == REASON_FRAGMENT)
+		w->as_interest = is_of_interest(w, s);
+	/*
+	 * Members number their link packets alike, and to a peer all are one sender: the member's number sets them apart.
+	 */
+	if (w->first_octet == 100 && s->has_sequence) {
+		w->tag_at = w->packet + s->sequence_at;
+		w->tag = w->member;
+	}
+	return OUT;
+}
+
+#endif

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
+/*
+ * What the balancer's programs know: their maps, and what they note of the frame at hand. Its user side is crates/kernel/src/balancer,
+ * which writes these structures octet by octet: whoever changes one changes LAYOUT there.
+ *
+ * Addresses and ports are kept as they lie in packets (network order), all other numbers as the machine has them.
+ */
+#ifndef NW_BALANCER_H
+#define NW_BALANCER_H
+
+#define NDN_MEMBERS
+#include "ndn.h"
+
+static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;
+
+/* Numbers that lie in heads, which are declared as others. */
+typedef __u64 __attribute__((may_alias)) u64_at;
+typedef __u32 __attribute__((may_alias)) u32_at;
+typedef __u16 __attribute__((may_alias)) u16_at;
+
+/* Members have numbers from 1 to 63; 0 is none. */
+#define MEMBERS 64
+/* Slots and ports are octets in lines: one write of the user side changes 64 of them. */
+#define LINE_OCTETS 64
+/* The highest bits of a hash choose the slot, as in crates/balance/src/table.rs. */
+#define SLOT_BITS 17
+#define SLOT_LINES ((1 << SLOT_BITS) / LINE_OCTETS)
+#define PORT_LINES (65536 / LINE_OCTETS)
+
+/* What becomes of a frame: `Verdict` of crates/kernel/src/balancer/counters.rs, in its order. */
+enum verdict {
+	PASSED,
+	INTEREST,
+	DATA,
+	NACK,
+	FRAGMENT,
+	CONTROL,
+	TO_MEMBER,
+	IP_FRAGMENT,
+	INTEREST_OUT,
+	INTEREST_OUT_ONE_PORT,
+	ANSWER_OUT,
+	IP_FRAGMENT_OUT,
+	UNRESOLVED,
+	TOO_LONG_OUT,
+	IP_OPTIONS,
+	IPV6_EXTENSIONS,
+	/* From here on: dropped. */
+	NO_MEMBER,
+	NO_HOP,
+	NO_ROUTE,
+	TIME_TO_LIVE,
+	TOO_LONG,
+	IP_FRAGMENT_LOST,
+	RELIABILITY,
+	IDLE,
+	HEADER_LIMIT,
+	MALFORMED,
+	NOT_NDN,
+	FAILED,
+	VERDICTS = 32,
+};
+
+/* What a packet of a member's is; in the order of `struct direction`. */
+enum kind {
+	KIND_INTEREST,
+	KIND_DATA,
+	KIND_NACK,
+	KIND_FRAGMENT,
+	KIND_OTHER,
+};
+
+struct direction {
+	/* By `enum kind`, and room to mask. */
+	__u64 packets[8];
+	__u64 octets;
+};
+
+struct member_counters {
+	struct direction to;
+	struct direction from;
+};
+
+struct counters {
+	__u64 verdicts[VERDICTS];
+	struct member_counters members[MEMBERS];
+};
+
+struct cluster {
+	/* Its addresses, 0 for none, and the folded sums of their 16-bit words. */
+	__u64 address6[2];
+	__u32 address4;
+	__u32 sum4;
+	__u32 sum6;
+	__u32 port;
+	/* Ethernet faces: two interfaces, 0 for none; the cluster's address outside and NDN's group, the first octet lowest. */
+	__u32 outside;
+	__u32 inside;
+	__u64 mac;
+	__u64 group;
+};
+
+/* What changes with the rules. */
+struct ruling {
+	/* Bit n: there is a rule for a prefix of n components. */
+	__u32 lengths;
+	/* The member that has the control names. */
+	__u32 control;
+};
+
+#define MEMBER_HAS_V4 1
+#define MEMBER_HAS_V6 2
+#define MEMBER_HAS_HOP 4
+
+struct member {
+	__u64 address6[2];
+	__u32 address4;
+	__u32 sum4;
+	__u32 sum6;
+	__u32 port;
+	/* 0: no such member. */
+	__u32 flags;
+	/* The next hop: the interface, its VLAN tag (0 for none), octets of an IP packet that fit. */
+	__u32 ifindex;
+	__u32 vlan;
+	__u32 mtu;
+	/* The frame's two addresses, to and from. */
+	__u32 ethernet[3];
+	__u32 unused;
+	/* Of Ethernet faces, the first octet lowest; 0 for none. */
+	__u64 mac;
+};
+
+/* What a rule says, and the length of its prefix, which a match is held to. */
+struct rule {
+	__u16 depth;
+	__u8 control;
+	__u8 length;
+};
+
+struct peer {
+	__u64 address[2];
+	__u64 port;
+};
+
+struct ip_fragment {
+	__u32 from;
+	__u32 to;
+	__u32 id;
+};
+
+struct interest_fragment {
+	__u64 first_sequence;
+	__u64 member;
+};
+
+struct link {
+	__u32 ifindex;
+	__u32 vlan;
+};
+
+/* What the later fragments of an IPv4 packet do; a member's number besides. */
+enum fragment_way {
+	FRAGMENT_PASS,
+	FRAGMENT_TO,
+	FRAGMENT_OUT,
+};
+
+struct fragment_entry {
+	__u32 way;
+	__u32 member;
+};
+
+/* How a frame goes on, step by step. */
+enum step {
+	/* Nothing more: the verdict stands, and the frame is passed or dropped. */
+	DONE,
+	/* To the cluster's port: its name decides. */
+	BY_NAME,
+	/* To w->member, whatever it is. */
+	TO_PORT,
+	/* A member's, to the outside. */
+	OUT,
+	/* Rewritten: to be written and sent. */
+	SEND,
+	/* Rewritten, but for Ethernet: to be written and left to the system. */
+	GIVE,
+};
+
+/* What is looked at of IP: families as sockets name them; NDN over Ethernet has none. */
+#define FAMILY_V4 2
+#define FAMILY_V6 10
+
+/* Notes on the frame at hand. */
+struct work {
+	/* Its heads, as they came and then as they leave: Ethernet's addresses (and four octets for alignment), IP, UDP. */
+	__u32 ethernet[4];
+	__u32 ip[10];
+	__u16 udp[4];
+	/* Octets of Ethernet's head with its tags, 14 to 22, and the type behind it. */
+	__u32 l2;
+	__u32 type;
+	__u32 frame_len;
+	__u32 ifindex;
+	__u32 family;
+	/* The packet's first octet; 0x100 when there is none. */
+	__u32 first_octet;
+	/* Where the NDN packet is in the frame; its length as UDP says; how much of that is in this frame. */
+	__u32 packet;
+	__u32 packet_len;
+	__u32 present;
+	/* 1 when this is the first of several IPv4 fragments; 2 when it is a later one. */
+	__u32 fragmented;
+	__u32 verdict;
+	__u32 member;
+	__u32 kind;
+	__u32 outwards;
+	/* Of a member's: an Interest, or a fragment of one. */
+	__u32 as_interest;
+	/* To send: by which interface and with which tag. */
+	__u32 out_ifindex;
+	__u32 out_vlan;
+	/* Keeps the frame's own Ethernet head but for its addresses. */
+	__u32 keep_l2;
+	/* What changes in the sums of 16-bit words that checksums are: by addresses, and by what is in UDP. */
+	__u32 sum_addresses;
+	__u32 sum_udp;
+	/* The same of IPv4's identification. */
+	__u32 sum_id;
+	/* A Sequence's first octet: where in the frame (0 for none), and what it is xor-ed with. */
+	__u32 tag_at;
+	__u32 tag;
+	__u32 octet;
+	/* Keys and values of maps, which must be in memory. */
+	__u32 line;
+	__u64 address[2];
+	__u64 rule_hash;
+	struct peer peer;
+	struct ip_fragment ip_fragment;
+	struct fragment_entry fragment;
+	struct interest_fragment interest_fragment;
+	__u32 out_link;
+	__u32 forgotten;
+	struct bpf_fib_lookup fib;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct work);
+} work SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct counters);
+} counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cluster);
+} cluster SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ruling);
+} ruling SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MEMBERS);
+	__type(key, __u32);
+	__type(value, struct member);
+} members SEC(".maps");
+
+struct line {
+	__u8 members[LINE_OCTETS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SLOT_LINES);
+	__type(key, __u32);
+	__type(value, struct line);
+} slots SEC(".maps");
+
+/* Whose a UDP port is. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PORT_LINES);
+	__type(key, __u32);
+	__type(value, struct line);
+} ports SEC(".maps");
+
+/* Whose an address is: IPv6, IPv4 mapped, or all ones and an Ethernet address. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u64[2]);
+	__type(value, __u32);
+} addresses SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, struct rule);
+} rules SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct peer);
+	__type(value, __u32);
+} one_port SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, struct link);
+} links SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct ip_fragment);
+	__type(value, struct fragment_entry);
+} ip_fragments SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct interest_fragment);
+	__type(value, __u32);
+} fragments SEC(".maps");
+
+inlined struct work *the_work(void)
+{
+	return bpf_map_lookup_elem(&work, (const void *)&ONLY);
+}
+
+inlined struct cluster *the_cluster(void)
+{
+	return bpf_map_lookup_elem(&cluster, (const void *)&ONLY);
+}
+
+inlined struct member *the_member(struct work *w)
+{
+	return bpf_map_lookup_elem(&members, &w->member);
+}
+
+/* The verdict, and that nothing more is to be done. */
+inlined __u32 done(struct work *w, __u32 verdict)
+{
+	w->verdict = verdict;
+	return DONE;
+}
+
+/* As opaque() in ndn.h. */
+inlined __u32 unknown(struct work *w, __u32 number)
+{
+	again(w->forgotten) = number;
+	return again(w->forgotten);
+}
+
+/* Counts the frame by its verdict, and as its member's when it was sent on. */
+__attribute__((noinline)) __u32 count(__u32 step)
+{
+	struct counters *c = bpf_map_lookup_elem(&counters, (const void *)&ONLY);
+	struct work *w = the_work();
+	struct direction *direction;
+	__u32 at;
+
+	if (!c || !w)
+		return 0;
+	at = unknown(w, again(w->verdict)) & (VERDICTS - 1);
+	barrier_var(at);
+	c->verdicts[at]++;
+	if (step == DONE)
+		return 0;
+	at = unknown(w, again(w->member)) & (MEMBERS - 1);
+	barrier_var(at);
+	at = at * 2 + (again(w->outwards) & 1);
+	barrier_var(at);
+	direction = (struct direction *)c->members + (at & (2 * MEMBERS - 1));
+	direction->octets += w->frame_len;
+	at = unknown(w, again(w->kind)) & 7;
+	barrier_var(at);
+	direction->packets[at]++;
+	return 0;
+}
+
+#endif

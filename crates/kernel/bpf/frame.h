@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
+/*
+ * What a frame is to the balancer: Ethernet, up to two VLAN tags, IPv4 or IPv6, UDP.
+ *
+ * read_frame() copies the heads to the notes, the only place where a packet is read by pointer: at offsets that are known when this is
+ * compiled, one copy of the code for each number of tags. sort_frame() looks at the notes alone.
+ */
+#ifndef NW_FRAME_H
+#define NW_FRAME_H
+
+#include "balancer.h"
+
+#define ETHERTYPE_IPV4 0x0800
+#define ETHERTYPE_IPV6 0x86dd
+#define ETHERTYPE_NDN 0x8624
+#define ETHERTYPE_VLAN 0x8100
+#define ETHERTYPE_QINQ 0x88a8
+#define PROTOCOL_UDP 17
+#define ETHERNET_HEADER 14
+#define VLAN_TAG 4
+#define IPV4_HEADER 20
+#define IPV6_HEADER 40
+#define UDP_HEADER 8
+#define IPV4_MORE_FRAGMENTS 0x2000
+#define IPV4_DO_NOT_FRAGMENT 0x4000
+#define IPV4_FRAGMENT_OFFSET 0x1fff
+
+inlined int is_vlan(__u32 type)
+{
+	return type == ETHERTYPE_VLAN || type == ETHERTYPE_QINQ;
+}
+
+/* Copies UDP's head and the octet behind it, as far as they are there. */
+inlined void read_udp(struct work *w, const __u8 *at, const __u8 *end)
+{
+	w->first_octet = 0x100;
+	if (at + UDP_HEADER > end)
+		return;
+	*(u32_at *)w->udp = *(const u32_at *)at;
+	*(u32_at *)(w->udp + 2) = *(const u32_at *)(at + 4);
+	if (at + UDP_HEADER + 1 > end)
+		return;
+	w->first_octet = at[UDP_HEADER];
+}
+
+/* Copies what is behind Ethernet's head of `l2` octets, a constant. */
+inlined void read_behind(struct work *w, const __u8 *at, const __u8 *end, __u32 l2, __u32 type)
+{
+	const u32_at *ip = (const u32_at *)(at + l2);
+
+	w->l2 = l2;
+	w->type = 0;
+	if (type == ETHERTYPE_IPV4) {
+		if (at + l2 + IPV4_HEADER > end)
+			return;
+		rounds(i, IPV4_HEADER / 4) w->ip[i] = ip[i];
+		w->type = type;
+		read_udp(w, at + l2 + IPV4_HEADER, end);
+	} else if (type == ETHERTYPE_IPV6) {
+		if (at + l2 + IPV6_HEADER > end)
+			return;
+		rounds(i, IPV6_HEADER / 4) w->ip[i] = ip[i];
+		w->type = type;
+		read_udp(w, at + l2 + IPV6_HEADER, end);
+	} else if (type == ETHERTYPE_NDN) {
+		if (at + l2 + 1 > end)
+			return;
+		w->first_octet = at[l2];
+		w->type = type;
+	}
+}
+
+/* Copies the heads of the frame from `at` to `end` to the notes. */
+inlined void read_frame(struct work *w, const __u8 *at, const __u8 *end)
+{
+	__u32 type;
+
+	w->type = 0;
+	w->l2 = ETHERNET_HEADER;
+	if (at + ETHERNET_HEADER > end)
+		return;
+	rounds(i, 3) w->ethernet[i] = ((const u32_at *)at)[i];
+	type = be16(*(const u16_at *)(at + 12));
+	if (likely(!is_vlan(type))) {
+		read_behind(w, at, end, ETHERNET_HEADER, type);
+		return;
+	}
+	if (at + ETHERNET_HEADER + VLAN_TAG > end)
+		return;
+	type = be16(*(const u16_at *)(at + 16));
+	if (!is_vlan(type)) {
+		read_behind(w, at, end, ETHERNET_HEADER + VLAN_TAG, type);
+		return;
+	}
+	if (at + ETHERNET_HEADER + 2 * VLAN_TAG > end)
+		return;
+	type = be16(*(const u16_at *)(at + 20));
+	read_behind(w, at, end, ETHERNET_HEADER + 2 * VLAN_TAG, type);
+}
+
+/* The member that has a UDP port, 0 for none. */
+inlined __u32 member_of_port(struct work *w, __u16 port)
+{
+	struct line *line;
+	__u32 at = be16(port);
+
+	w->line = at / LINE_OCTETS;
+	line = bpf_map_lookup_elem(&ports, &w->line);
+	if (!line)
+		return 0;
+	at = unknown(w, at) & (LINE_OCTETS - 1);
+	barrier_var(at);
+	return line->members[at];
+}
+
+/* Notes what the later fragments of an IPv4 packet shall do. */
+inlined void note_fragments(struct work *w, __u32 way)
+{
+	w->ip_fragment.from = w->ip[3];
+	w->ip_fragment.to = w->ip[4];
+	w->ip_fragment.id = w->ip[1] & 0xffff;
+	w->fragment.way = way;
+	w->fragment.member = w->member;
+	bpf_map_update_elem(&ip_fragments, &w->ip_fragment, &w->fragment, 0);
+}
+
+/* Whose the datagram in the notes is; `udp_len_max` octets may be of it. */
+inlined __u32 sort_udp(struct work *w, struct cluster *c, __u32 to_cluster, __u32 udp_len_max)
+{
+	__u32 udp_len = be16(w->udp[2]), step;
+
+	if (to_cluster) {
+		if (w->udp[1] == c->port) {
+			step = BY_NAME;
+		} else {
+			w->member = member_of_port(w, w->udp[1]);
+			if (!w->member) {
+				if (w->fragmented)
+					note_fragments(w, FRAGMENT_PASS);
+				return done(w, PASSED);
+			}
+			step = TO_PORT;
+		}
+	} else {
+		struct member *m;
+
+		w->member = member_of_port(w, w->udp[0]);
+		if (!w->member)
+			return done(w, PASSED);
+		m = the_member(w);
+		if (!m)
+			return done(w, PASSED);
+		if (w->family == FAMILY_V4 ? w->ip[3] != m->address4 :
+					     *(u64_at *)(w->ip + 2) != m->address6[0] ||
+						     *(u64_at *)(w->ip + 4) != m->address6[1])
+			return done(w, PASSED);
+		w->outwards = 1;
+		step = OUT;
+	}
+	if (udp_len < UDP_HEADER || (!w->fragmented && udp_len > udp_len_max))
+		return done(w, MALFORMED);
+	w->packet_len = udp_len - UDP_HEADER;
+	w->present = udp_len_max - UDP_HEADER;
+	if (w->present > w->packet_len)
+		w->present = w->packet_len;
+	if (!w->present)
+		return done(w, NOT_NDN);
+	return step;
+}
+
+/* Looks up whose w->address is; 0 for nobody's. */
+inlined __u32 member_of_address(struct work *w)
+{
+	__u32 *number = bpf_map_lookup_elem(&addresses, w->address);
+
+	return number ? *number : 0;
+}
+
+/* A fragment of an IPv4 packet that is not the first: it does as that did. */
+__attribute__((noinline)) __u32 sort_fragment(__u32 to_cluster)
+{
+	struct work *w = the_work();
+	struct fragment_entry *entry;
+
+	if (!w)
+		return DONE;
+	w->ip_fragment.from = w->ip[3];
+	w->ip_fragment.to = w->ip[4];
+	w->ip_fragment.id = w->ip[1] & 0xffff;
+	entry = bpf_map_lookup_elem(&ip_fragments, &w->ip_fragment);
+	if (!entry) {
+		/* ::ffff:a.b.c.d */
+		w->address[0] = 0;
+		w->address[1] = 0xffff0000 | (__u64)w->ip[3] << 32;
+		return done(w, to_cluster || member_of_address(w) ? IP_FRAGMENT_LOST : PASSED);
+	}
+	if (entry->way == FRAGMENT_PASS)
+		return done(w, PASSED);
+	w->fragmented = 2;
+	w->kind = KIND_FRAGMENT;
+	w->member = entry->member;
+	w->outwards = entry->way == FRAGMENT_OUT;
+	return entry->way == FRAGMENT_OUT ? OUT : TO_PORT;
+}
+
+__attribute__((noinline)) __u32 sort_ipv4(void)
+{
+	struct work *w = the_work();
+	struct cluster *c = the_cluster();
+	__u32 to_cluster, whole, fragment, header;
+
+	if (!w || !c)
+		return DONE;
+	if ((w->ip[0] >> 4 & 15) != 4 || (w->ip[2] >> 8 & 0xff) != PROTOCOL_UDP)
+		return done(w, PASSED);
+	to_cluster = c->address4 && w->ip[4] == c->address4;
+	header = (w->ip[0] & 15) * 4;
+	whole = be16(w->ip[0] >> 16);
+	/* What is malformed as IP is the system's to refuse and to count. */
+	if (header < IPV4_HEADER || whole < header || w->l2 + whole > w->frame_len)
+		return done(w, PASSED);
+	if (header > IPV4_HEADER)
+		return done(w, to_cluster ? IP_OPTIONS : PASSED);
+	fragment = be16(w->ip[1] >> 16);
+	w->family = FAMILY_V4;
+	w->packet = w->l2 + IPV4_HEADER + UDP_HEADER;
+	if (fragment & IPV4_FRAGMENT_OFFSET)
+		return sort_fragment(to_cluster);
+	w->fragmented = !!(fragment & IPV4_MORE_FRAGMENTS);
+	if (whole < IPV4_HEADER + UDP_HEADER)
+		return done(w, to_cluster ? MALFORMED : PASSED);
+	return sort_udp(w, c, to_cluster, whole - IPV4_HEADER);
+}
+
+/* Hop-by-hop, routing, fragment, authentication, destination options. */
+inlined int is_extension(__u32 next)
+{
+	return next == 0 || next == 43 || next == 44 || next == 51 || next == 60;
+}
+
+__attribute__((noinline)) __u32 sort_ipv6(void)
+{
+	struct work *w = the_work();
+	struct cluster *c = the_cluster();
+	__u32 to_cluster, payload, next;
+
+	if (!w || !c)
+		return DONE;
+	next = w->ip[1] >> 16 & 0xff;
+	to_cluster = (c->address6[0] | c->address6[1]) && *(u64_at *)(w->ip + 6) == c->address6[0] &&
+		     *(u64_at *)(w->ip + 8) == c->address6[1];
+	if ((w->ip[0] >> 4 & 15) != 6)
+		return done(w, PASSED);
+	if (next != PROTOCOL_UDP)
+		return done(w, to_cluster && is_extension(next) ? IPV6_EXTENSIONS : PASSED);
+	payload = be16(w->ip[1] & 0xffff);
+	if (w->l2 + IPV6_HEADER + payload > w->frame_len)
+		return done(w, PASSED);
+	if (payload < UDP_HEADER)
+		return done(w, to_cluster ? MALFORMED : PASSED);
+	w->family = FAMILY_V6;
+	w->packet = w->l2 + IPV6_HEADER + UDP_HEADER;
+	return sort_udp(w, c, to_cluster, payload);
+}
+
+/* NDN over Ethernet, where the cluster has such faces. */
+__attribute__((noinline)) __u32 sort_ethernet(void)
+{
+	struct work *w = the_work();
+	struct cluster *c = the_cluster();
+	__u64 to, from;
+
+	if (!w || !c)
+		return DONE;
+	to = *(u64_at *)w->ethernet & 0xffffffffffff;
+	from = *(u64_at *)(w->ethernet + 1) >> 16;
+	w->packet = w->l2;
+	w->packet_len = w->present = w->frame_len - w->l2;
+	w->address[0] = ~0ull;
+	if (c->outside && w->ifindex == c->outside) {
+		if (to == c->mac || to == c->group)
+			return BY_NAME;
+		w->address[1] = to;
+		w->member = member_of_address(w);
+		return w->member ? TO_PORT : done(w, PASSED);
+	}
+	if (c->inside && w->ifindex == c->inside) {
+		w->address[1] = from;
+		w->member = member_of_address(w);
+		w->outwards = 1;
+		return w->member ? OUT : done(w, PASSED);
+	}
+	return done(w, PASSED);
+}
+
+/* What the frame in the notes is: the step that it goes on with. */
+__attribute__((noinline)) __u32 sort_frame(void)
+{
+	struct work *w = the_work();
+
+	if (!w)
+		return DONE;
+	w->fragmented = w->outwards = w->keep_l2 = w->family = 0;
+	w->tag_at = 0;
+	w->sum_addresses = w->sum_udp = w->sum_id = 0;
+	w->kind = KIND_OTHER;
+	w->verdict = PASSED;
+	if (w->type == ETHERTYPE_IPV4)
+		return sort_ipv4();
+	if (w->type == ETHERTYPE_IPV6)
+		return sort_ipv6();
+	if (w->type == ETHERTYPE_NDN)
+		return sort_ethernet();
+	return DONE;
+}
+
+#endif

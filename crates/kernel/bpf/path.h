@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
+/*
+ * A frame's way through a program, from its first octet to where it is sent. Included once for XDP and once for traffic control, which differ
+ * in how a packet is read and written; who includes it defines
+ *
+ *   PATH(name)                                 the name of a function here
+ *   context                                    what the program is given
+ *   path_load(ctx, offset, to, len)            copies from the frame; 0 when it could
+ *
+ * and has PATH(write) of write.h.
+ */
+
+/* Reads what a choice depends on. As ndn_shard() it is inlined: only the program itself may load from its packet. */
+inlined __u32 PATH(look)(context *ctx)
+{
+	struct scratch *s = the_scratch();
+	struct work *w = the_work();
+	__u32 more;
+
+	if (!s || !w)
+		return REASON_FAILED;
+	more = w->present > HEAD_OCTETS ? HEAD_OCTETS : w->present;
+	barrier_var(more);
+	if (more == 0 || more > HEAD_OCTETS || path_load(ctx, w->packet, s->octets, more))
+		return REASON_FAILED;
+	return note_kind(locate(again(w->packet_len)));
+}
+
+/* Hashes the name that was found. */
+inlined __u32 PATH(hash)(context *ctx)
+{
+	struct scratch *s = the_scratch();
+	struct work *w = the_work();
+	__u32 more;
+
+	if (!s || !w)
+		return REASON_FAILED;
+	more = again(s->copied_end);
+	if (more > HEAD_OCTETS) {
+		more -= HEAD_OCTETS;
+		barrier_var(more);
+		if (more == 0 || more > ROOM - HEAD_OCTETS ||
+		    path_load(ctx, w->packet + HEAD_OCTETS, s->octets + HEAD_OCTETS, more))
+			return REASON_FAILED;
+	}
+	return hash_name();
+}
+
+/* A member's packet, to the outside: by the way that the system knows. */
+inlined __u32 PATH(out)(context *ctx)
+{
+	struct work *w;
+	__u32 step = leave();
+
+	w = the_work();
+	if (!w)
+		return DONE;
+	if (w->tag_at) {
+		if (path_load(ctx, w->tag_at, &w->octet, 1))
+			return done(w, FAILED);
+		tag_sequence(w->octet);
+		w = the_work();
+		if (!w)
+			return DONE;
+	}
+	if (step != OUT)
+		return step;
+	return take_way(bpf_fib_lookup(ctx, &w->fib, sizeof(w->fib), 0));
+}
+
+/* The step that the frame in the notes ends with. */
+inlined __u32 PATH(decide)(context *ctx)
+{
+	__u32 step = sort_frame(), reason;
+	struct work *w;
+
+	if (step == BY_NAME) {
+		reason = PATH(look)(ctx);
+		if (reason == NAME_FOUND)
+			reason = PATH(hash)(ctx);
+		step = choose(reason);
+		return step == DONE ? DONE : to_member(1);
+	}
+	if (step == DONE)
+		return DONE;
+	w = the_work();
+	if (!w)
+		return DONE;
+	if (w->fragmented != 2) {
+		if (w->first_octet == 100)
+			reason = PATH(look)(ctx);
+		else
+			reason = note_bare();
+		if (step == OUT)
+			step = judge(reason);
+	}
+	if (step == TO_PORT)
+		return to_member(0);
+	return step == OUT ? PATH(out)(ctx) : DONE;
+}
+
+/* Decides, writes and counts: the step that is left to do. */
+inlined __u32 PATH(balance)(context *ctx)
+{
+	__u32 step = PATH(decide)(ctx);
+	struct work *w = the_work();
+
+	if (w && step != DONE && PATH(write)(ctx, w, step))
+		step = done(w, FAILED);
+	count(step);
+	return step;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
+/*
+ * Writes the notes to the frame. By pointer, at offsets that are known when this is compiled: one copy for each number of tags.
+ */
+#ifndef NW_WRITE_H
+#define NW_WRITE_H
+
+#include "balancer.h"
+#include "frame.h"
+
+/* IP and the first two thirds of UDP, or all of it, behind `l2` octets; 0 when they fit. */
+inlined int write_ip(struct work *w, __u8 *at, const __u8 *end, __u32 l2, int with_checksum)
+{
+	u32_at *ip = (u32_at *)(at + l2), *udp;
+
+	if (w->family == FAMILY_V4) {
+		if (at + l2 + IPV4_HEADER > end)
+			return -1;
+		rounds(i, IPV4_HEADER / 4) ip[i] = w->ip[i];
+		if (w->fragmented == 2)
+			return 0;
+		udp = ip + IPV4_HEADER / 4;
+		if (at + l2 + IPV4_HEADER + UDP_HEADER > end)
+			return -1;
+	} else {
+		if (at + l2 + IPV6_HEADER + UDP_HEADER > end)
+			return -1;
+		rounds(i, IPV6_HEADER / 4) ip[i] = w->ip[i];
+		udp = ip + IPV6_HEADER / 4;
+	}
+	udp[0] = *(u32_at *)w->udp;
+	if (with_checksum)
+		udp[1] = *(u32_at *)(w->udp + 2);
+	return 0;
+}
+
+/* All heads behind Ethernet's of `l2` octets. */
+inlined int write_heads(struct work *w, __u8 *at, const __u8 *end, __u32 l2, int with_checksum)
+{
+	if (!w->family)
+		return 0;
+	switch (l2) {
+	case ETHERNET_HEADER:
+		return write_ip(w, at, end, ETHERNET_HEADER, with_checksum);
+	case ETHERNET_HEADER + VLAN_TAG:
+		return write_ip(w, at, end, ETHERNET_HEADER + VLAN_TAG, with_checksum);
+	default:
+		return write_ip(w, at, end, ETHERNET_HEADER + 2 * VLAN_TAG, with_checksum);
+	}
+}
+
+/* Ethernet's addresses. */
+inlined int write_addresses(struct work *w, __u8 *at, const __u8 *end)
+{
+	if (at + ETHERNET_HEADER > end)
+		return -1;
+	rounds(i, 3) ((u32_at *)at)[i] = w->ethernet[i];
+	return 0;
+}
+
+/* Gives the frame the tag that it has to leave with: how long Ethernet's head is then, 0 when it can't be. */
+inlined __u32 xdp_retag(struct xdp_md *ctx, struct work *w)
+{
+	__u32 l2 = w->out_vlan ? ETHERNET_HEADER + VLAN_TAG : ETHERNET_HEADER;
+	__u8 *at, *end;
+
+	if (l2 != w->l2 && bpf_xdp_adjust_head(ctx, (int)w->l2 - (int)l2))
+		return 0;
+	at = (__u8 *)(long)ctx->data;
+	end = (__u8 *)(long)ctx->data_end;
+	if (at + ETHERNET_HEADER + VLAN_TAG > end)
+		return 0;
+	if (w->out_vlan) {
+		*(u32_at *)(at + 12) = be16(ETHERTYPE_VLAN) | (__u32)be16(w->out_vlan) << 16;
+		*(u16_at *)(at + 16) = be16(w->type);
+	} else {
+		*(u16_at *)(at + 12) = be16(w->type);
+	}
+	return l2;
+}
+
+inlined int xdp_write(struct xdp_md *ctx, struct work *w, __u32 step)
+{
+	__u32 l2 = w->l2;
+	__u8 *at, *end;
+
+	if (w->tag_at && bpf_xdp_store_bytes(ctx, w->tag_at, &w->tag, 1))
+		return -1;
+	if (!w->keep_l2)
+		l2 = xdp_retag(ctx, w);
+	if (!l2)
+		return -1;
+	at = (__u8 *)(long)ctx->data;
+	end = (__u8 *)(long)ctx->data_end;
+	if (step == SEND && write_addresses(w, at, end))
+		return -1;
+	return write_heads(w, at, end, l2, 1);
+}
+
+#define BPF_F_PSEUDO_HDR (1ull << 4)
+#define BPF_F_MARK_MANGLED_0 (1ull << 5)
+
+/* UDP's checksum, by the system: it may be one that a network card has yet to fill in. */
+inlined int tc_sum_up(struct __sk_buff *ctx, struct work *w)
+{
+	__u32 at = w->packet - 2, addresses = w->sum_addresses, udp = w->sum_udp, v6 = w->family == FAMILY_V6;
+
+	if (bpf_l4_csum_replace(ctx, at, 0, addresses, BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0) ||
+	    bpf_l4_csum_replace(ctx, at, 0, udp, BPF_F_MARK_MANGLED_0))
+		return -1;
+	/* IPv6 has no checksum that makes up for its addresses, which that helper takes for granted; no harm where none was taken. */
+	if (v6)
+		bpf_csum_update(ctx, addresses);
+	return 0;
+}
+
+/* Takes all tags off. */
+inlined int tc_untag(struct __sk_buff *ctx, struct work *w)
+{
+	__u32 tags = (w->l2 - ETHERNET_HEADER) / VLAN_TAG + !!ctx->vlan_present;
+
+	rounds(i, 3) {
+		if (tags > i && bpf_skb_vlan_pop(ctx))
+			return -1;
+	}
+	return 0;
+}
+
+inlined int tc_write(struct __sk_buff *ctx, struct work *w, __u32 step)
+{
+	__u32 l2 = w->l2;
+	__u8 *at, *end;
+
+	if (w->tag_at && bpf_skb_store_bytes(ctx, w->tag_at, &w->tag, 1, 0))
+		return -1;
+	if (w->family && w->fragmented != 2 && tc_sum_up(ctx, w))
+		return -1;
+	if (!w->keep_l2) {
+		if (tc_untag(ctx, w))
+			return -1;
+		l2 = ETHERNET_HEADER;
+	}
+	at = (__u8 *)(long)ctx->data;
+	end = (__u8 *)(long)ctx->data_end;
+	if (step == SEND && write_addresses(w, at, end))
+		return -1;
+	if (write_heads(w, at, end, l2, 0))
+		return -1;
+	if (!w->keep_l2 && w->out_vlan)
+		return bpf_skb_vlan_push(ctx, be16(ETHERTYPE_VLAN), w->out_vlan);
+	return 0;
+}
+
+#endif

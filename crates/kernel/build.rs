@@ -20,6 +20,8 @@ fn compile(clang: &str, program: &str, object: &Path) {
     let mut command = Command::new(clang);
     // `-g` is what the verifier needs to know of global functions; clang's own name of the host's byte order is `bpf`.
     command.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]);
+    // Two stores that differ in their place shall not become one to a place that is computed: see decision 0021 on pointers.
+    command.args(["-mllvm", "-simplifycfg-sink-common=false"]);
     // Debian and Ubuntu keep `asm/` of the C library in a folder of the machine's.
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     command.arg("-idirafter").arg(format!("/usr/include/{arch}-linux-gnu"));

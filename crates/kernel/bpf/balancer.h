@@ -363,6 +363,14 @@ inlined __u32 done(struct work *w, __u32 verdict)
 	return DONE;
 }
 
+/* The frame could not be written. */
+__attribute__((noinline)) __u32 fail(void)
+{
+	struct work *w = the_work();
+
+	return w ? done(w, FAILED) : DONE;
+}
+
 /* As opaque() in ndn.h. */
 inlined __u32 unknown(struct work *w, __u32 number)
 {

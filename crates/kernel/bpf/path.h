@@ -10,8 +10,8 @@
  * and has PATH(write) of write.h.
  */
 
-/* Reads what a choice depends on. As ndn_shard() it is inlined: only the program itself may load from its packet. */
-inlined __u32 PATH(look)(context *ctx)
+/* Reads what a choice depends on. */
+__attribute__((noinline)) __u32 PATH(look)(context *ctx)
 {
 	struct scratch *s = the_scratch();
 	struct work *w = the_work();
@@ -27,7 +27,7 @@ inlined __u32 PATH(look)(context *ctx)
 }
 
 /* Hashes the name that was found. */
-inlined __u32 PATH(hash)(context *ctx)
+__attribute__((noinline)) __u32 PATH(hash)(context *ctx)
 {
 	struct scratch *s = the_scratch();
 	struct work *w = the_work();
@@ -47,7 +47,7 @@ inlined __u32 PATH(hash)(context *ctx)
 }
 
 /* A member's packet, to the outside: by the way that the system knows. */
-inlined __u32 PATH(out)(context *ctx)
+__attribute__((noinline)) __u32 PATH(out)(context *ctx)
 {
 	struct work *w;
 	__u32 step = leave();
@@ -69,7 +69,7 @@ inlined __u32 PATH(out)(context *ctx)
 }
 
 /* The step that the frame in the notes ends with. */
-inlined __u32 PATH(decide)(context *ctx)
+__attribute__((noinline)) __u32 PATH(decide)(context *ctx)
 {
 	__u32 step = sort_frame(), reason;
 	struct work *w;
@@ -100,13 +100,12 @@ inlined __u32 PATH(decide)(context *ctx)
 }
 
 /* Decides, writes and counts: the step that is left to do. */
-inlined __u32 PATH(balance)(context *ctx)
+__attribute__((noinline)) __u32 PATH(balance)(context *ctx)
 {
 	__u32 step = PATH(decide)(ctx);
-	struct work *w = the_work();
 
-	if (w && step != DONE && PATH(write)(ctx, w, step))
-		step = done(w, FAILED);
+	if (step != DONE && PATH(write)(ctx, step))
+		step = fail();
 	count(step);
 	return step;
 }

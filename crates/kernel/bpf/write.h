@@ -8,45 +8,49 @@
 #include "balancer.h"
 #include "frame.h"
 
-/* IP and the first two thirds of UDP, or all of it, behind `l2` octets; 0 when they fit. */
-inlined int write_ip(struct work *w, __u8 *at, const __u8 *end, __u32 l2, int with_checksum)
+/* Where IP starts. Each sum is hidden from the compiler: it would join them to one with an offset that it computes. */
+inlined __u8 *behind_ethernet(__u8 *at, __u32 l2)
 {
-	u32_at *ip = (u32_at *)(at + l2), *udp;
-
-	if (w->family == FAMILY_V4) {
-		if (at + l2 + IPV4_HEADER > end)
-			return -1;
-		rounds(i, IPV4_HEADER / 4) ip[i] = w->ip[i];
-		if (w->fragmented == 2)
-			return 0;
-		udp = ip + IPV4_HEADER / 4;
-		if (at + l2 + IPV4_HEADER + UDP_HEADER > end)
-			return -1;
+	if (l2 == ETHERNET_HEADER)
+		at += ETHERNET_HEADER;
+	else if (l2 == ETHERNET_HEADER + VLAN_TAG) {
+		barrier_var(at);
+		at += ETHERNET_HEADER + VLAN_TAG;
 	} else {
-		if (at + l2 + IPV6_HEADER + UDP_HEADER > end)
-			return -1;
-		rounds(i, IPV6_HEADER / 4) ip[i] = w->ip[i];
-		udp = ip + IPV6_HEADER / 4;
+		barrier_var(at);
+		at += ETHERNET_HEADER + 2 * VLAN_TAG;
 	}
-	udp[0] = *(u32_at *)w->udp;
-	if (with_checksum)
-		udp[1] = *(u32_at *)(w->udp + 2);
-	return 0;
+	barrier_var(at);
+	return at;
 }
 
-/* All heads behind Ethernet's of `l2` octets. */
-inlined int write_heads(struct work *w, __u8 *at, const __u8 *end, __u32 l2, int with_checksum)
+/* IP and UDP's head, the checksum of which may be the system's to write; 0 when they fit. */
+inlined int write_heads(struct work *w, __u8 *frame, const __u8 *end, __u32 l2, int with_checksum)
 {
-	if (!w->family)
+	__u8 *at = behind_ethernet(frame, l2);
+
+	if (w->family == FAMILY_V4) {
+		if (at + IPV4_HEADER > end)
+			return -1;
+		rounds(i, IPV4_HEADER / 4) ((u32_at *)at)[i] = w->ip[i];
+		if (w->fragmented == 2)
+			return 0;
+		at += IPV4_HEADER;
+	} else if (w->family == FAMILY_V6) {
+		if (at + IPV6_HEADER > end)
+			return -1;
+		rounds(i, IPV6_HEADER / 4) ((u32_at *)at)[i] = w->ip[i];
+		at += IPV6_HEADER;
+	} else {
 		return 0;
-	switch (l2) {
-	case ETHERNET_HEADER:
-		return write_ip(w, at, end, ETHERNET_HEADER, with_checksum);
-	case ETHERNET_HEADER + VLAN_TAG:
-		return write_ip(w, at, end, ETHERNET_HEADER + VLAN_TAG, with_checksum);
-	default:
-		return write_ip(w, at, end, ETHERNET_HEADER + 2 * VLAN_TAG, with_checksum);
 	}
+	barrier_var(at);
+	if (at + UDP_HEADER > end)
+		return -1;
+	*(u32_at *)at = *(u32_at *)w->udp;
+	if (with_checksum)
+		*(u32_at *)(at + 4) = *(u32_at *)(w->udp + 2);
+	return 0;
 }
 
 /* Ethernet's addresses. */
@@ -73,17 +77,23 @@ inlined __u32 xdp_retag(struct xdp_md *ctx, struct work *w)
 	if (w->out_vlan) {
 		*(u32_at *)(at + 12) = be16(ETHERTYPE_VLAN) | (__u32)be16(w->out_vlan) << 16;
 		*(u16_at *)(at + 16) = be16(w->type);
+		/* Keeps the compiler from joining this store and the next one, to a place that it would compute. */
+		asm volatile("" ::: "memory");
 	} else {
 		*(u16_at *)(at + 12) = be16(w->type);
 	}
 	return l2;
 }
 
-inlined int xdp_write(struct xdp_md *ctx, struct work *w, __u32 step)
+__attribute__((noinline)) __u32 xdp_write(struct xdp_md *ctx, __u32 step)
 {
-	__u32 l2 = w->l2;
+	struct work *w = the_work();
 	__u8 *at, *end;
+	__u32 l2;
 
+	if (!w)
+		return -1;
+	l2 = w->l2;
 	if (w->tag_at && bpf_xdp_store_bytes(ctx, w->tag_at, &w->tag, 1))
 		return -1;
 	if (!w->keep_l2)
@@ -126,11 +136,15 @@ inlined int tc_untag(struct __sk_buff *ctx, struct work *w)
 	return 0;
 }
 
-inlined int tc_write(struct __sk_buff *ctx, struct work *w, __u32 step)
+__attribute__((noinline)) __u32 tc_write(struct __sk_buff *ctx, __u32 step)
 {
-	__u32 l2 = w->l2;
+	struct work *w = the_work();
 	__u8 *at, *end;
+	__u32 l2;
 
+	if (!w)
+		return -1;
+	l2 = w->l2;
 	if (w->tag_at && bpf_skb_store_bytes(ctx, w->tag_at, &w->tag, 1, 0))
 		return -1;
 	if (w->family && w->fragmented != 2 && tc_sum_up(ctx, w))

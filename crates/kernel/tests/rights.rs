@@ -4,6 +4,7 @@
 mod common;
 
 use common::may_run;
+use nw_kernel::balancer::Balancer;
 use nw_kernel::{Dispatch, KernelError, XdpOptions, XdpSteering};
 use nw_name::HashKey;
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
@@ -27,6 +28,10 @@ fn dispatch() -> Result<(), KernelError> {
 
 fn steering() -> Result<(), KernelError> {
     XdpSteering::load(&KEY, 1, 1, &XdpOptions::default())?.attach("lo", None).map(|_| ())
+}
+
+fn balancer() -> Result<(), KernelError> {
+    Balancer::load(&common::cluster::options())?.attach("lo", None).map(|_| ())
 }
 
 /// Whether a thread can have a network of its own, so that no program comes to the machine's loopback. Who can't has no rights to attach one.
@@ -65,17 +70,20 @@ fn refusal(outcome: Result<(), KernelError>) -> KernelError {
 fn two_rights_are_enough_and_without_them_the_error_says_so() {
     let both = CapabilitySet::BPF | CapabilitySet::NET_ADMIN;
     if may_run("rights, with the two") {
-        for outcome in [with(both, dispatch), with(both, steering)] {
+        for outcome in [with(both, dispatch), with(both, steering), with(both, balancer)] {
             outcome.unwrap_or_else(|e| panic!("{e}: {:?}", e.source()));
         }
     }
     // These need no right to run, so nothing skips them.
     refusal(with(CapabilitySet::empty(), dispatch));
     refusal(with(CapabilitySet::empty(), steering));
+    refusal(with(CapabilitySet::empty(), balancer));
     if may_run("rights, with one of them") {
         with(CapabilitySet::BPF, dispatch).unwrap_or_else(|e| panic!("{e}: {:?}", e.source()));
         refusal(with(CapabilitySet::BPF, steering));
         refusal(with(CapabilitySet::NET_ADMIN, dispatch));
         refusal(with(CapabilitySet::NET_ADMIN, steering));
+        refusal(with(CapabilitySet::BPF, balancer));
+        refusal(with(CapabilitySet::NET_ADMIN, balancer));
     }
 }

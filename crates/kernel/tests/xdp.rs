@@ -3,11 +3,11 @@
 mod common;
 
 use aya::programs::{TestRun, TestRunOptions};
+use common::net::{alone, ip};
 use common::{hash_key, may_run, vectors};
 use nw_kernel::{KernelError, ShardCounters, XdpMode, XdpOptions, XdpSteering};
 use nw_name::HashKey;
 use rustix::net::{AddressFamily, SocketType, socket};
-use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, OwnedFd};
@@ -266,23 +266,6 @@ fn what_the_caller_gave_is_checked() {
         let error = steering.attach(name, None).expect_err("no such interface");
         assert!(matches!(error, KernelError::NoInterface(_)), "{error}");
     }
-}
-
-/// Runs in a thread with a network namespace of its own.
-fn alone(test: fn()) {
-    let thread = std::thread::spawn(move || {
-        // SAFETY: this thread's network alone becomes another; memory and descriptors stay shared.
-        unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.expect("a network namespace");
-        test();
-    });
-    if let Err(panic) = thread.join() {
-        std::panic::resume_unwind(panic);
-    }
-}
-
-fn ip(arguments: &str) {
-    let output = Command::new("ip").args(arguments.split(' ')).output().expect("ip of iproute2");
-    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn program_on(interface: &str) -> bool {

@@ -4,6 +4,7 @@
 
 pub mod cluster;
 pub mod frames;
+pub mod net;
 
 use aya::maps::Array;
 use aya::programs::{TestRun, TestRunOptions, Xdp};

@@ -270,23 +270,20 @@ __attribute__((noinline)) __u32 take_way(__u32 found)
 	return SEND;
 }
 
-/* The Sequence's octet `old` at w->tag_at: what it becomes, with UDP's checksum. Before sum_up(). */
+/*
+ * The Sequence's first octet `old` at w->tag_at: what it becomes, with UDP's checksum. Before sum_up(). It is the first octet of a 16-bit word:
+ * heads of 2 or 4 octets are all that comes before it.
+ */
 __attribute__((noinline)) __u32 tag_sequence(__u32 old)
 {
 	struct work *w = the_work();
-	__u32 new;
 
 	if (!w)
-		return old;
+		return 0;
 	old &= 0xff;
-	new = (old ^ w->tag) & 0xff;
-	/* The first octet of a 16-bit word, or its second; UDP starts at an even one of its packet. */
-	if ((w->tag_at - w->packet) & 1)
-		w->sum_udp += change(old << 8, new << 8);
-	else
-		w->sum_udp += change(old, new);
-	w->tag = new;
-	return new;
+	w->tag = (old ^ w->tag) & 0xff;
+	w->sum_udp += change(old, w->tag);
+	return 0;
 }
 
 #endif

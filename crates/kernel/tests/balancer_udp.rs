@@ -2,32 +2,12 @@
 
 mod common;
 
-use common::cluster::{Cluster, DROP, PASS, REDIRECT, VIP, VIP6, member_mac, member_port};
+use common::cluster::{Cluster, DROP, KEY, PASS, REDIRECT, TX, VIP, VIP6, entry, member_mac, member_port};
 use common::frames::{OWN_MAC, Udp};
 use common::may_run;
-use nw_kernel::balancer::Verdict;
-use nw_name::Name;
+use common::packets::{data, fragment, interest, link};
+use nw_kernel::balancer::{Hop, MemberEntry, Verdict};
 use nw_wire::lp::LpHeader;
-use nw_wire::{DataBuilder, DigestSha256, InterestBuilder};
-
-fn name(uri: &str) -> Name {
-    uri.parse().expect("a name")
-}
-
-fn interest(uri: &str) -> Vec<u8> {
-    InterestBuilder::new(name(uri)).nonce(7).encode()
-}
-
-fn data(uri: &str) -> Vec<u8> {
-    DataBuilder::new(name(uri).as_ref(), &[7; 100]).encode(&DigestSha256).expect("signed")
-}
-
-fn link(header: &LpHeader, packet: &[u8]) -> Vec<u8> {
-    let mut wire = Vec::new();
-    header.encode(packet.len(), &mut wire);
-    wire.extend_from_slice(packet);
-    wire
-}
 
 /// As it leaves to a member.
 fn to_member(frame: &Udp, number: u8) -> Vec<u8> {
@@ -91,8 +71,208 @@ fn malformed_ones_are_dropped_and_others_pass() {
         let frame = Udp::new(peer, VIP, &payload).frame();
         cluster.expect(what, &frame, verdict, DROP, &frame);
     }
-    for to in ["192.0.2.1:6364", "192.0.2.9:6363"] {
+    for to in ["192.0.2.1:6399", "192.0.2.9:6363"] {
         let frame = Udp::new(peer, to, &interest("/a")).frame();
         cluster.expect(to, &frame, Verdict::Passed, PASS, &frame);
+    }
+}
+
+#[test]
+fn a_members_port_leads_to_it_whatever_comes() {
+    if !may_run("balancer, by port") {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    for (from, to) in [("198.51.100.7:6363", "192.0.2.1"), ("[2001:db8:1::7]:6363", "[2001:db8::1]")] {
+        for number in 1..=3u8 {
+            for payload in [data("/a"), interest("/a"), b"anything".to_vec(), vec![100, 0], fragment(7, 1, 3, &[1; 50])] {
+                let frame = Udp::new(from, &format!("{to}:{}", member_port(number)), &payload);
+                let out = to_member(&frame, number);
+                cluster.expect("by port", &frame.frame(), Verdict::ToMember, REDIRECT, &out);
+            }
+        }
+    }
+    let counted = cluster.counters().member(2).to;
+    let kinds = (counted.data, counted.interests, counted.others, counted.fragments, counted.nacks);
+    assert_eq!(kinds, (2, 2, 4, 2, 0));
+    // One that drains has no slot, and still gets what is for its port.
+    let others = nw_balance::Table::compute(&common::cluster::members(1), 7);
+    cluster.balancer.set_slots(others.slots()).expect("slots");
+    let frame = Udp::new("198.51.100.7:6363", "192.0.2.1:6373", &data("/a"));
+    cluster.expect("draining", &frame.frame(), Verdict::ToMember, REDIRECT, &to_member(&frame, 3));
+    let frame = Udp::new("198.51.100.7:6363", VIP, &interest("/x/y"));
+    cluster.expect("by name", &frame.frame(), Verdict::Interest, REDIRECT, &to_member(&frame, 1));
+}
+
+#[test]
+fn members_that_can_not_be_reached_are_counted() {
+    if !may_run("balancer, no member") {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    let frame = Udp::new("198.51.100.7:50000", VIP, &interest("/x/y"));
+    let number = cluster.member_of("/x/y");
+    let octets = frame.frame();
+    let set = |cluster: &mut Cluster, entry: MemberEntry| cluster.balancer.set_member(number, &entry).expect("set");
+    set(&mut cluster, MemberEntry { hop: None, ..entry(number) });
+    cluster.expect("no hop", &octets, Verdict::NoHop, DROP, &octets);
+    set(&mut cluster, MemberEntry { address_v4: None, ..entry(number) });
+    cluster.expect("no address of IPv4", &octets, Verdict::NoHop, DROP, &octets);
+    let hop = entry(number).hop.expect("a hop");
+    let len = frame.packet().len() as u32;
+    set(&mut cluster, MemberEntry { hop: Some(Hop { mtu_octets: len - 1, ..hop }), ..entry(number) });
+    cluster.expect("too long", &octets, Verdict::TooLong, DROP, &octets);
+    set(&mut cluster, MemberEntry { hop: Some(Hop { mtu_octets: len, ..hop }), ..entry(number) });
+    cluster.expect("fits", &octets, Verdict::Interest, REDIRECT, &to_member(&frame, number));
+    let old = Udp { ttl: 1, ..frame.clone() }.frame();
+    cluster.expect("the last hop", &old, Verdict::TimeToLive, DROP, &old);
+    cluster.balancer.clear_member(number).expect("cleared");
+    cluster.expect("gone", &octets, Verdict::NoMember, DROP, &octets);
+    let to_port = Udp::new("198.51.100.7:50000", &format!("192.0.2.1:{}", member_port(number)), &data("/a")).frame();
+    cluster.expect("its port", &to_port, Verdict::Passed, PASS, &to_port);
+    cluster.balancer.set_slots(&vec![0; nw_balance::SLOTS]).expect("slots");
+    cluster.expect("no slots", &octets, Verdict::NoMember, DROP, &octets);
+    // To the interface it came by: sent back there.
+    set(&mut cluster, MemberEntry { hop: Some(Hop { interface_index: 1, ..hop }), ..entry(number) });
+    let to_port = Udp::new("198.51.100.7:50000", &format!("192.0.2.1:{}", member_port(number)), &data("/a"));
+    let out = to_member(&to_port, number);
+    cluster.expect_on("one-armed", &to_port.frame(), Some(1), Verdict::ToMember, TX, &out);
+}
+
+#[test]
+fn fragments_of_one_packet_go_to_one_member() {
+    if !may_run("balancer, fragments") {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    let mut served = [0; 4];
+    for sequence in (0..60u64).map(|n| n * 0x1234_5678_9abc) {
+        let hash = nw_wire::shard::fragments_hash(&KEY, sequence);
+        let number = cluster.table.member_of(hash);
+        served[usize::from(number)] += 1;
+        for index in 0..3 {
+            let frame = Udp::new("198.51.100.7:50000", VIP, &fragment(sequence, index, 3, &[6; 70]));
+            cluster.expect("a fragment", &frame.frame(), Verdict::Fragment, REDIRECT, &to_member(&frame, number));
+        }
+    }
+    assert!(served[1..].iter().all(|count| *count > 5), "{served:?}");
+}
+
+#[test]
+fn ip_fragments_follow_their_first() {
+    if !may_run("balancer, IP fragments") {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    let number = cluster.member_of("/a/b");
+    let by_name = Udp { fragment: 0, ..Udp::new("198.51.100.7:50000", VIP, &data("/a/b")) };
+    let by_port = Udp { id: 77, ..Udp::new("198.51.100.7:50000", "192.0.2.1:6372", &data("/a/b")) };
+    for (frame, number, verdict) in [(by_name, number, Verdict::Data), (by_port, 2, Verdict::ToMember)] {
+        let head = to_member(&frame, number);
+        let out = Udp { fragment: 0, ..frame.clone() };
+        let moved = Udp {
+            to: format!("10.0.0.{number}:{}", member_port(number)).parse().expect("an address"),
+            ttl: 63,
+            to_mac: member_mac(number),
+            from_mac: OWN_MAC,
+            ..out
+        };
+        assert_eq!(head.len(), moved.frame().len());
+        let ([first, later], [first_out, later_out]) = (frame.fragments(104), moved.fragments(104));
+        cluster.expect("lost", &later, Verdict::IpFragmentLost, DROP, &later);
+        cluster.expect("first", &first, verdict, REDIRECT, &first_out);
+        cluster.expect("later", &later, Verdict::IpFragment, REDIRECT, &later_out);
+        // The name has to be in the first; else it decides nothing, and the others are lost.
+        let [short, rest] = Udp { id: 9, ..frame.clone() }.fragments(16);
+        if verdict == Verdict::Data {
+            cluster.expect("too short", &short, Verdict::Malformed, DROP, &short);
+            cluster.expect("of it", &rest, Verdict::IpFragmentLost, DROP, &rest);
+        }
+    }
+    // Of datagrams to the machine's own sockets, all pass.
+    let own = Udp::new("198.51.100.7:53", "192.0.2.1:40000", &[7; 300]);
+    for part in own.fragments(104) {
+        cluster.expect("own", &part, Verdict::Passed, PASS, &part);
+    }
+}
+
+#[test]
+fn tags_are_read_and_written() {
+    if !may_run("balancer, tags") {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    for (from, to) in [("198.51.100.7:50000", VIP), ("[2001:db8:1::7]:50000", VIP6)] {
+        for vlan in [None, Some(42)] {
+            for number in 1..=3 {
+                let hop = entry(number).hop.map(|hop| Hop { vlan, ..hop });
+                cluster.balancer.set_member(number, &MemberEntry { hop, ..entry(number) }).expect("set");
+            }
+            for tags in [vec![], vec![(0x8100, 5)], vec![(0x88a8, 5), (0x8100, 6)]] {
+                let frame = Udp::new(from, to, &interest("/a")).tagged(&tags);
+                let number = cluster.member_of("/a");
+                let mut out = to_member(&frame, number);
+                if let Some(vlan) = vlan {
+                    out.splice(12..12, [0x81, 0, 0, vlan as u8]);
+                }
+                cluster.expect("tags", &frame.frame(), Verdict::Interest, REDIRECT, &out);
+            }
+        }
+    }
+    let three = Udp::new("198.51.100.7:50000", VIP, &interest("/a")).tagged(&[(0x8100, 5); 3]).frame();
+    cluster.expect("three tags", &three, Verdict::Passed, PASS, &three);
+}
+
+#[test]
+fn what_is_not_the_balancers_passes_untouched() {
+    if !may_run("balancer, passed") {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    let base = Udp::new("198.51.100.7:50000", VIP, &interest("/a"));
+    let v6 = Udp::new("[2001:db8:1::7]:50000", VIP6, &interest("/a"));
+    let with = |at: usize, value: u8, mut frame: Vec<u8>| {
+        frame[at] = value;
+        frame
+    };
+    let mut options = base.frame();
+    options[14] = 0x46;
+    options.splice(34..34, [1, 1, 1, 1]);
+    let len = (base.packet().len() + 4) as u16;
+    options[16..18].copy_from_slice(&len.to_be_bytes());
+    let extension = v6.behind_ethernet(&common::frames::ip(&v6, 0, &[&[17, 0, 1, 4, 0, 0, 0, 0][..], &v6.datagram()].concat()));
+    let ndn = common::frames::ethernet(OWN_MAC, member_mac(1), &[], 0x8624, &interest("/a"));
+    for (what, frame, verdict) in [
+        ("ARP", with(13, 6, base.frame()), Verdict::Passed),
+        ("TCP", base.behind_ethernet(&common::frames::ip(&base, 6, &base.datagram())), Verdict::Passed),
+        ("ICMPv6", v6.behind_ethernet(&common::frames::ip(&v6, 58, &v6.datagram())), Verdict::Passed),
+        ("options", options, Verdict::IpOptions),
+        ("an extension header", extension, Verdict::Ipv6Extensions),
+        ("version 5", with(14, 0x55, base.frame()), Verdict::Passed),
+        ("a header of four words", with(14, 0x44, base.frame()), Verdict::Passed),
+        ("longer than its frame", with(17, 0xff, base.frame()), Verdict::Passed),
+        ("shorter than its header", with(17, 19, base.frame()), Verdict::Passed),
+        ("version 4 in IPv6", with(14, 0x40, v6.frame()), Verdict::Passed),
+        ("IPv6 longer than its frame", with(18, 0xff, v6.frame()), Verdict::Passed),
+        ("NDN over Ethernet, when it is off", ndn, Verdict::Passed),
+        ("no octet behind Ethernet", base.frame()[..14].to_vec(), Verdict::Passed),
+    ] {
+        cluster.expect(what, &frame, verdict, PASS, &frame);
+    }
+    for (what, frame) in [
+        ("UDP longer than IP", with(39, 0xff, base.frame())),
+        ("UDP shorter than its header", with(39, 7, base.frame())),
+        ("no UDP header", with(17, 24, base.frame())),
+        ("IPv6: UDP longer than IP", with(59, 0xff, v6.frame())),
+        ("IPv6: no UDP header", with(19, 4, v6.frame())),
+    ] {
+        cluster.expect(what, &frame, Verdict::Malformed, DROP, &frame);
+    }
+    // Cut short anywhere, after a whole one: what the frame before left in the notes decides nothing.
+    for whole in [base.frame(), v6.frame()] {
+        assert_eq!(cluster.run(&whole).0, REDIRECT);
+        for len in 14..whole.len() {
+            cluster.expect("cut", &whole[..len], Verdict::Passed, PASS, &whole[..len]);
+        }
     }
 }

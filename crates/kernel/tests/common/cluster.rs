@@ -107,8 +107,22 @@ impl Cluster {
     /// Runs a frame, and holds it to its verdict, action and octets.
     #[track_caller]
     pub fn expect(&mut self, what: &str, frame: &[u8], verdict: Verdict, action: u32, out: &[u8]) {
+        self.expect_on(what, frame, None, verdict, action, out);
+    }
+
+    /// As [`expect`](Self::expect), of a frame that came by this interface.
+    #[track_caller]
+    pub fn expect_on(
+        &mut self,
+        what: &str,
+        frame: &[u8],
+        index: Option<u32>,
+        verdict: Verdict,
+        action: u32,
+        out: &[u8],
+    ) {
         let before = self.counters();
-        let (acted, left) = self.run(frame);
+        let (acted, left) = self.run_on(frame, index);
         let after = self.counters();
         let counted: Vec<_> = after
             .verdicts()

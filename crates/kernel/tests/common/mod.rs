@@ -5,6 +5,7 @@
 pub mod cluster;
 pub mod frames;
 pub mod net;
+pub mod packets;
 
 use aya::maps::Array;
 use aya::programs::{TestRun, TestRunOptions, Xdp};

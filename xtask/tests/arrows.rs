@@ -10,7 +10,7 @@ const LAYERS: &[(u32, &[&str])] = &[
     (3, &["nw-element", "nw-elements"]),
     (4, &["nw-faces", "nw-kernel", "nw-api"]),
     (5, &["nw-router", "nw-rest", "nw-graph", "nw-service"]),
-    (6, &["nw-app", "nw-sim", "nw-bench"]),
+    (6, &["nw-app", "nw-sim", "nw-bench", "nw-balancer"]),
     (7, &["nw-cli", "nw-hosts"]),
 ];
 
@@ -21,6 +21,7 @@ const WITHIN: &[(&str, &str)] = &[
     ("nw-rest", "nw-router"),
     ("nw-service", "nw-graph"),
     ("nw-sim", "nw-app"),
+    ("nw-balancer", "nw-app"),
     ("nw-bench", "nw-app"),
     ("nw-bench", "nw-sim"),
 ];

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
 
+pub mod balancer;
 pub mod config;
 pub mod counters;
 pub mod management;

@@ -77,6 +77,9 @@ pub enum Command {
     /// Run one element, or a part of a graph, as a process of its own, and command such processes
     #[command(subcommand)]
     Service(crate::service::ServiceVerb),
+    /// Make several routers appear as one, behind a balancer in the kernel
+    #[command(subcommand)]
+    Balancer(crate::balancer::BalancerVerb),
     /// Send traffic by a rule, answer it, and measure latency, rate and loss
     #[command(subcommand)]
     Bench(crate::bench::BenchVerb),

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout)] // printing is what a command does
 
 mod args;
+mod balancer;
 mod bench;
 mod connect;
 mod control;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Tap(args) => inside::tap(&args),
         Command::Log(verb) => inside::log(&verb),
         Command::Openapi => inside::openapi(),
+        Command::Balancer(verb) => balancer::balancer(&verb),
         Command::Service(verb) => service::service(&verb),
         Command::Graph(verb) => graph::graph(&verb),
         Command::Bench(verb) => bench::bench(&verb),

@@ -65,6 +65,13 @@ pub fn ready(handle: &Handle) -> std::io::Result<()> {
     std::thread::Builder::new().name("systemd".into()).spawn(watch).map(drop)
 }
 
+/// Something other than a router works now.
+pub fn say_ready() {
+    if is_listening() {
+        tell(&[NotifyState::Ready, NotifyState::Status("running")]);
+    }
+}
+
 enum Alive {
     Yes(String),
     No,

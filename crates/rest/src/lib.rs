@@ -20,10 +20,11 @@ mod stream;
 mod tap;
 mod trace;
 
-pub use listen::{ServeError, Server, serve};
+pub use asker::Refused;
+pub use listen::{ServeError, Server, serve, serve_paths};
 pub use logs::LogSwitch;
 pub use metrics::{Snapshot, encode as encode_metrics};
-pub use openapi::{document, router};
+pub use openapi::{Body, Query, document, router};
 
 use asker::Asker;
 use std::sync::Arc;

@@ -97,7 +97,7 @@ impl Drop for Server {
     }
 }
 
-/// Opens the sockets and serves them in a thread. `path` is the unix socket's, if there is to be one; `inherited` one that systemd opened.
+/// Opens the sockets and serves a router's REST there in a thread. `path` is the unix socket's, if there is to be one; `inherited` one that systemd opened.
 ///
 /// # Errors
 /// What can't be had.
@@ -107,6 +107,20 @@ pub fn serve(
     inherited: Option<UnixListener>,
     handle: Handle,
     logs: Arc<dyn LogSwitch>,
+) -> Result<Server, ServeError> {
+    let state = State { asker: Asker::new(handle), logs, face_metrics: config.face_metrics };
+    serve_paths(config, path, inherited, openapi::router(state))
+}
+
+/// As [`serve`], for whatever paths there are: the same bounds, and the same rules for who may ask.
+///
+/// # Errors
+/// What can't be had.
+pub fn serve_paths(
+    config: &Control,
+    path: Option<&Path>,
+    inherited: Option<UnixListener>,
+    router: Router,
 ) -> Result<Server, ServeError> {
     let mut places = Vec::new();
     let failed = |place: &dyn core::fmt::Display| {
@@ -135,8 +149,6 @@ pub fn serve(
         places.push(local.to_string());
         tcp.push(socket);
     }
-    let state = State { asker: Asker::new(handle), logs, face_metrics: config.face_metrics };
-    let router = openapi::router(state);
     let connections = config.connections as usize;
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::Builder::new().name("control".into()).spawn(move || {

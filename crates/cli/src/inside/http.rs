@@ -24,6 +24,8 @@ pub enum Place {
     Unix(PathBuf),
     /// At a path, of a service.
     Service(PathBuf),
+    /// At a path, of a balancer.
+    Balancer(PathBuf),
     /// At a host and port, with a token to show.
     Tcp(String, Option<String>),
 }
@@ -51,7 +53,7 @@ impl Place {
 impl core::fmt::Display for Place {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Place::Unix(path) | Place::Service(path) => path.display().fmt(f),
+            Place::Unix(path) | Place::Service(path) | Place::Balancer(path) => path.display().fmt(f),
             Place::Tcp(authority, _) => write!(f, "http://{authority}"),
         }
     }
@@ -64,6 +66,8 @@ pub enum Method {
     Put,
     /// Something is to happen.
     Post,
+    Patch,
+    Delete,
 }
 
 /// An answer whose body is to be read.
@@ -88,7 +92,9 @@ impl Read for Stream {
 impl Stream {
     fn connect(place: &Place) -> std::io::Result<Self> {
         match place {
-            Place::Unix(path) | Place::Service(path) => UnixStream::connect(path).map(Stream::Unix),
+            Place::Unix(path) | Place::Service(path) | Place::Balancer(path) => {
+                UnixStream::connect(path).map(Stream::Unix)
+            }
             Place::Tcp(authority, _) => TcpStream::connect(authority).map(Stream::Tcp),
         }
     }
@@ -127,13 +133,15 @@ pub fn ask(place: &Place, method: Method, path: &str, content: Option<&serde_jso
     stream.set_patience(Some(PATIENCE))?;
     let content = content.map(serde_json::Value::to_string).unwrap_or_default();
     let (host, token) = match place {
-        Place::Unix(_) | Place::Service(_) => ("localhost", None),
+        Place::Unix(_) | Place::Service(_) | Place::Balancer(_) => ("localhost", None),
         Place::Tcp(authority, token) => (authority.as_str(), token.as_deref()),
     };
     let verb = match method {
         Method::Get => "GET",
         Method::Put => "PUT",
         Method::Post => "POST",
+        Method::Patch => "PATCH",
+        Method::Delete => "DELETE",
     };
     let mut head = format!("{verb} {path} HTTP/1.0\r\nHost: {host}\r\n");
     if let Some(token) = token {
@@ -151,7 +159,11 @@ pub fn ask(place: &Place, method: Method, path: &str, content: Option<&serde_jso
     }
     let mut text = String::new();
     answer.by_ref().take(HEAD_MAX).read_to_string(&mut text)?;
-    let who = if matches!(place, Place::Service(_)) { "service" } else { "router" };
+    let who = match place {
+        Place::Service(_) => "service",
+        Place::Balancer(_) => "balancer",
+        Place::Unix(_) | Place::Tcp(..) => "router",
+    };
     match serde_json::from_str::<Problem>(&text) {
         Ok(problem) => bail!("the {who} says: {} ({})", problem.text, problem.code),
         Err(_) => bail!("the {who} says {code}: {text}"),
@@ -189,6 +201,12 @@ fn read_head(reader: &mut BufReader<Stream>) -> Result<u16> {
 }
 
 fn unreachable_words(place: &Place) -> String {
+    if let Place::Balancer(path) = place {
+        return format!(
+            "can't reach a balancer at {} (is it running? `nw balancer run` says where it listens; name that place with --control)",
+            path.display()
+        );
+    }
     if let Place::Service(path) = place {
         return format!(
             "can't reach a service at {} (is it running? name it as `nw service run` does: its name, or the path given with --control)",

@@ -1,0 +1,285 @@
+//! The control socket: HTTP over a unix socket, and over TCP where configured; the same bounds and rules as a router's. `/openapi.json` lists what there is.
+
+use crate::config::ControlSection;
+use crate::metrics;
+use crate::run::{Balancer, CommandError, Ending, Handle};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Json, Path, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use nw_api::balancer::{
+    AgentOrder, AgentReport, BalancerMember, BalancerStatus, MemberChange, MemberWanted, NameWhere, Replica,
+    RuleText,
+};
+use nw_api::config::Control;
+use nw_api::rest::Problem;
+use nw_name::Name;
+use nw_rest::{Body, Query, Refused, ServeError, Server};
+use serde::Deserialize;
+use tokio::sync::oneshot;
+use utoipa::{IntoParams, OpenApi};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes as paths;
+
+/// Octets of a request's body.
+const BODY_MAX: usize = 64 << 10;
+
+/// Serves the control socket in a thread, until it is let go.
+///
+/// # Errors
+/// What can't be had.
+pub fn serve(config: &ControlSection, handle: Handle) -> Result<Server, ServeError> {
+    let control = Control {
+        enabled: true,
+        path: Some(config.path.clone()),
+        mode: config.mode,
+        listen: config.listen.clone(),
+        allow_remote: config.allow_remote,
+        token_file: config.token_file.clone(),
+        connections: config.connections,
+        face_metrics: false,
+    };
+    nw_rest::serve_paths(&control, Some(&config.path), None, router(handle))
+}
+
+impl From<CommandError> for Refused {
+    fn from(error: CommandError) -> Self {
+        let code = match &error {
+            CommandError::Wrong(_) => 400,
+            CommandError::Unknown(_) => 404,
+            CommandError::Conflict(_) => 409,
+        };
+        Refused::new(code, error.to_string())
+    }
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Namewire balancer",
+        description = "A cluster of routers behind a kernel balancer: who its members are, what they do, where names go.",
+        license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT")
+    ),
+    tags(
+        (name = "balancer", description = "The balancer as a whole"),
+        (name = "members", description = "Routers of the cluster"),
+        (name = "names", description = "Where names go"),
+        (name = "agents", description = "For members on other machines")
+    )
+)]
+struct Document;
+
+fn all_paths() -> OpenApiRouter<Handle> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(paths!(status))
+        .routes(paths!(stop))
+        .routes(paths!(members, add))
+        .routes(paths!(member, change, remove))
+        .routes(paths!(where_is))
+        .routes(paths!(rules))
+        .routes(paths!(replica))
+        .routes(paths!(report))
+        .routes(paths!(show_metrics))
+}
+
+/// The OpenAPI document, as JSON.
+pub fn document() -> String {
+    let mut document = all_paths().into_openapi();
+    document.info.version = env!("CARGO_PKG_VERSION").to_owned();
+    document.to_pretty_json().expect("a document of strings and maps")
+}
+
+fn router(handle: Handle) -> Router {
+    let document: std::sync::Arc<str> = document().into();
+    let json = [(CONTENT_TYPE, "application/json")];
+    let (router, _) = all_paths().split_for_parts();
+    router
+        .route("/openapi.json", get(move || async move { (json, document.to_string()) }))
+        .fallback(|| async { Refused::new(404, "there is no such path: see /openapi.json") })
+        .method_not_allowed_fallback(|| async { Refused::new(405, "not by this method: see /openapi.json") })
+        .layer(DefaultBodyLimit::max(BODY_MAX))
+        .with_state(handle)
+}
+
+/// Has something done in the loop, and waits for what comes of it.
+async fn ask<T: Send + 'static>(
+    handle: &Handle,
+    what: impl FnOnce(&mut Balancer) -> T + Send + 'static,
+) -> Result<T, Refused> {
+    let (sender, receiver) = oneshot::channel();
+    handle.with(move |balancer| {
+        // Whoever asked may have gone.
+        let _ = sender.send(what(balancer));
+    });
+    receiver.await.map_err(|_| Refused::new(503, "the balancer is ending"))
+}
+
+/// The balancer as a whole
+#[utoipa::path(
+    get, path = "/v1/balancer", tag = "balancer",
+    responses((status = 200, body = BalancerStatus), (status = 503, body = Problem))
+)]
+async fn status(State(handle): State<Handle>) -> Result<Json<BalancerStatus>, Refused> {
+    Ok(Json(ask(&handle, |balancer| balancer.status()).await?))
+}
+
+/// What is left behind.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Stop {
+    /// The data path goes on; the next balancer takes it over. Otherwise as the balancer was told at its start.
+    keep: Option<bool>,
+}
+
+/// End the balancer
+#[utoipa::path(post, path = "/v1/stop", tag = "balancer", params(Stop), responses((status = 202)))]
+async fn stop(State(handle): State<Handle>, Query(stop): Query<Stop>) -> StatusCode {
+    handle.end(stop.keep.map(|keep| if keep { Ending::Keep } else { Ending::Clean }));
+    StatusCode::ACCEPTED
+}
+
+/// All members, by number
+#[utoipa::path(
+    get, path = "/v1/members", tag = "members",
+    responses((status = 200, body = Vec<BalancerMember>), (status = 503, body = Problem))
+)]
+async fn members(State(handle): State<Handle>) -> Result<Json<Vec<BalancerMember>>, Refused> {
+    Ok(Json(ask(&handle, |balancer| balancer.status().members).await?))
+}
+
+/// Add a member
+///
+/// It gets all routes and is probed before it takes names.
+#[utoipa::path(
+    post, path = "/v1/members", tag = "members", request_body = MemberWanted,
+    responses((status = 201, body = BalancerMember), (status = 400, body = Problem), (status = 409, body = Problem))
+)]
+async fn add(
+    State(handle): State<Handle>,
+    Body(wanted): Body<MemberWanted>,
+) -> Result<(StatusCode, Json<BalancerMember>), Refused> {
+    let member = ask(&handle, move |balancer| balancer.add(wanted)).await??;
+    Ok((StatusCode::CREATED, Json(member)))
+}
+
+/// One member
+#[utoipa::path(
+    get, path = "/v1/members/{name}", tag = "members", params(("name" = String, Path, description = "What it is called")),
+    responses((status = 200, body = BalancerMember), (status = 404, body = Problem))
+)]
+async fn member(State(handle): State<Handle>, Path(name): Path<String>) -> Result<Json<BalancerMember>, Refused> {
+    Ok(Json(ask(&handle, move |balancer| balancer.show(&name)).await??))
+}
+
+/// Change a member's weight, or let it rest
+#[utoipa::path(
+    patch, path = "/v1/members/{name}", tag = "members", params(("name" = String, Path, description = "What it is called")),
+    request_body = MemberChange,
+    responses(
+        (status = 200, body = BalancerMember), (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 409, body = Problem)
+    )
+)]
+async fn change(
+    State(handle): State<Handle>,
+    Path(name): Path<String>,
+    Body(change): Body<MemberChange>,
+) -> Result<Json<BalancerMember>, Refused> {
+    Ok(Json(ask(&handle, move |balancer| balancer.change(&name, &change)).await??))
+}
+
+/// Remove a member
+///
+/// It takes no new names from now on, and is gone when nothing is pending or after `drain.limit_s`.
+#[utoipa::path(
+    delete, path = "/v1/members/{name}", tag = "members", params(("name" = String, Path, description = "What it is called")),
+    responses(
+        (status = 202, body = BalancerMember), (status = 204), (status = 404, body = Problem), (status = 409, body = Problem)
+    )
+)]
+async fn remove(State(handle): State<Handle>, Path(name): Path<String>) -> Result<Response, Refused> {
+    let left = ask(&handle, move |balancer| balancer.remove(&name)).await??;
+    Ok(match left {
+        Some(member) => (StatusCode::ACCEPTED, Json(member)).into_response(),
+        None => StatusCode::NO_CONTENT.into_response(),
+    })
+}
+
+/// Which name.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Which {
+    /// The name, as a URI.
+    name: String,
+}
+
+/// The member that serves a name
+#[utoipa::path(
+    get, path = "/v1/where", tag = "names", params(Which),
+    responses((status = 200, body = NameWhere), (status = 400, body = Problem))
+)]
+async fn where_is(State(handle): State<Handle>, Query(which): Query<Which>) -> Result<Json<NameWhere>, Refused> {
+    let name: Name = which
+        .name
+        .parse()
+        .map_err(|error| Refused::new(400, format!("{:?} is no name: {error}", which.name)))?;
+    Ok(Json(ask(&handle, move |balancer| balancer.where_is(name.as_ref())).await?))
+}
+
+/// Rules, by prefix
+#[utoipa::path(get, path = "/v1/rules", tag = "names", responses((status = 200, body = Vec<RuleText>)))]
+async fn rules(State(handle): State<Handle>) -> Result<Json<Vec<RuleText>>, Refused> {
+    Ok(Json(ask(&handle, |balancer| balancer.rule_texts()).await?))
+}
+
+/// For which agent.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct For {
+    /// The member.
+    member: String,
+    /// The generation it has.
+    #[serde(default)]
+    known: u64,
+}
+
+/// The routes that a member shall have
+///
+/// Nothing (204) while they are those of the generation that is known.
+#[utoipa::path(
+    get, path = "/v1/replica", tag = "agents", params(For),
+    responses((status = 200, body = Replica), (status = 204), (status = 503, body = Problem))
+)]
+async fn replica(State(handle): State<Handle>, Query(wanted): Query<For>) -> Result<Response, Refused> {
+    let replica = ask(&handle, move |balancer| balancer.replica_for(&wanted.member, wanted.known)).await?;
+    Ok(match replica {
+        Some(replica) => Json(replica).into_response(),
+        None => StatusCode::NO_CONTENT.into_response(),
+    })
+}
+
+/// What an agent says of its member's router
+#[utoipa::path(
+    put, path = "/v1/members/{name}/agent", tag = "agents", params(("name" = String, Path, description = "The member")),
+    request_body = AgentReport, responses((status = 200, body = AgentOrder), (status = 404, body = Problem))
+)]
+async fn report(
+    State(handle): State<Handle>,
+    Path(name): Path<String>,
+    Body(report): Body<AgentReport>,
+) -> Result<Json<AgentOrder>, Refused> {
+    let order = ask(&handle, move |balancer| balancer.on_remote_report(&name, &report)).await?;
+    Ok(Json(order.map_err(CommandError::from)?))
+}
+
+/// Everything that is counted
+#[utoipa::path(
+    get, path = "/metrics", tag = "balancer",
+    responses((status = 200, content_type = "text/plain", body = String, description = "Prometheus' text format"))
+)]
+async fn show_metrics(State(handle): State<Handle>) -> Result<impl IntoResponse, Refused> {
+    let status = ask(&handle, |balancer| balancer.status()).await?;
+    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics::encode(&status)))
+}

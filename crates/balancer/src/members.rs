@@ -1,0 +1,382 @@
+//! Members and their states: a pure machine. Time, health, routes, measurements and traffic are told; what follows is read off.
+//!
+//! ```text
+//!            healthy, has all routes, weight known            drain, remove
+//!   joining ──────────────────────────────────────▶ active ─────────────────▶ draining ──▶ drained (stays, without names)
+//!      ▲                                             │                            └──────▶ gone
+//!      └────────────── healthy again ──── failed ◀───┘ probes are lost
+//! ```
+//!
+//! Only active members take names. When none is active, those that failed take them: it may be the probes that fail, and there is nothing to lose.
+
+mod leave;
+#[cfg(test)]
+mod tests;
+
+use crate::config::{MEMBERS_MAX, MemberItem, Weight};
+use core::time::Duration;
+pub use leave::Pending;
+use leave::Leave;
+use nw_api::balancer::MemberState;
+use nw_element::Instant;
+
+/// How patient the machine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Members are probed; else all are taken for healthy.
+    pub probes: bool,
+    /// Routes are given to members; else all are taken to have them.
+    pub routes: bool,
+    /// A draining member is gone after this, whatever is pending.
+    pub drain_limit: Duration,
+    /// Where nobody says what is pending: after so long without a packet.
+    pub quiet: Duration,
+}
+
+/// What its owner wants of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// To take names.
+    Serving,
+    /// To stay, without names.
+    Resting,
+    /// To go.
+    Gone,
+}
+
+/// A router of the cluster.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// In the kernel's tables, from 1.
+    pub number: u8,
+    /// As configured or added.
+    pub item: MemberItem,
+    /// Added while the balancer ran: by a command or by load.
+    pub added: bool,
+    /// Started by the engine, which ends it when it is gone.
+    pub by_engine: bool,
+    /// What it is doing.
+    pub state: MemberState,
+    /// Since when.
+    pub since: Instant,
+    /// Its owner's will.
+    pub wanted: Wanted,
+    /// What the probes say; nothing before the first verdict.
+    pub healthy: Option<bool>,
+    /// It has every route of the control member.
+    pub has_routes: bool,
+    /// What it was measured to carry, Interests a second.
+    pub measured_per_s: Option<u32>,
+    leave: Leave,
+}
+
+/// Why a member can't be added or found.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MemberError {
+    /// All numbers are in use.
+    #[error("there are {MEMBERS_MAX} members already: remove one first")]
+    Full,
+    /// Nobody is called so.
+    #[error("no member is called {name:?}: there are {there}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// Names there are.
+        there: String,
+    },
+    /// It may not go.
+    #[error("{0} is leaving already")]
+    Leaving(String),
+    /// The control member.
+    #[error(
+        "{0} is the control member of the configuration: name another one there first, or use `nw balancer drain`"
+    )]
+    Control(String),
+}
+
+/// Something that happened to a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Which.
+    pub name: String,
+    /// Its number.
+    pub number: u8,
+    /// From which state.
+    pub from: MemberState,
+    /// To which.
+    pub to: MemberState,
+    /// Why, for people.
+    pub why: &'static str,
+}
+
+/// All members.
+#[derive(Clone, Debug)]
+pub struct Members {
+    list: Vec<Member>,
+    patience: Patience,
+    control: Option<String>,
+}
+
+/// A weight nobody has measured yet counts as this in the mean time.
+const WEIGHT_USUAL: u32 = 100;
+/// Measured Interests a second for each unit of weight.
+const PER_WEIGHT: u32 = 100;
+
+impl Member {
+    /// Its weight as the table takes it.
+    pub fn weight(&self) -> u32 {
+        match self.item.weight {
+            Weight::Fixed(weight) => weight,
+            Weight::Measured => {
+                self.measured_per_s.map_or(WEIGHT_USUAL, |per_s| (per_s / PER_WEIGHT).max(1))
+            }
+        }
+    }
+
+    /// It waits for its weight to be measured.
+    pub fn wants_measuring(&self) -> bool {
+        self.state == MemberState::Joining
+            && self.item.weight == Weight::Measured
+            && self.measured_per_s.is_none()
+    }
+}
+
+impl Members {
+    /// None yet. `control` is the configured control member.
+    pub const fn new(patience: Patience, control: Option<String>) -> Self {
+        Members { list: Vec::new(), patience, control }
+    }
+
+    /// By number.
+    pub fn iter(&self) -> impl Iterator<Item = &Member> {
+        self.list.iter()
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// True when there is none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The one of a name.
+    ///
+    /// # Errors
+    /// When nobody is called so.
+    pub fn named(&self, name: &str) -> Result<&Member, MemberError> {
+        self.list.iter().find(|member| member.item.name == name).ok_or_else(|| self.unknown(name))
+    }
+
+    fn unknown(&self, name: &str) -> MemberError {
+        let there: Vec<_> = self.list.iter().map(|member| member.item.name.as_str()).collect();
+        let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+        MemberError::Unknown { name: name.to_owned(), there }
+    }
+
+    fn find(&mut self, name: &str) -> Result<&mut Member, MemberError> {
+        match self.list.iter().position(|member| member.item.name == name) {
+            Some(at) => Ok(&mut self.list[at]),
+            None => Err(self.unknown(name)),
+        }
+    }
+
+    /// Takes one in, with the lowest free number, or the one it had. The caller has looked whether it fits the others. `state` is
+    /// [`MemberState::Joining`]; or what it was before a restart that packets did not notice.
+    ///
+    /// # Errors
+    /// [`MemberError::Full`].
+    pub fn add(
+        &mut self,
+        now: Instant,
+        item: MemberItem,
+        state: MemberState,
+        had: Option<u8>,
+    ) -> Result<&mut Member, MemberError> {
+        let free = |number: &u8| !self.list.iter().any(|member| member.number == *number);
+        let numbers = had.into_iter().chain(1..).take_while(|number| usize::from(*number) <= MEMBERS_MAX);
+        let number = numbers.filter(|number| *number > 0).find(free).ok_or(MemberError::Full)?;
+        let wanted = if state == MemberState::Drained { Wanted::Resting } else { Wanted::Serving };
+        let member = Member {
+            number,
+            item,
+            added: false,
+            by_engine: false,
+            state,
+            since: now,
+            wanted,
+            healthy: None,
+            has_routes: false,
+            measured_per_s: None,
+            leave: Leave::default(),
+        };
+        let at = self.list.partition_point(|other| other.number < number);
+        self.list.insert(at, member);
+        Ok(&mut self.list[at])
+    }
+
+    /// It shall go: no new names, and gone when nothing is pending.
+    ///
+    /// # Errors
+    /// When there is none, or it is the configured control member.
+    pub fn remove(&mut self, name: &str) -> Result<(), MemberError> {
+        let is_control = self.control.as_deref() == Some(name);
+        let member = self.find(name)?;
+        if is_control {
+            return Err(MemberError::Control(name.to_owned()));
+        }
+        if member.wanted == Wanted::Gone {
+            return Err(MemberError::Leaving(name.to_owned()));
+        }
+        member.wanted = Wanted::Gone;
+        Ok(())
+    }
+
+    /// It shall stay without names; or take names again.
+    ///
+    /// # Errors
+    /// When there is none, or it is going.
+    pub fn rest(&mut self, name: &str, rest: bool) -> Result<(), MemberError> {
+        let member = self.find(name)?;
+        if member.wanted == Wanted::Gone {
+            return Err(MemberError::Leaving(name.to_owned()));
+        }
+        member.wanted = if rest { Wanted::Resting } else { Wanted::Serving };
+        Ok(())
+    }
+
+    /// It has another weight from now on. To be measured, it joins anew.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn set_weight(&mut self, now: Instant, name: &str, weight: Weight) -> Result<Option<Change>, MemberError> {
+        let member = self.find(name)?;
+        member.item.weight = weight;
+        if weight != Weight::Measured {
+            return Ok(None);
+        }
+        member.measured_per_s = None;
+        let joins = member.state == MemberState::Active;
+        Ok(joins.then(|| member.become_of(now, MemberState::Joining, "its weight is to be measured")))
+    }
+
+    /// Probes came back, or were lost.
+    pub fn on_health(&mut self, name: &str, healthy: bool) {
+        if let Ok(member) = self.find(name) {
+            member.healthy = Some(healthy);
+        }
+    }
+
+    /// Its router went away: it has failed, whatever the probes said before.
+    pub fn on_lost(&mut self, now: Instant, name: &str) -> Option<Change> {
+        let member = self.find(name).ok()?;
+        member.has_routes = false;
+        member.healthy = Some(false);
+        let active = member.state == MemberState::Active;
+        active.then(|| member.become_of(now, MemberState::Failed, "its router went away"))
+    }
+
+    /// All routes are there; or the agent has lost its router.
+    pub fn on_routes(&mut self, name: &str, complete: bool) {
+        if let Ok(member) = self.find(name) {
+            member.has_routes = complete;
+        }
+    }
+
+    /// What it was measured to carry, Interests a second.
+    pub fn on_measured(&mut self, name: &str, per_s: u32) {
+        if let Ok(member) = self.find(name) {
+            member.measured_per_s = Some(per_s.max(1));
+        }
+    }
+
+    /// What its router says is pending.
+    pub fn on_pending(&mut self, now: Instant, name: &str, pending: Pending) {
+        if let Ok(member) = self.find(name) {
+            member.leave.on_pending(now, pending);
+        }
+    }
+
+    /// Packets that passed a member in either direction since the start.
+    pub fn on_traffic(&mut self, now: Instant, number: u8, packets: u64) {
+        if let Some(member) = self.list.iter_mut().find(|member| member.number == number) {
+            member.leave.on_traffic(now, packets);
+        }
+    }
+
+    /// What follows from all that was told. Members that are gone are in the list no more.
+    pub fn turn(&mut self, now: Instant) -> Vec<Change> {
+        let patience = self.patience;
+        let mut changes = Vec::new();
+        for member in &mut self.list {
+            while let Some((to, why)) = member.next(now, &patience) {
+                changes.push(member.become_of(now, to, why));
+            }
+        }
+        self.list.retain(|member| member.state != MemberState::Gone);
+        changes
+    }
+
+    /// Numbers of those that names go to.
+    pub fn serving(&self) -> Vec<u8> {
+        let those = |state| -> Vec<u8> {
+            let wanted = |member: &&Member| member.state == state && member.wanted == Wanted::Serving;
+            self.list.iter().filter(wanted).map(|member| member.number).collect()
+        };
+        let active = those(MemberState::Active);
+        if active.is_empty() { those(MemberState::Failed) } else { active }
+    }
+
+    /// Who has the control names: the configured member while it is active, else the first active one whose router an agent reaches, else the
+    /// configured one all the same.
+    pub fn control(&self) -> Option<&Member> {
+        let configured = || self.list.iter().find(|member| Some(&member.item.name) == self.control.as_ref());
+        let active = |member: &&Member| member.state == MemberState::Active;
+        let stands_in =
+            || self.list.iter().find(|member| active(member) && member.item.control.is_some());
+        configured().filter(active).or_else(stands_in).or_else(configured)
+    }
+}
+
+impl Member {
+    fn become_of(&mut self, now: Instant, to: MemberState, why: &'static str) -> Change {
+        let from = core::mem::replace(&mut self.state, to);
+        self.since = now;
+        match to {
+            MemberState::Draining => self.leave.begin(now),
+            // Its router may have started anew.
+            MemberState::Failed => self.has_routes = false,
+            _ => {}
+        }
+        Change { name: self.item.name.clone(), number: self.number, from, to, why }
+    }
+
+    fn next(&self, now: Instant, patience: &Patience) -> Option<(MemberState, &'static str)> {
+        use MemberState::{Active, Drained, Draining, Failed, Gone, Joining};
+        let healthy = if patience.probes { self.healthy } else { Some(true) };
+        let leaves = self.wanted != Wanted::Serving;
+        Some(match self.state {
+            // It had no names, so nothing of it is pending.
+            Joining | Drained if self.wanted == Wanted::Gone => (Gone, "removed"),
+            Joining if leaves => (Drained, "it takes no names"),
+            Joining => {
+                let weighed = self.item.weight != Weight::Measured || self.measured_per_s.is_some();
+                let has_routes = self.has_routes || self.item.own_routes || !patience.routes;
+                let ready = has_routes && weighed && healthy == Some(true);
+                return ready.then_some((Active, "it is healthy and has all routes"));
+            }
+            Active | Failed if leaves => (Draining, "it takes no new names"),
+            Active if healthy == Some(false) => (Failed, "its probes don't come back"),
+            Failed if healthy == Some(true) => (Joining, "its probes come back"),
+            Draining if self.wanted == Wanted::Serving => (Joining, "it is to take names again"),
+            Draining => {
+                let why = self.leave.is_over(now, patience)?;
+                (if self.wanted == Wanted::Gone { Gone } else { Drained }, why)
+            }
+            Drained if self.wanted == Wanted::Serving => (Joining, "it is to take names again"),
+            _ => return None,
+        })
+    }
+}

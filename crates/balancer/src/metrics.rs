@@ -1,0 +1,74 @@
+//! `/metrics`: Prometheus' text format, version 0.0.4.
+
+use core::fmt::Write;
+use nw_api::balancer::{BalancerStatus, MemberState};
+
+const STATES: [MemberState; 5] = [
+    MemberState::Joining,
+    MemberState::Active,
+    MemberState::Draining,
+    MemberState::Drained,
+    MemberState::Failed,
+];
+
+/// Every metric of a balancer.
+pub fn encode(status: &BalancerStatus) -> String {
+    let mut out = String::new();
+    let mut metric = |name: &str, kind: &str, help: &str, samples: Vec<(String, String)>| {
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (labels, value) in samples {
+            let _ = writeln!(out, "{name}{labels} {value}");
+        }
+    };
+    let verdicts = status.verdicts.iter();
+    let verdicts = verdicts.map(|(verdict, count)| (format!("{{verdict=\"{verdict}\"}}"), count.to_string()));
+    metric("nw_balancer_packets_total", "counter", "Packets by what became of them.", verdicts.collect());
+    let (mut packets, mut octets) = (Vec::new(), Vec::new());
+    let (mut shares, mut states, mut probes, mut weights) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for member in &status.members {
+        // A name is letters, digits, - and _: it needs no quoting.
+        let (name, counted) = (&member.name, &member.counters);
+        let directions = [
+            (
+                "in",
+                [counted.in_interests, counted.in_data, counted.in_nacks, counted.in_fragments, counted.in_others],
+                counted.in_bytes,
+            ),
+            (
+                "out",
+                [counted.out_interests, counted.out_data, counted.out_nacks, counted.out_fragments, counted.out_others],
+                counted.out_bytes,
+            ),
+        ];
+        for (direction, counts, bytes) in directions {
+            for (kind, count) in ["interest", "data", "nack", "fragment", "other"].iter().zip(counts) {
+                let labels = format!("{{member=\"{name}\",direction=\"{direction}\",kind=\"{kind}\"}}");
+                packets.push((labels, count.to_string()));
+            }
+            octets.push((format!("{{member=\"{name}\",direction=\"{direction}\"}}"), bytes.to_string()));
+        }
+        shares.push((format!("{{member=\"{name}\"}}"), member.share.to_string()));
+        weights.push((format!("{{member=\"{name}\"}}"), member.weight.to_string()));
+        for state in STATES {
+            let labels = format!("{{member=\"{name}\",state=\"{state}\"}}");
+            states.push((labels, u8::from(member.state == state).to_string()));
+        }
+        let probe = member.probe_us.map(|us| (us as f64 / 1e6).to_string());
+        probes.extend(probe.map(|seconds| (format!("{{member=\"{name}\"}}"), seconds)));
+    }
+    metric("nw_balancer_member_packets_total", "counter", "Packets to and from a member.", packets);
+    metric("nw_balancer_member_bytes_total", "counter", "Octets to and from a member.", octets);
+    metric("nw_balancer_member_share", "gauge", "A member's share of all names, 0 to 1.", shares);
+    metric("nw_balancer_member_weight", "gauge", "What a member weighs against the others.", weights);
+    metric("nw_balancer_member_state", "gauge", "1 for the state that a member is in.", states);
+    metric("nw_balancer_member_probe_seconds", "gauge", "How long a member's last probe took.", probes);
+    let single = |value: String| vec![(String::new(), value)];
+    let routes = &status.routes;
+    metric("nw_balancer_routes", "gauge", "Routes that members are given.", single(routes.routes.to_string()));
+    let help = "Routes of the control member that can't be given to others.";
+    metric("nw_balancer_routes_skipped", "gauge", help, single(routes.skipped.to_string()));
+    let help = "Things that are wrong and need a person.";
+    metric("nw_balancer_warnings", "gauge", help, single(status.warnings.len().to_string()));
+    metric("nw_balancer_uptime_seconds", "gauge", "Since the start.", single(status.uptime_s.to_string()));
+    out
+}

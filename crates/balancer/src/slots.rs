@@ -1,0 +1,94 @@
+//! From members to the table of slots: pure, so that two balancers with one file agree without talking.
+
+use crate::config::RuleItem;
+use crate::members::Members;
+use nw_balance::{Effect, Rule, RuleError, Rules, Table};
+use nw_name::{HashKey, Name};
+
+/// What a member's slots depend on besides the seed: the first octets of a digest of its name.
+pub fn id_of(name: &str) -> u64 {
+    let digest = nw_wire::sha256(&[name.as_bytes()]);
+    u64::from_le_bytes(core::array::from_fn(|at| digest[at]))
+}
+
+/// The table of those members that take names now.
+pub fn table(members: &Members, key: &HashKey) -> Table {
+    let serving = members.serving();
+    let member = |member: &crate::members::Member| nw_balance::Member {
+        number: member.number,
+        id: id_of(&member.item.name),
+        weight: member.weight(),
+        takes_names: serving.contains(&member.number),
+    };
+    let list: Vec<_> = members.iter().map(member).collect();
+    Table::compute(&list, key.words()[0])
+}
+
+/// The configured rules, and the one that is always there: commands of neighbours go to the control member.
+///
+/// # Errors
+/// The first that can't be.
+pub fn rules(items: &[RuleItem]) -> Result<Rules, RuleError> {
+    let mut rules = Rules::new(items.iter().map(|item| Rule {
+        prefix: item.prefix.clone(),
+        effect: item.depth.map_or(Effect::Control, |depth| Effect::Depth(depth.min(255) as u8)),
+    }))?;
+    let commands = Name::new().with_generic("localhop").with_generic("nfd");
+    match rules.add(Rule { prefix: commands, effect: Effect::Control }) {
+        // Who writes a rule for it means it.
+        Err(RuleError::Twice(_)) | Ok(()) => Ok(rules),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Ip, MemberItem, Weight};
+    use crate::members::Patience;
+    use core::time::Duration;
+    use nw_api::balancer::MemberState;
+    use nw_element::Instant;
+
+    fn members(weights: &[u32]) -> Members {
+        let patience = Patience { probes: false, routes: false, drain_limit: Duration::ZERO, quiet: Duration::ZERO };
+        let mut members = Members::new(patience, None);
+        for (index, weight) in weights.iter().enumerate() {
+            let item = MemberItem {
+                name: format!("m{index}"),
+                addresses: vec![Ip([10, 0, 0, 1].into())],
+                port: 6401 + index as u32,
+                weight: Weight::Fixed(*weight),
+                control: None,
+                own_routes: false,
+            };
+            members.add(Instant::START, item, MemberState::Active, None).unwrap();
+        }
+        members
+    }
+
+    #[test]
+    fn shares_follow_weights() {
+        let key = HashKey::new([7, 9, 0, 0]);
+        let table = table(&members(&[100, 100, 200]), &key);
+        for (number, share) in [(1, 0.25), (2, 0.25), (3, 0.5)] {
+            assert!((table.share(number) - share).abs() < 0.01, "{number}: {}", table.share(number));
+        }
+        let three = super::table(&members(&[100, 100, 100]), &key);
+        let four = super::table(&members(&[100, 100, 100, 100]), &key);
+        assert!(three.moved(&four) < 0.27, "{}", three.moved(&four));
+        let mut draining = members(&[100, 100, 100]);
+        draining.rest("m1", true).unwrap();
+        draining.turn(Instant::START);
+        let two = super::table(&draining, &key);
+        assert_eq!(two.share(2), 0.0);
+        assert!(two.share(1) + two.share(3) > 0.999);
+    }
+
+    #[test]
+    fn commands_go_to_the_control_member() {
+        let rules = rules(&[RuleItem { prefix: "/a".parse().unwrap(), depth: Some(2), control: false }]).unwrap();
+        let all: Vec<_> = rules.iter().map(|(prefix, effect)| (prefix.to_name().to_string(), effect)).collect();
+        assert_eq!(all, [("/a".to_owned(), Effect::Depth(2)), ("/localhop/nfd".to_owned(), Effect::Control)]);
+    }
+}

@@ -1,0 +1,110 @@
+//! What this machine needs to be a gateway of members, changed with notice and put back.
+
+use crate::config::Config;
+use nw_api::balancer::SystemSetting;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const ROOT: &str = "/proc/sys";
+
+/// What should be, by sysctl's name: value, and the values that do as well.
+fn wanted(config: &Config) -> Vec<(String, &'static str, &'static [&'static str])> {
+    let mut wanted = Vec::new();
+    let families = config.cluster.addresses.iter().map(|ip| ip.0.is_ipv4());
+    let (mut v4, mut v6) = (false, false);
+    families.for_each(|is_v4| if is_v4 { v4 = true } else { v6 = true });
+    if v4 {
+        // Packets whose neighbour is not resolved yet are the system's to forward.
+        wanted.push(("net.ipv4.ip_forward".to_owned(), "1", &["1"][..]));
+        for interface in &config.cluster.interfaces {
+            let of = |key: &str| format!("net.ipv4.conf.{}.{key}", interface.replace('.', "/"));
+            // Their source is this machine's own address by then, which the system would take for forged.
+            wanted.push((of("accept_local"), "1", &["1"]));
+            wanted.push((of("rp_filter"), "2", &["2"]));
+        }
+    }
+    if v6 {
+        wanted.push(("net.ipv6.conf.all.forwarding".to_owned(), "1", &["1"]));
+    }
+    wanted
+}
+
+fn path(root: &Path, name: &str) -> PathBuf {
+    // As sysctl has it: a dot in an interface's name is a slash.
+    let parts = name.split('.').map(|part| part.replace('/', "."));
+    parts.fold(root.to_owned(), |path, part| path.join(part))
+}
+
+/// Changes what is not as it should be. Gives what was changed, and what could not be.
+pub fn set(config: &Config) -> (Vec<SystemSetting>, Vec<String>) {
+    set_below(Path::new(ROOT), config)
+}
+
+fn set_below(root: &Path, config: &Config) -> (Vec<SystemSetting>, Vec<String>) {
+    let (mut changed, mut failed) = (Vec::new(), Vec::new());
+    for (name, value, fine) in wanted(config) {
+        let path = path(root, &name);
+        let before = fs::read_to_string(&path).map(|text| text.trim().to_owned());
+        match before {
+            Ok(before) if fine.contains(&before.as_str()) => {}
+            Ok(before) => match fs::write(&path, value) {
+                Ok(()) => changed.push(SystemSetting { name, before, now: value.to_owned() }),
+                Err(error) => failed.push(format!(
+                    "{name} is {before} and should be {value}, which can't be set ({error}): do it with `sysctl -w {name}={value}`"
+                )),
+            },
+            Err(error) => failed.push(format!("{name} can't be read: {error}")),
+        }
+    }
+    (changed, failed)
+}
+
+/// Puts back what was changed.
+pub fn restore(settings: &[SystemSetting]) {
+    restore_below(Path::new(ROOT), settings);
+}
+
+fn restore_below(root: &Path, settings: &[SystemSetting]) {
+    for setting in settings {
+        if let Err(error) = fs::write(path(root, &setting.name), &setting.before) {
+            tracing::warn!(%error, "{} stays {}; it was {}", setting.name, setting.now, setting.before);
+        } else {
+            tracing::info!("{} is {} again", setting.name, setting.before);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_changed_is_put_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "[cluster]\naddresses = [\"192.0.2.1\", \"2001:db8::1\"]\ninterfaces = [\"eth0.5\", \"eth1\"]\n";
+        let config = Config::parse("b.toml", text).unwrap();
+        let file = |name: &str| path(folder.path(), name);
+        for (name, value) in [
+            ("net.ipv4.ip_forward", "0\n"),
+            ("net.ipv4.conf.eth0/5.accept_local", "1\n"),
+            ("net.ipv4.conf.eth0/5.rp_filter", "1\n"),
+            ("net.ipv4.conf.eth1.accept_local", "0\n"),
+            ("net.ipv6.conf.all.forwarding", "1\n"),
+        ] {
+            fs::create_dir_all(file(name).parent().unwrap()).unwrap();
+            fs::write(file(name), value).unwrap();
+        }
+        assert!(file("net.ipv4.conf.eth0/5.rp_filter").ends_with("net/ipv4/conf/eth0.5/rp_filter"));
+        let (changed, failed) = set_below(folder.path(), &config);
+        let names: Vec<_> = changed.iter().map(|setting| setting.name.as_str()).collect();
+        let expected = ["net.ipv4.ip_forward", "net.ipv4.conf.eth0/5.rp_filter", "net.ipv4.conf.eth1.accept_local"];
+        assert_eq!(names, expected);
+        assert_eq!(failed.len(), 1, "{failed:?}");
+        assert!(failed[0].starts_with("net.ipv4.conf.eth1.rp_filter can't be read"));
+        let read = |name: &str| fs::read_to_string(file(name)).unwrap();
+        assert_eq!(read("net.ipv4.ip_forward"), "1");
+        restore_below(folder.path(), &changed);
+        assert_eq!(read("net.ipv4.ip_forward"), "0");
+        assert_eq!(read("net.ipv4.conf.eth0/5.rp_filter"), "1");
+    }
+}

@@ -1,0 +1,198 @@
+//! A configuration for keepalived: two balancers, of which one has the addresses of both sides.
+//!
+//! Both sides are one sync group: a balancer that has lost one side gives both away, or members would send to where clients can't be reached.
+
+use crate::config::{Cidr, Config};
+use core::fmt::Write;
+
+/// What is different at the two balancers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VrrpOptions {
+    /// The one with the higher number has the addresses.
+    pub priority: u8,
+    /// The interface towards clients, in place of the configured one.
+    pub outside: Option<String>,
+    /// The interface towards members, likewise.
+    pub inside: Option<String>,
+    /// The command that says whether the balancer works.
+    pub program: String,
+    /// The balancer's control socket.
+    pub control: String,
+}
+
+/// Why there is no configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VrrpError {
+    /// Something is not said.
+    #[error("{0} is missing: say it in [vrrp] of the balancer's file{1}")]
+    Missing(&'static str, &'static str),
+    /// The cluster's address would stay where it is.
+    #[error(
+        "{0} is the cluster's address and not among vrrp.outside_addresses: it would not move to the other balancer"
+    )]
+    NotMoving(std::net::IpAddr),
+    /// The priority.
+    #[error("a priority is from 1 to 254, not {0}")]
+    Priority(u8),
+    /// One interface has both.
+    #[error("vrrp.outside_router_id and vrrp.inside_router_id are both {0}, on one interface: give them different numbers")]
+    SameId(u32),
+}
+
+/// The whole file.
+///
+/// # Errors
+/// What is missing.
+pub fn configuration(config: &Config, options: &VrrpOptions) -> Result<String, VrrpError> {
+    let vrrp = &config.vrrp;
+    if !(1..=254).contains(&options.priority) {
+        return Err(VrrpError::Priority(options.priority));
+    }
+    let outside = options.outside.as_ref().or(vrrp.outside.as_ref());
+    let outside = outside.ok_or(VrrpError::Missing("vrrp.outside", ", or with --outside"))?;
+    let inside = options.inside.as_ref().or(vrrp.inside.as_ref());
+    let inside = inside.ok_or(VrrpError::Missing("vrrp.inside", ", or with --inside"))?;
+    if vrrp.outside_addresses.is_empty() {
+        return Err(VrrpError::Missing("vrrp.outside_addresses", ": the cluster's addresses with their network"));
+    }
+    if vrrp.inside_addresses.is_empty() {
+        return Err(VrrpError::Missing("vrrp.inside_addresses", ": the gateway's addresses of members"));
+    }
+    if inside == outside && vrrp.inside_router_id == vrrp.outside_router_id {
+        return Err(VrrpError::SameId(vrrp.inside_router_id));
+    }
+    for ip in &config.cluster.addresses {
+        if !vrrp.outside_addresses.iter().any(|cidr| cidr.address == ip.0) {
+            return Err(VrrpError::NotMoving(ip.0));
+        }
+    }
+    let name = &config.cluster.name;
+    let mut text = format!(
+        "# Made by `nw balancer vrrp` from the configuration of the cluster {name}. Each balancer has its own priority and, perhaps, interfaces.\n\
+         # No state is kept in a balancer, so nothing is synchronised: both compute the same table from the same file and key.\n\
+         global_defs {{\n    vrrp_version 3\n    enable_script_security\n    script_user root\n    vrrp_garp_master_repeat 3\n}}\n\n\
+         vrrp_script nw_{name} {{\n    script \"{program} balancer status --control {control} --check\"\n    interval 1\n    timeout 2\n    fall 2\n    rise 2\n}}\n\n\
+         vrrp_sync_group nw_{name} {{\n    group {{\n        nw_{name}_outside\n        nw_{name}_inside\n    }}\n    track_script {{\n        nw_{name}\n    }}\n}}\n",
+        program = options.program,
+        control = options.control,
+    );
+    let sides = [
+        ("outside", outside, vrrp.outside_router_id, &vrrp.outside_addresses),
+        ("inside", inside, vrrp.inside_router_id, &vrrp.inside_addresses),
+    ];
+    for (side, interface, id, addresses) in sides {
+        instance(&mut text, &format!("nw_{name}_{side}"), interface, id, addresses, config, options.priority);
+    }
+    Ok(text)
+}
+
+fn instance(
+    text: &mut String,
+    name: &str,
+    interface: &str,
+    id: u32,
+    addresses: &[Cidr],
+    config: &Config,
+    priority: u8,
+) {
+    let seconds = f64::from(config.vrrp.advertise_ms) / 1000.0;
+    // One group speaks one family; addresses of the other move along.
+    let first_is_v4 = addresses[0].address.is_ipv4();
+    let (own, others): (Vec<&Cidr>, Vec<&Cidr>) =
+        addresses.iter().partition(|cidr| cidr.address.is_ipv4() == first_is_v4);
+    let _ = write!(
+        text,
+        "\nvrrp_instance {name} {{\n    state BACKUP\n    interface {interface}\n    virtual_router_id {id}\n    priority {priority}\n    advert_int {seconds}\n"
+    );
+    for (word, list) in [("virtual_ipaddress", own), ("virtual_ipaddress_excluded", others)] {
+        if !list.is_empty() {
+            let lines: String = list.iter().map(|cidr| format!("        {cidr} dev {interface}\n")).collect();
+            let _ = write!(text, "    {word} {{\n{lines}    }}\n");
+        }
+    }
+    text.push_str("}\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    const FILE: &str = r#"
+[cluster]
+addresses = ["192.0.2.1", "2001:db8::1"]
+interfaces = ["eth0", "eth1"]
+[vrrp]
+outside = "eth0"
+outside_addresses = ["192.0.2.1/24", "2001:db8::1/64"]
+inside = "eth1"
+inside_addresses = ["10.0.0.1/24"]
+"#;
+
+    fn options() -> VrrpOptions {
+        VrrpOptions {
+            priority: 150,
+            outside: None,
+            inside: Some("lo".to_owned()),
+            program: "/bin/true".to_owned(),
+            control: "/run/namewire/balancer.sock".to_owned(),
+        }
+    }
+
+    fn made(text: &str, options: &VrrpOptions) -> Result<String, VrrpError> {
+        configuration(&Config::parse("b.toml", text).unwrap(), options)
+    }
+
+    #[test]
+    fn both_sides_move_together() {
+        let text = made(FILE, &options()).unwrap();
+        for part in [
+            "group {\n        nw_cluster_outside\n        nw_cluster_inside\n    }",
+            "interface eth0\n    virtual_router_id 51\n    priority 150\n    advert_int 0.5",
+            "interface lo\n    virtual_router_id 52",
+            "virtual_ipaddress {\n        192.0.2.1/24 dev eth0\n    }\n    virtual_ipaddress_excluded {\n        2001:db8::1/64 dev eth0\n",
+            "virtual_ipaddress {\n        10.0.0.1/24 dev lo\n",
+        ] {
+            assert!(text.contains(part), "{part}\nis not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        for line in ["outside = \"eth0\"\n", "outside_addresses = [\"192.0.2.1/24\", \"2001:db8::1/64\"]\n", "inside_addresses = [\"10.0.0.1/24\"]\n"] {
+            let word = line.split(' ').next().unwrap();
+            let said = made(&FILE.replace(line, ""), &options()).unwrap_err().to_string();
+            assert!(said.starts_with(&format!("vrrp.{word} is missing")), "{said}");
+        }
+        let said = made(&FILE.replace("192.0.2.1/24", "192.0.2.9/24"), &options()).unwrap_err();
+        assert_eq!(said, VrrpError::NotMoving("192.0.2.1".parse().unwrap()));
+        let said = made(FILE, &VrrpOptions { priority: 0, ..options() }).unwrap_err();
+        assert_eq!(said.to_string(), "a priority is from 1 to 254, not 0");
+        let one = VrrpOptions { inside: Some("eth0".to_owned()), ..options() };
+        assert!(made(&FILE.replace("inside = \"eth1\"", "inside_router_id = 51"), &one).is_err());
+    }
+
+    /// keepalived itself looks at the file, where it is installed.
+    #[test]
+    fn keepalived_takes_it() {
+        if Command::new("keepalived").arg("--version").output().is_err() {
+            eprintln!("keepalived is not installed: `tools/setup test` installs it");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keepalived.conf");
+        // It looks whether interfaces are there, and wants no loopback.
+        let there = std::fs::read_dir("/sys/class/net").unwrap().flatten();
+        let names = there.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let ordinary = |name: &String| name != "lo" && std::fs::exists(format!("/sys/class/net/{name}/device")).unwrap_or(false);
+        let Some(interface) = names.into_iter().find(ordinary) else {
+            eprintln!("this machine has no network interface, which keepalived wants to see");
+            return;
+        };
+        let both = VrrpOptions { outside: Some(interface.clone()), inside: Some(interface), ..options() };
+        std::fs::write(&path, made(FILE, &both).unwrap()).unwrap();
+        let check = Command::new("keepalived").arg("--config-test").arg("-f").arg(&path).output().unwrap();
+        let said = String::from_utf8_lossy(&check.stderr).into_owned();
+        assert!(check.status.success(), "{said}");
+    }
+}

@@ -1,0 +1,131 @@
+//! Commands that only read.
+
+use super::{Answered, BalancerPlace};
+use crate::inside::http::{self, Method};
+use crate::output::{self, row};
+use anyhow::Result;
+use nw_api::balancer::{BalancerMember, BalancerStatus, MemberState, NameWhere, RuleText};
+use nw_name::Name;
+use std::io::{Write, stdout};
+use std::process::ExitCode;
+
+pub fn status(place: &BalancerPlace, check: bool, json: bool) -> Result<ExitCode> {
+    let status: BalancerStatus = http::body(&place.place()?, Method::Get, "/v1/balancer", None)?;
+    if check {
+        let serves = |member: &BalancerMember| member.state == MemberState::Active;
+        let works = status.members.iter().any(serves);
+        return Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    match json {
+        true => output::json_line(&status)?,
+        false => print(&status)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(status: &BalancerStatus) -> Result<()> {
+    let mut out = stdout().lock();
+    let addresses: Vec<_> = status.addresses.iter().map(ToString::to_string).collect();
+    let adopted = if status.adopted { ", took over a data path" } else { "" };
+    writeln!(
+        out,
+        "{}: {} port {}, running for {:.0} s{adopted}",
+        status.cluster,
+        addresses.join(" and "),
+        status.port,
+        status.uptime_s
+    )?;
+    let attached: Vec<_> = status.interfaces.iter().map(|it| format!("{} ({})", it.name, it.mode)).collect();
+    writeln!(out, "  attached to {}", attached.join(", "))?;
+    let routes = &status.routes;
+    writeln!(
+        out,
+        "  routes      {} and {} strategies given to members; {} that others can't have",
+        routes.routes, routes.strategies, routes.skipped
+    )?;
+    for setting in &status.system_settings {
+        writeln!(out, "  changed     {} from {} to {}", setting.name, setting.before, setting.now)?;
+    }
+    if let Some(elastic) = &status.elastic {
+        writeln!(
+            out,
+            "  load        {:.0} of {:.0} Interests/s: {}",
+            elastic.load_per_s, elastic.capacity_per_s, elastic.says
+        )?;
+    }
+    for warning in &status.warnings {
+        writeln!(out, "  warning     {warning}")?;
+    }
+    drop(out);
+    println!();
+    output::table(&member_rows(&status.members))?;
+    for member in &status.members {
+        if let Some(trouble) = &member.trouble {
+            println!("{}: {trouble}", member.name);
+        }
+    }
+    let mut rows = vec![row([&"packets", &"count"])];
+    rows.extend(status.verdicts.iter().filter(|(_, count)| **count > 0).map(|(it, count)| row([it, count])));
+    if rows.len() > 1 {
+        println!();
+        output::table(&rows)?;
+    }
+    Ok(())
+}
+
+fn member_rows(members: &[BalancerMember]) -> Vec<Vec<String>> {
+    let head =
+        row([&"member", &"state", &"weight", &"share", &"address", &"port", &"probe", &"Interests", &"Data", &"Nacks"]);
+    let one = |member: &BalancerMember| {
+        let name = if member.control { format!("{}*", member.name) } else { member.name.clone() };
+        let weight = if member.measured { format!("{} (measured)", member.weight) } else { member.weight.to_string() };
+        let addresses: Vec<_> = member.addresses.iter().map(ToString::to_string).collect();
+        let probe = member.probe_us.map_or("-".to_owned(), output::duration_us);
+        let counted = &member.counters;
+        row([
+            &name,
+            &member.state,
+            &weight,
+            &format!("{:.1} %", 100.0 * member.share),
+            &addresses.join(" "),
+            &member.port,
+            &probe,
+            &counted.in_interests,
+            &counted.out_data,
+            &counted.out_nacks,
+        ])
+    };
+    core::iter::once(head).chain(members.iter().map(one)).collect()
+}
+
+pub fn where_is(name: &Name, answer: &Answered) -> Result<()> {
+    let path = format!("/v1/where?name={}", http::escape(&name.to_string()));
+    let found: NameWhere = http::body(&answer.place.place()?, Method::Get, &path, None)?;
+    if answer.json {
+        return output::json_line(&found);
+    }
+    let member = found.member.as_deref().unwrap_or("no member");
+    let why = match found.by.as_str() {
+        "control" => "a rule gives it to the control member".to_owned(),
+        "depth" => format!("a rule hashes {} only, slot {}", found.hashed, found.slot.unwrap_or_default()),
+        _ => format!("by its whole name, slot {}", found.slot.unwrap_or_default()),
+    };
+    println!("{}: {member} ({why})", found.name);
+    Ok(())
+}
+
+pub fn rules(answer: &Answered) -> Result<()> {
+    let rules: Vec<RuleText> = http::body(&answer.place.place()?, Method::Get, "/v1/rules", None)?;
+    if answer.json {
+        return output::json_line(&rules);
+    }
+    let mut rows = vec![row([&"prefix", &"rule"])];
+    rows.extend(rules.iter().map(|rule| {
+        let words = rule.depth.map_or("to the control member".to_owned(), |depth| match depth {
+            1 => "by its first component".to_owned(),
+            depth => format!("by its first {depth} components"),
+        });
+        row([&rule.prefix, &words])
+    }));
+    output::table(&rows)
+}

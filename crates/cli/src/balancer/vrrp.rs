@@ -1,0 +1,37 @@
+//! `nw balancer vrrp`: a file for keepalived.
+
+use super::run::load;
+use anyhow::Result;
+use clap::Args;
+use nw_balancer::vrrp::{VrrpOptions, configuration};
+use std::io::{Write, stdout};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub struct VrrpArgs {
+    /// The balancer's configuration file, with a section [vrrp]
+    #[arg(long, short, value_name = "FILE")]
+    pub config: PathBuf,
+    /// The balancer with the highest priority has the addresses
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=254))]
+    pub priority: u8,
+    /// The interface towards clients, where it is called otherwise on this machine
+    #[arg(long, value_name = "INTERFACE")]
+    pub outside: Option<String>,
+    /// The interface towards members, likewise
+    #[arg(long, value_name = "INTERFACE")]
+    pub inside: Option<String>,
+}
+
+pub fn vrrp(args: &VrrpArgs) -> Result<()> {
+    let config = load(&args.config)?;
+    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("nw"));
+    let options = VrrpOptions {
+        priority: args.priority,
+        outside: args.outside.clone(),
+        inside: args.inside.clone(),
+        program: program.display().to_string(),
+        control: config.control.path.display().to_string(),
+    };
+    Ok(write!(stdout(), "{}", configuration(&config, &options)?)?)
+}

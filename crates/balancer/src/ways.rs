@@ -71,13 +71,16 @@ impl Ways {
             mac = self.routes.mac(neighbour);
         }
         let (mac, _) = mac?;
-        let own_mac = self.interfaces.get(interface)?.mac?.0;
+        let leaving = self.interfaces.get(interface)?;
+        let own_mac = leaving.mac?.0;
+        let mtu_octets = u32::try_from(leaving.mtu).unwrap_or(u32::MAX);
         let link = self.links.iter().find(|link| link.interface_index == interface);
         Some(Hop {
             interface_index: link.map_or(interface, |link| link.underlying_index),
             own_mac,
             mac: mac.0,
             vlan: link.map(|link| link.vlan),
+            mtu_octets,
         })
     }
 

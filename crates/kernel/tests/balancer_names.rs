@@ -1,0 +1,141 @@
+//! What `nw_balance` says of names, and what the program does with them: thousands of names, with rules.
+
+mod common;
+
+use common::cluster::{Cluster, KEY, VIP};
+use common::frames::Udp;
+use common::{may_run, packets, vectors};
+use nw_balance::{Effect, Rule, Rules};
+use nw_kernel::balancer::Verdict;
+use nw_name::{Component, ComponentType, Name};
+use nw_wire::InterestBuilder;
+use nw_wire::shard::{Reason, prefix_hashes};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, TestRunner};
+
+/// Names from few words, so that rules hold for many; with digests in odd places, long components, and more than are hashed.
+fn names() -> impl Strategy<Value = Name> {
+    let component = prop_oneof![
+        8 => (0..4u8).prop_map(|n| (8, vec![b'a' + n])),
+        1 => Just((1, vec![9; 32])),
+        1 => Just((2, vec![8; 32])),
+        1 => (0..300usize).prop_map(|len| (8, vec![7; len])),
+        1 => (253..400u16).prop_map(|typ| (typ, vec![1])),
+    ];
+    proptest::collection::vec(component, 0..24).prop_map(|parts| {
+        parts.iter().fold(Name::new(), |name, (typ, value)| {
+            name.with(Component::new(ComponentType::new(*typ).expect("a type"), value).expect("a component"))
+        })
+    })
+}
+
+fn rules() -> impl Strategy<Value = Rules> {
+    let rule = (names(), 0..=16u8, 0..3u8).prop_map(|(prefix, depth, control)| {
+        let effect = if control == 0 { Effect::Control } else { Effect::Depth(depth) };
+        Rule { prefix, effect }
+    });
+    proptest::collection::vec(rule, 0..40).prop_map(|all| {
+        let mut rules = Rules::default();
+        for mut rule in all {
+            // Short prefixes, so that they hold for something; those that can't be are no rules.
+            rule.prefix.truncate(4);
+            let _ = rules.add(rule);
+        }
+        rules
+    })
+}
+
+fn verdict_of(cluster: &mut Cluster, packet: &[u8]) -> (Option<u8>, bool) {
+    let frame = Udp::new("198.51.100.7:50000", VIP, packet).frame();
+    let before = cluster.counters();
+    let (_, out) = cluster.run(&frame);
+    let after = cluster.counters();
+    let counted = |verdict| after.verdict(verdict) - before.verdict(verdict);
+    let sent = counted(Verdict::Interest) + counted(Verdict::Control);
+    ((sent == 1).then(|| out[33]), counted(Verdict::Control) == 1)
+}
+
+#[test]
+fn the_program_decides_as_the_crate_does() {
+    if !may_run("balancer, names") {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    cluster.balancer.set_control(3).expect("control");
+    let mut runner = TestRunner::new(Config { cases: 150, failure_persistence: None, ..Config::default() });
+    let (mut controls, mut limited, mut shared) = (0, 0, 0);
+    let strategy = (rules(), proptest::collection::vec(names(), 30));
+    for _ in 0..runner.config().cases {
+        let (rules, names) = strategy.new_tree(&mut runner).expect("a case").current();
+        cluster.balancer.set_rules(&rules).expect("rules");
+        for name in names {
+            if name.as_ref().is_empty() {
+                continue;
+            }
+            let packet = InterestBuilder::new(name.clone()).nonce(7).encode();
+            let served = nw_balance::where_is(name.as_ref(), &KEY, &rules, &cluster.table, 3);
+            let (member, control) = verdict_of(&mut cluster, &packet);
+            assert_eq!(member, Some(served.member), "{name} with {rules:?}");
+            assert_eq!(control, served.decision.hash.is_none(), "{name} with {rules:?}");
+            controls += u32::from(control);
+            let plain = Rules::default().decide(name.as_ref(), &KEY);
+            limited += u32::from(plain.hash != served.decision.hash && !control);
+            shared += u32::from(plain.hash == served.decision.hash);
+        }
+    }
+    assert!(controls > 100 && limited > 100 && shared > 100, "{controls} {limited} {shared}");
+}
+
+#[test]
+fn depths_join_discovery_and_content() {
+    if !may_run("balancer, depths") {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    let prefix: Name = "/video".parse().expect("a name");
+    let rules = Rules::new([Rule { prefix, effect: Effect::Depth(2) }]).expect("rules");
+    let spread = |cluster: &mut Cluster, lecture: &str| -> Vec<u8> {
+        let uris = (0..20).map(|segment| format!("/video/{lecture}/v=9/seg={segment}")).chain([format!("/video/{lecture}")]);
+        let mut members: Vec<_> =
+            uris.map(|uri| verdict_of(cluster, &packets::interest(&uri)).0.expect("a member")).collect();
+        members.sort_unstable();
+        members.dedup();
+        members
+    };
+    assert_eq!(spread(&mut cluster, "one").len(), 3);
+    cluster.balancer.set_rules(&rules).expect("rules");
+    let joined: Vec<_> = ["one", "two", "three", "four", "five"].map(|lecture| spread(&mut cluster, lecture)).to_vec();
+    assert!(joined.iter().all(|members| members.len() == 1), "{joined:?}");
+    assert!(joined.iter().any(|members| members != &joined[0]), "{joined:?}");
+    cluster.balancer.set_rules(&Rules::default()).expect("rules");
+    assert_eq!(spread(&mut cluster, "one").len(), 3);
+}
+
+/// The golden vectors that shards are held to: what is chosen by a name's hash here, is so there.
+#[test]
+fn vectors_are_hashed_alike() {
+    if !may_run("balancer, vectors") {
+        return;
+    }
+    let mut checked = 0;
+    let mut cluster = Cluster::new();
+    let mut key = [0; 2];
+    for vector in vectors() {
+        if vector.key != key {
+            key = vector.key;
+            let options = nw_kernel::balancer::BalancerOptions { key: common::hash_key(key), ..common::cluster::options() };
+            cluster = Cluster::with(&options);
+        }
+        if vector.reason != Reason::Interest.as_str() || vector.packet.len() > 1400 || vector.packet[0] != 5 {
+            continue;
+        }
+        let Ok(interest) = nw_wire::Interest::check(&vector.packet) else { continue };
+        let (hash, _) =
+            prefix_hashes(interest.name().as_bytes(), &common::hash_key(key), |_, _, _| ()).expect("a name");
+        let (member, _) = verdict_of(&mut cluster, &vector.packet);
+        assert_eq!(member, Some(cluster.table.member_of(hash)), "line {}", vector.line);
+        checked += 1;
+    }
+    assert!(checked > 30, "{checked} vectors");
+}

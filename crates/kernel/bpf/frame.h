@@ -277,20 +277,22 @@ __attribute__((noinline)) __u32 sort_ethernet(void)
 	w->packet = w->l2;
 	w->packet_len = w->present = w->frame_len - w->l2;
 	w->address[0] = ~0ull;
-	if (c->outside && w->ifindex == c->outside) {
-		if (to == c->mac || to == c->group)
-			return BY_NAME;
-		w->address[1] = to;
-		w->member = member_of_address(w);
-		return w->member ? TO_PORT : done(w, PASSED);
-	}
+	/* One interface may be both: who sends tells then. */
 	if (c->inside && w->ifindex == c->inside) {
 		w->address[1] = from;
 		w->member = member_of_address(w);
-		w->outwards = 1;
-		return w->member ? OUT : done(w, PASSED);
+		if (w->member) {
+			w->outwards = 1;
+			return OUT;
+		}
 	}
-	return done(w, PASSED);
+	if (!c->outside || w->ifindex != c->outside)
+		return done(w, PASSED);
+	if (to == c->mac || to == c->group)
+		return BY_NAME;
+	w->address[1] = to;
+	w->member = member_of_address(w);
+	return w->member ? TO_PORT : done(w, PASSED);
 }
 
 /* What the frame in the notes is: the step that it goes on with. */

@@ -52,11 +52,9 @@ impl Maps {
         Maps { ebpf }
     }
 
-    pub fn load_programs(&mut self) -> Result<(), KernelError> {
-        let load = |maps: &mut Maps| -> Result<(), Cause> {
-            maps.xdp()?.load()?;
-            Ok(maps.tc()?.load()?)
-        };
+    /// Loads the program for XDP; the other is loaded when it is needed.
+    pub fn load_program(&mut self) -> Result<(), KernelError> {
+        let load = |maps: &mut Maps| -> Result<(), Cause> { Ok(maps.xdp()?.load()?) };
         load(self).map_err(|e| KernelError::of("the balancer's program", e))
     }
 
@@ -65,7 +63,12 @@ impl Maps {
     }
 
     pub fn tc(&mut self) -> Result<&mut SchedClassifier, Cause> {
-        Ok(self.ebpf.program_mut(PROGRAM_TC).ok_or(ProgramError::NotLoaded)?.try_into()?)
+        let program = self.ebpf.program_mut(PROGRAM_TC).ok_or(ProgramError::NotLoaded)?;
+        let program: &mut SchedClassifier = program.try_into()?;
+        if program.fd().is_err() {
+            program.load()?;
+        }
+        Ok(program)
     }
 
     /// Writes what does not change.

@@ -70,7 +70,7 @@ impl Balancer {
         let ebpf = loader.load(CODE).map_err(|e| KernelError::of("the balancer's maps", e))?;
         let mut maps = Maps::new(ebpf);
         maps.configure(options)?;
-        maps.load_programs()?;
+        maps.load_program()?;
         let (members, slots) = (maps.read_members()?, maps.read_slots()?);
         let mut links = Links::default();
         if let Some(pins) = &pins {

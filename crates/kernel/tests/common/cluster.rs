@@ -15,6 +15,9 @@ pub const DROP: u32 = 1;
 pub const PASS: u32 = 2;
 pub const TX: u32 = 3;
 pub const REDIRECT: u32 = 4;
+const TC_SHOT: u32 = 2;
+const TC_REDIRECT: u32 = 7;
+const TC_UNSPECIFIED: u32 = u32::MAX;
 
 pub fn options() -> BalancerOptions {
     BalancerOptions {
@@ -60,6 +63,7 @@ pub fn members(count: u8) -> Vec<Member> {
 pub struct Cluster {
     pub balancer: Balancer,
     pub table: Table,
+    /// What [`expect`](Self::expect) runs frames through: XDP, and traffic control too.
     pub mode: AttachMode,
 }
 
@@ -77,7 +81,7 @@ impl Cluster {
         let table = Table::compute(&members(3), 7);
         assert_eq!(balancer.set_slots(table.slots()).expect("slots"), SLOTS);
         balancer.set_control(1).expect("a control member");
-        Cluster { balancer, table, mode: AttachMode::Native }
+        Cluster { balancer, table, mode: AttachMode::TrafficControl }
     }
 
     /// What becomes of a frame: the action, and the frame as it leaves.
@@ -132,6 +136,50 @@ impl Cluster {
         assert_eq!(counted, [(verdict, 1)], "{what}: counted");
         assert_eq!(acted, action, "{what}: the action");
         assert_eq!(hex(&left), hex(out), "{what}: the frame");
+        if self.mode == AttachMode::TrafficControl {
+            self.expect_tc(what, frame, index, verdict, action, out);
+        }
+    }
+
+    /// The same by the program for traffic control.
+    #[track_caller]
+    fn expect_tc(&mut self, what: &str, frame: &[u8], index: Option<u32>, verdict: Verdict, action: u32, out: &[u8]) {
+        // The kernel makes no test of a frame that has nothing behind Ethernet.
+        if frame.len() <= 14 {
+            return;
+        }
+        let before = self.counters().verdict(verdict);
+        let (acted, left) = self.run_tc(frame, index);
+        assert_eq!(self.counters().verdict(verdict), before + 1, "{what}, tc: counted");
+        let expected = match action {
+            DROP => TC_SHOT,
+            PASS => TC_UNSPECIFIED,
+            _ => TC_REDIRECT,
+        };
+        assert_eq!(acted, expected, "{what}, tc: the action");
+        let mut out = out.to_vec();
+        // A tag that was put on is not in the frame yet: the driver does that.
+        if expected == TC_REDIRECT && out[12..14] == [0x81, 0] {
+            out.drain(12..16);
+        }
+        assert_eq!(hex(&left), hex(&out), "{what}, tc: the frame");
+    }
+
+    fn run_tc(&mut self, frame: &[u8], index: Option<u32>) -> (u32, Vec<u8>) {
+        let mut out = vec![0; frame.len() + 64];
+        // `struct __sk_buff`: the tenth number is the interface that the frame came by.
+        let mut context = vec![0; 48];
+        context[36..40].copy_from_slice(&index.unwrap_or(0).to_ne_bytes());
+        let program = self.balancer.program_tc().expect("loaded");
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            ctx_in: index.map(|_| &context[..]),
+            ..TestRunOptions::default()
+        };
+        let result = program.test_run(options).expect("a test run");
+        out.truncate(result.data_size_out as usize);
+        (result.return_value, out)
     }
 
     pub fn member_of(&self, name: &str) -> u8 {

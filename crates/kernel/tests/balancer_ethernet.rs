@@ -1,0 +1,96 @@
+//! The balancer's program on NDN over Ethernet.
+
+mod common;
+
+use common::cluster::{Cluster, DROP, PASS, TX, REDIRECT, entry, member_mac, options};
+use common::frames::ethernet;
+use common::may_run;
+use common::net::{alone, index_of, ip};
+use common::packets::{data, fragment, interest};
+use nw_kernel::balancer::{BalancerOptions, EthernetOptions, MemberEntry, Verdict};
+
+const CLUSTER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0xee];
+const CONSUMER: [u8; 6] = [2, 0, 0, 0, 9, 9];
+const GROUP: [u8; 6] = EthernetOptions::GROUP;
+
+fn cluster(outside_index: u32, inside_index: u32) -> Cluster {
+    let faces = EthernetOptions { outside_index, outside_mac: CLUSTER_MAC, inside_index, group: GROUP };
+    let mut cluster = Cluster::with(&BalancerOptions { ethernet: Some(faces), ..options() });
+    for number in 1..=3 {
+        let member = MemberEntry { mac: Some(member_mac(number)), hop: None, ..entry(number) };
+        cluster.balancer.set_member(number, &member).expect("a member");
+    }
+    cluster
+}
+
+fn frame(to: [u8; 6], from: [u8; 6], packet: &[u8]) -> Vec<u8> {
+    ethernet(to, from, &[], 0x8624, packet)
+}
+
+#[test]
+fn names_choose_addresses_and_members_are_told_by_theirs() {
+    if !may_run("balancer, Ethernet") {
+        return;
+    }
+    alone(|| {
+        ip("link add out0 type veth peer name out1");
+        ip("link add in0 type veth peer name in1");
+        ["out0", "out1", "in0", "in1"].iter().for_each(|end| ip(&format!("link set {end} up")));
+        let (outside, inside) = (index_of("out0"), index_of("in0"));
+        let mut cluster = cluster(outside, inside);
+        for segment in 0..20 {
+            let uri = format!("/a/seg={segment}");
+            let number = cluster.member_of(&uri);
+            for to in [CLUSTER_MAC, GROUP] {
+                for (packet, verdict) in [(interest(&uri), Verdict::Interest), (data(&uri), Verdict::Data)] {
+                    let out = frame(member_mac(number), CONSUMER, &packet);
+                    cluster.expect_on("in", &frame(to, CONSUMER, &packet), Some(outside), verdict, REDIRECT, &out);
+                }
+            }
+            // By the member's own address: the implicit identifier.
+            let packet = data(&uri);
+            let whole = frame(member_mac(2), CONSUMER, &packet);
+            cluster.expect_on("its own", &whole, Some(outside), Verdict::ToMember, REDIRECT, &whole);
+        }
+        let whole = frame(CONSUMER, member_mac(1), &interest("/a"));
+        cluster.expect_on("an Interest", &whole, Some(inside), Verdict::InterestOut, REDIRECT, &whole);
+        let whole = frame(CONSUMER, member_mac(1), &data("/a"));
+        let out = frame(CONSUMER, CLUSTER_MAC, &data("/a"));
+        cluster.expect_on("a Data", &whole, Some(inside), Verdict::AnswerOut, REDIRECT, &out);
+        let part = fragment(0, 1, 3, &[7; 40]);
+        let mut tagged = part.clone();
+        tagged[4] ^= 3;
+        let whole = frame(CONSUMER, member_mac(3), &part);
+        let out = frame(CONSUMER, CLUSTER_MAC, &tagged);
+        cluster.expect_on("a fragment", &whole, Some(inside), Verdict::AnswerOut, REDIRECT, &out);
+        let whole = frame(CLUSTER_MAC, CONSUMER, b"hello");
+        cluster.expect_on("no NDN", &whole, Some(outside), Verdict::NotNdn, DROP, &whole);
+        for (what, whole, index) in [
+            ("another machine's", frame([2, 9, 9, 9, 9, 9], CONSUMER, &interest("/a")), outside),
+            ("no member's", frame(CONSUMER, [2, 9, 9, 9, 9, 9], &interest("/a")), inside),
+            ("another interface", frame(CLUSTER_MAC, CONSUMER, &interest("/a")), 1),
+        ] {
+            cluster.expect_on(what, &whole, Some(index), Verdict::Passed, PASS, &whole);
+        }
+        // A member without such a face.
+        let number = cluster.member_of("/a");
+        cluster.balancer.set_member(number, &MemberEntry { mac: None, ..entry(number) }).expect("a member");
+        let whole = frame(CLUSTER_MAC, CONSUMER, &interest("/a"));
+        cluster.expect_on("no address", &whole, Some(outside), Verdict::NoHop, DROP, &whole);
+    });
+}
+
+#[test]
+fn one_interface_may_be_both_sides() {
+    if !may_run("balancer, Ethernet, one-armed") {
+        return;
+    }
+    let mut cluster = cluster(1, 1);
+    let number = cluster.member_of("/a");
+    let whole = frame(CLUSTER_MAC, CONSUMER, &interest("/a"));
+    let out = frame(member_mac(number), CONSUMER, &interest("/a"));
+    cluster.expect_on("in", &whole, Some(1), Verdict::Interest, TX, &out);
+    let whole = frame(CONSUMER, member_mac(1), &data("/a"));
+    let out = frame(CONSUMER, CLUSTER_MAC, &data("/a"));
+    cluster.expect_on("out", &whole, Some(1), Verdict::AnswerOut, TX, &out);
+}

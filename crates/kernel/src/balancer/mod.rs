@@ -4,13 +4,17 @@
 //! decision 0030. The name's part of its decisions is [`nw_balance`]'s, to the bit.
 
 mod counters;
+mod figures;
 mod links;
 mod maps;
 mod options;
 mod pins;
+mod statistics;
 
 pub use counters::{BalancerCounters, Direction, MemberCounters, Verdict};
+pub use figures::{Sink, Source, Swap};
 pub use options::{AttachMode, BalancerOptions, EthernetOptions, Hop, Link, MemberEntry};
+pub use statistics::{RunTime, Statistics};
 
 use crate::error::KernelError;
 use aya::EbpfLoader;
@@ -226,6 +230,14 @@ impl Balancer {
     /// When the kernel does not give them out.
     pub fn counters(&self) -> Result<BalancerCounters, KernelError> {
         self.maps.counters()
+    }
+
+    /// How often the program for XDP ran, and how long, while [`Statistics`] were kept.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn run_time(&mut self) -> Result<RunTime, KernelError> {
+        self.maps.xdp().and_then(|program| RunTime::of(program)).map_err(|e| KernelError::of("reading a program's statistics", e))
     }
 
     /// The program itself, for tests that run it on frames of their own.

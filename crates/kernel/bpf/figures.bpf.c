@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT
 /*
- * What the balancer is measured against: swaps the two addresses of IPv4 and the two ports, sets Ethernet's, and sends the frame out of an
- * interface. No program on the same path can do less and still be one that forwards. Checksums stay right, as sums do not change.
+ * Both ends of a path that the balancer is measured on, and what it is measured against there. All for figures.
+ *
+ *   nw_source   gives each frame of a test run (BPF_F_TEST_XDP_LIVE_FRAMES) its heads anew, and sends it out of an interface
+ *   nw_swap     swaps the two addresses of IPv4 and the two ports, sets Ethernet's, and sends the frame out of an interface: no program on the
+ *               same path can do less and still be one that forwards. Checksums stay right, as sums do not change.
+ *   nw_sink     drops what comes, and counts it
  */
 #include <linux/bpf.h>
 
@@ -20,6 +24,8 @@ struct target {
 	__u32 ethernet[3];
 	__u32 ifindex;
 	__u64 frames;
+	/* Of nw_source: the heads, and zeros to a multiple of eight. */
+	__u32 heads[12];
 };
 
 struct {
@@ -31,8 +37,9 @@ struct {
 
 static const volatile __u32 ONLY;
 
-/* Ethernet, IPv4 without options, UDP. */
+/* Ethernet, IPv4 without options, UDP; and two octets of what is behind them. */
 #define HEADERS 42
+#define HEADS 44
 
 SEC("xdp")
 int nw_swap(struct xdp_md *ctx)
@@ -52,6 +59,31 @@ int nw_swap(struct xdp_md *ctx)
 		((u32_at *)at)[i] = t->ethernet[i];
 	t->frames++;
 	return bpf_redirect(t->ifindex, 0);
+}
+
+SEC("xdp")
+int nw_source(struct xdp_md *ctx)
+{
+	__u8 *at = (__u8 *)(long)ctx->data, *end = (__u8 *)(long)ctx->data_end;
+	struct target *t = bpf_map_lookup_elem(&target, (const void *)&ONLY);
+
+	if (!t || at + HEADS > end)
+		return XDP_ABORTED;
+	for (int i = 0; i < HEADS / 4; i++)
+		((u32_at *)at)[i] = t->heads[i];
+	t->frames++;
+	return bpf_redirect(t->ifindex, 0);
+}
+
+SEC("xdp")
+int nw_sink(struct xdp_md *ctx)
+{
+	struct target *t = bpf_map_lookup_elem(&target, (const void *)&ONLY);
+
+	(void)ctx;
+	if (t)
+		t->frames++;
+	return XDP_DROP;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,139 @@
+//! Nanoseconds that the balancer's program takes for a packet, by the kernel's statistics of single test runs, beside a program that only
+//! swaps addresses: `cargo run --release -p nw-kernel --example balancer_speed`.
+//!
+//! Each run is of a fresh frame, as a run changes it. What the statistics cost is in all figures, also in the swap's. Then the packet rate of both on
+//! one path of veth pairs, in a network namespace of its own: source, program, sink.
+
+#![allow(clippy::print_stdout)] // its output is what it is for
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use aya::programs::{TestRun, TestRunOptions, Xdp};
+use common::cluster::{Cluster, VIP, entry};
+use common::frames::Udp;
+use common::net::{alone, index_of, ip};
+use common::packets::{data, interest, link};
+use nw_balance::{Effect, Rule, Rules};
+use nw_kernel::balancer::{AttachMode, Hop, MemberEntry, RunTime, Sink, Source, Statistics, Swap};
+use nw_wire::lp::{LpHeader, Token};
+
+const RUNS: u32 = 20_000;
+const ROUNDS: usize = 9;
+
+fn main() {
+    let statistics = Statistics::keep().expect("CAP_SYS_ADMIN");
+    let started = std::time::Instant::now();
+    let mut cluster = Cluster::new();
+    println!("loading: {} ms", started.elapsed().as_millis());
+    let mut swap = Swap::load(&entry(1).hop.expect("a hop")).expect("loaded");
+    let peer = "198.51.100.7:50000";
+    let frame = Udp::new(peer, VIP, &interest("/a")).frame();
+    let swapped = median(|| {
+        run(swap.program().expect("loaded"), &frame);
+        swap.run_time().expect("statistics")
+    });
+    println!("a program that swaps addresses: {swapped:.0} ns");
+    let header = LpHeader { pit_token: Token::new(&[3; 6]).expect("six octets"), ..LpHeader::default() };
+    let mut of = |what: &str, udp: Udp| {
+        let frame = udp.frame();
+        let ns = median(|| {
+            run(cluster.balancer.program().expect("loaded"), &frame);
+            cluster.balancer.run_time().expect("statistics")
+        });
+        println!("| {what} | {ns:.0} ns | {:.0} ns |", ns - swapped);
+    };
+    println!("| packet | a run | more than the swap |\n|---|---|---|");
+    for components in [1, 2, 4, 8, 12, 16] {
+        let uri: String = (0..components).map(|i| format!("/part-{i:03}")).collect();
+        of(&format!("Interest, {components} components of 8 octets"), Udp::new(peer, VIP, &interest(&uri)));
+    }
+    let uri = "/ndn/edu/video/v=7/seg=42";
+    of("Interest, link header with a token", Udp::new(peer, VIP, &link(&header, &interest(uri))));
+    of("Interest, IPv6", Udp::new("[2001:db8:1::7]:50000", common::cluster::VIP6, &interest(uri)));
+    of("Interest, VLAN tag taken off", Udp::new(peer, VIP, &interest(uri)).tagged(&[(0x8100, 5)]));
+    of("Data to a member's port", Udp::new(peer, "192.0.2.1:6371", &data(uri)));
+    of("Data to a member's port, link header", Udp::new(peer, "192.0.2.1:6371", &link(&header, &data(uri))));
+    of("another's UDP, passed", Udp::new(peer, "192.0.2.9:53", &data(uri)));
+    let depth = Rule { prefix: "/ndn/edu".parse().expect("a name"), effect: Effect::Depth(3) };
+    cluster.balancer.set_rules(&Rules::new([depth]).expect("rules")).expect("rules");
+    let frame = Udp::new(peer, VIP, &interest(uri)).frame();
+    let ns = median(|| {
+        run(cluster.balancer.program().expect("loaded"), &frame);
+        cluster.balancer.run_time().expect("statistics")
+    });
+    println!("| Interest, with a depth rule | {ns:.0} ns | {:.0} ns |", ns - swapped);
+    drop((cluster, statistics));
+    alone(path);
+}
+
+/// Frames of one rate test.
+const SENT: u32 = 1_000_000;
+
+/// a0 ─ a1 [the program] b0 ─ b1 [the sink]
+fn path() {
+    ip("link add a0 type veth peer name a1");
+    ip("link add b0 type veth peer name b1");
+    ["a0", "a1", "b0", "b1"].iter().for_each(|end| ip(&format!("link set {end} up")));
+    let sink = Sink::attach(index_of("b1")).expect("a sink");
+    let hop = Hop { interface_index: index_of("b0"), ..entry(1).hop.expect("a hop") };
+    println!("| components | swap, packets/s | balancer, packets/s | ratio | balancer, ns by statistics |\n|---|---|---|---|---|");
+    for components in [1, 4, 8, 16] {
+        let uri: String = (0..components).map(|i| format!("/part-{i:03}")).collect();
+        let frame = Udp::new("198.51.100.7:50000", VIP, &interest(&uri)).frame();
+        let mut source = Source::load(index_of("a0"), &frame).expect("a source");
+        let mut rates = [vec![], vec![]];
+        let mut time = RunTime::default();
+        for _ in 0..5 {
+            let mut swap = Swap::load(&hop).expect("loaded");
+            swap.attach(index_of("a1")).expect("attached");
+            rates[0].push(rate(&mut source, &sink));
+            drop(swap);
+            let mut cluster = Cluster::new();
+            for number in 1..=3 {
+                cluster.balancer.set_member(number, &MemberEntry { hop: Some(hop), ..entry(number) }).expect("a member");
+            }
+            cluster.balancer.attach("a1", Some(AttachMode::Native)).expect("attached");
+            rates[1].push(rate(&mut source, &sink));
+            let statistics = Statistics::keep().expect("statistics");
+            source.send(SENT / 10).expect("sent");
+            time = cluster.balancer.run_time().expect("statistics");
+            drop(statistics);
+        }
+        let [swap, balancer] = rates.map(|mut rates: Vec<f64>| {
+            rates.sort_by(f64::total_cmp);
+            rates[rates.len() / 2]
+        });
+        println!("| {components} | {swap:.0} | {balancer:.0} | {:.3} | {:.0} |", balancer / swap, time.ns_per_run());
+    }
+}
+
+/// Packets a second that came to the sink.
+fn rate(source: &mut Source, sink: &Sink) -> f64 {
+    let before = sink.frames().expect("counted");
+    let started = std::time::Instant::now();
+    source.send(SENT).expect("sent");
+    (sink.frames().expect("counted") - before) as f64 / started.elapsed().as_secs_f64()
+}
+
+fn run(program: &mut Xdp, frame: &[u8]) {
+    for _ in 0..RUNS {
+        program.test_run(TestRunOptions { data_in: Some(frame), ..TestRunOptions::default() }).expect("a test run");
+    }
+}
+
+/// The median of rounds, nanoseconds a run.
+fn median(mut round: impl FnMut() -> RunTime) -> f64 {
+    let mut before = RunTime::default();
+    let mut figures: Vec<f64> = (0..=ROUNDS)
+        .map(|_| {
+            let now = round();
+            let ns = now.since(before).ns_per_run();
+            before = now;
+            ns
+        })
+        .skip(1)
+        .collect();
+    figures.sort_by(f64::total_cmp);
+    figures[ROUNDS / 2]
+}

@@ -47,10 +47,16 @@ impl core::fmt::Display for RuleError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             RuleError::PrefixTooLong(prefix) => {
-                write!(f, "the rule for {prefix}: a prefix has at most {COMPONENTS_MAX} components and {NAME_OCTETS_MAX} octets; take a shorter one")
+                write!(
+                    f,
+                    "the rule for {prefix}: a prefix has at most {COMPONENTS_MAX} components and {NAME_OCTETS_MAX} octets; take a shorter one"
+                )
             }
             RuleError::DigestAtEnd(prefix) => {
-                write!(f, "the rule for {prefix}: leave the implicit digest at its end away, it does not count when a member is chosen")
+                write!(
+                    f,
+                    "the rule for {prefix}: leave the implicit digest at its end away, it does not count when a member is chosen"
+                )
             }
             RuleError::Depth { prefix, depth } => write!(
                 f,
@@ -58,7 +64,9 @@ impl core::fmt::Display for RuleError {
                 prefix.as_ref().components().count()
             ),
             RuleError::Twice(prefix) => write!(f, "there are two rules for {prefix}; take one away"),
-            RuleError::TooMany => write!(f, "there may be {} rules; join some under a shorter prefix", Rules::MAX),
+            RuleError::TooMany => {
+                write!(f, "there may be {} rules; join some under a shorter prefix", Rules::MAX)
+            }
         }
     }
 }
@@ -139,11 +147,12 @@ impl Rules {
             prefixes[components] = (!digest).then_some(hash);
         });
         let whole = hash.map_or(key.root(), |(hash, _)| hash);
-        let found = (0..=COMPONENTS_MAX).rev().filter(|length| prefixes[*length].is_some()).find_map(|length| {
-            let prefix = name.prefix(length);
-            let at = self.rules.binary_search_by(|(rule, _)| rule.as_ref().cmp(&prefix)).ok()?;
-            Some((at, self.rules[at].1))
-        });
+        let found =
+            (0..=COMPONENTS_MAX).rev().filter(|length| prefixes[*length].is_some()).find_map(|length| {
+                let prefix = name.prefix(length);
+                let at = self.rules.binary_search_by(|(rule, _)| rule.as_ref().cmp(&prefix)).ok()?;
+                Some((at, self.rules[at].1))
+            });
         match found {
             None => Decision { rule: None, hash: Some(whole) },
             Some((rule, Effect::Control)) => Decision { rule: Some(rule), hash: None },

@@ -6,8 +6,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 use nw_name::{HashKey, NameRef};
 
-/// Bits of a hash that choose the slot: the highest ones, as routers choose shards by the lowest.
+/// Bits of a mixed hash that choose the slot.
 const SLOT_BITS: u32 = 17;
+/// An odd number without a pattern: the fraction of the golden ratio.
+const SLOT_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Slots of the table.
 pub const SLOTS: usize = 1 << SLOT_BITS;
 /// Most members there may be; their numbers are 1 to this.
@@ -67,9 +69,10 @@ impl Table {
         (slots.len() == SLOTS).then(|| Table { slots: slots.into() })
     }
 
-    /// The slot of a hash.
+    /// The slot of a hash. The hash is mixed once more: its own bits of names that are numbered are not even enough for shares, as a step
+    /// of it is one product.
     pub const fn slot_of(hash: u64) -> usize {
-        (hash >> (64 - SLOT_BITS)) as usize
+        ((hash ^ hash >> 32).wrapping_mul(SLOT_MULTIPLIER) >> (64 - SLOT_BITS)) as usize
     }
 
     /// The member that serves a hash; [`NO_MEMBER`] when there is none.
@@ -112,9 +115,7 @@ pub fn where_is(name: NameRef<'_>, key: &HashKey, rules: &Rules, table: &Table, 
     let decision = rules.decide(name, key);
     match decision.hash {
         None => Served { decision, slot: None, member: control },
-        Some(hash) => {
-            Served { decision, slot: Some(Table::slot_of(hash)), member: table.member_of(hash) }
-        }
+        Some(hash) => Served { decision, slot: Some(Table::slot_of(hash)), member: table.member_of(hash) },
     }
 }
 
@@ -183,6 +184,8 @@ fn cost(hash: u64) -> f64 {
     let t = (mantissa - 1.0) / (mantissa + 1.0);
     let square = t * t;
     let series = 1.0
-        + square * (1.0 / 3.0 + square * (1.0 / 5.0 + square * (1.0 / 7.0 + square * (1.0 / 9.0 + square / 11.0))));
+        + square
+            * (1.0 / 3.0
+                + square * (1.0 / 5.0 + square * (1.0 / 7.0 + square * (1.0 / 9.0 + square / 11.0))));
     -(f64::from(exponent) * core::f64::consts::LN_2 + 2.0 * t * series)
 }

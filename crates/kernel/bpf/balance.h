@@ -39,7 +39,7 @@ __attribute__((noinline)) __u32 find_rule(void)
 /* The member that a hash leads to, 0 for none. */
 inlined __u32 member_of_hash(struct work *w, __u64 hash)
 {
-	__u32 slot = hash >> (64 - SLOT_BITS);
+	__u32 slot = (hash ^ hash >> 32) * SLOT_MULTIPLIER >> (64 - SLOT_BITS);
 	struct line *line;
 
 	w->line = slot / LINE_OCTETS;

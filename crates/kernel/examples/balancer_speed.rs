@@ -17,6 +17,7 @@ use common::packets::{data, interest, link};
 use nw_balance::{Effect, Rule, Rules};
 use nw_kernel::balancer::{AttachMode, Hop, MemberEntry, RunTime, Sink, Source, Statistics, Swap};
 use nw_wire::lp::{LpHeader, Token};
+use std::net::UdpSocket;
 
 const RUNS: u32 = 20_000;
 const ROUNDS: usize = 9;
@@ -77,48 +78,77 @@ fn path() {
     ["a0", "a1", "b0", "b1"].iter().for_each(|end| ip(&format!("link set {end} up")));
     let sink = Sink::attach(index_of("b1")).expect("a sink");
     let hop = Hop { interface_index: index_of("b0"), ..entry(1).hop.expect("a hop") };
-    println!("| components | swap, packets/s | balancer, packets/s | ratio | balancer, ns by statistics |\n|---|---|---|---|---|");
+    ip("addr add 198.51.100.7/24 dev a0");
+    ip("route add 192.0.2.1 dev a0");
+    ip("neigh add 192.0.2.1 lladdr 02:00:00:00:00:22 dev a0 nud permanent");
+    println!(
+        "packets/s from a driver's frames, then from a socket; last the nanoseconds of the balancer by the kernel's statistics"
+    );
+    println!(
+        "| components | swap | balancer | ratio | swap | balancer | ratio | ns |\n|---|---|---|---|---|---|---|---|"
+    );
     for components in [1, 4, 8, 16] {
         let uri: String = (0..components).map(|i| format!("/part-{i:03}")).collect();
         let frame = Udp::new("198.51.100.7:50000", VIP, &interest(&uri)).frame();
         let mut source = Source::load(index_of("a0"), &frame).expect("a source");
-        let mut rates = [vec![], vec![]];
+        let mut rates = [vec![], vec![], vec![], vec![]];
         let mut time = RunTime::default();
         for _ in 0..5 {
             let mut swap = Swap::load(&hop).expect("loaded");
             swap.attach(index_of("a1")).expect("attached");
-            rates[0].push(rate(&mut source, &sink));
+            rates[0].push(rate(&sink, || source.send(SENT).expect("sent")));
+            rates[2].push(rate(&sink, || socket(&interest(&uri))));
             drop(swap);
             let mut cluster = Cluster::new();
             for number in 1..=3 {
-                cluster.balancer.set_member(number, &MemberEntry { hop: Some(hop), ..entry(number) }).expect("a member");
+                cluster
+                    .balancer
+                    .set_member(number, &MemberEntry { hop: Some(hop), ..entry(number) })
+                    .expect("a member");
             }
             cluster.balancer.attach("a1", Some(AttachMode::Native)).expect("attached");
-            rates[1].push(rate(&mut source, &sink));
+            rates[1].push(rate(&sink, || source.send(SENT).expect("sent")));
+            rates[3].push(rate(&sink, || socket(&interest(&uri))));
             let statistics = Statistics::keep().expect("statistics");
             source.send(SENT / 10).expect("sent");
             time = cluster.balancer.run_time().expect("statistics");
             drop(statistics);
         }
-        let [swap, balancer] = rates.map(|mut rates: Vec<f64>| {
+        let [swap, balancer, socket_swap, socket_balancer] = rates.map(|mut rates: Vec<f64>| {
             rates.sort_by(f64::total_cmp);
             rates[rates.len() / 2]
         });
-        println!("| {components} | {swap:.0} | {balancer:.0} | {:.3} | {:.0} |", balancer / swap, time.ns_per_run());
+        println!(
+            "| {components} | {swap:.0} | {balancer:.0} | {:.3} | {socket_swap:.0} | {socket_balancer:.0} | {:.3} | {:.0} |",
+            balancer / swap,
+            socket_balancer / socket_swap,
+            time.ns_per_run()
+        );
     }
 }
 
 /// Packets a second that came to the sink.
-fn rate(source: &mut Source, sink: &Sink) -> f64 {
+fn rate(sink: &Sink, mut send: impl FnMut()) -> f64 {
     let before = sink.frames().expect("counted");
     let started = std::time::Instant::now();
-    source.send(SENT).expect("sent");
+    send();
     (sink.frames().expect("counted") - before) as f64 / started.elapsed().as_secs_f64()
+}
+
+/// As a consumer sends.
+fn socket(payload: &[u8]) {
+    let socket = UdpSocket::bind("198.51.100.7:50000").expect("a socket");
+    socket.connect(VIP).expect("a peer");
+    for _ in 0..SENT / 5 {
+        socket.send(payload).expect("sent");
+    }
 }
 
 fn run(program: &mut Xdp, frame: &[u8]) {
     for _ in 0..RUNS {
-        program.test_run(TestRunOptions { data_in: Some(frame), ..TestRunOptions::default() }).expect("a test run");
+        program
+            .test_run(TestRunOptions { data_in: Some(frame), ..TestRunOptions::default() })
+            .expect("a test run");
     }
 }
 

@@ -6,13 +6,15 @@ use std::io;
 /// Oldest Linux that has all the programs need: `bpf_xdp_load_bytes`, and global functions.
 const LINUX_MIN: (u32, u32) = (5, 18);
 
-/// Why the kernel does not choose shards. None of these keeps a router from running: packets come to any shard then, and are handed on.
+/// Why a kernel program is not at work. None of these keeps a router from running: packets come to any shard then, and are handed on. A
+/// balancer is nothing but its program.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     /// The process may not load or attach kernel programs.
     #[error(
-        "packets are not brought to their shards in the kernel, so many cross a thread more: this process may not use kernel programs; allow it by \
-         `setcap cap_bpf,cap_net_admin+ep` on its file, or `AmbientCapabilities=CAP_BPF CAP_NET_ADMIN` in its systemd unit"
+        "this process may not use kernel programs, so packets are not brought to their shards in the kernel (many cross a thread more), and a \
+         balancer can't run; allow it by `setcap cap_bpf,cap_net_admin+ep` on its file, or `AmbientCapabilities=CAP_BPF CAP_NET_ADMIN` in its \
+         systemd unit"
     )]
     Rights {
         /// What the system said.
@@ -21,7 +23,8 @@ pub enum KernelError {
     },
     /// The running kernel lacks what the programs need.
     #[error(
-        "packets are not brought to their shards in the kernel, so many cross a thread more: Linux {release} is too old for that; 5.18 or newer is needed"
+        "Linux {release} is too old for the kernel programs (5.18 or newer is needed), so packets are not brought to their shards in the kernel (many \
+         cross a thread more), and a balancer can't run"
     )]
     TooOld {
         /// The running kernel's release.
@@ -96,7 +99,9 @@ pub enum KernelError {
         source: Cause,
     },
     /// The kernel has no links to traffic control.
-    #[error("the balancer can't be attached to traffic control: that takes Linux 6.6 or newer, and an XDP mode takes 5.18")]
+    #[error(
+        "the balancer can't be attached to traffic control: that takes Linux 6.6 or newer, and an XDP mode takes 5.18"
+    )]
     NoTrafficControl {
         /// What the system said.
         #[source]

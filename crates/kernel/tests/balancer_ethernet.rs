@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::cluster::{Cluster, DROP, PASS, TX, REDIRECT, entry, member_mac, options};
+use common::cluster::{Cluster, DROP, PASS, REDIRECT, TX, entry, member_mac, options};
 use common::frames::ethernet;
 use common::may_run;
 use common::net::{alone, index_of, ip};
@@ -44,7 +44,14 @@ fn names_choose_addresses_and_members_are_told_by_theirs() {
             for to in [CLUSTER_MAC, GROUP] {
                 for (packet, verdict) in [(interest(&uri), Verdict::Interest), (data(&uri), Verdict::Data)] {
                     let out = frame(member_mac(number), CONSUMER, &packet);
-                    cluster.expect_on("in", &frame(to, CONSUMER, &packet), Some(outside), verdict, REDIRECT, &out);
+                    cluster.expect_on(
+                        "in",
+                        &frame(to, CONSUMER, &packet),
+                        Some(outside),
+                        verdict,
+                        REDIRECT,
+                        &out,
+                    );
                 }
             }
             // By the member's own address: the implicit identifier.

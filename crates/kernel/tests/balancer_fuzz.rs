@@ -58,7 +58,8 @@ impl Chance {
     }
 
     fn payload(&mut self) -> Vec<u8> {
-        let uri: String = (0..1 + self.below(18)).map(|n| format!("/{n}{}", "x".repeat(self.below(40)))).collect();
+        let uri: String =
+            (0..1 + self.below(18)).map(|n| format!("/{n}{}", "x".repeat(self.below(40)))).collect();
         let header = LpHeader {
             pit_token: Token::new(&[9; 6]).expect("six octets"),
             congestion_mark: self.next() % 2,
@@ -119,7 +120,11 @@ fn is_sound(frame: &[u8]) -> bool {
     }
     let ip = &frame[at + 2..];
     let (head, addresses) = if frame[at..at + 2] == [8, 0] { (20, 12..20) } else { (40, 8..40) };
-    let len = if head == 20 { usize::from(u16::from_be_bytes([ip[2], ip[3]])) } else { 40 + usize::from(u16::from_be_bytes([ip[4], ip[5]])) };
+    let len = if head == 20 {
+        usize::from(u16::from_be_bytes([ip[2], ip[3]]))
+    } else {
+        40 + usize::from(u16::from_be_bytes([ip[4], ip[5]]))
+    };
     let udp = &ip[head..len];
     let pseudo = [&ip[addresses], &[0, 17], &udp[4..6]].concat();
     (head == 40 || checksum(&[&ip[..20]]) == 0) && checksum(&[&pseudo, udp]) == 0
@@ -138,8 +143,11 @@ fn packets_are_judged_as_nw_wire_does() {
         let before = cluster.counters();
         let (action, out) = cluster.run(&frame.frame());
         let after = cluster.counters();
-        let counted: Vec<_> =
-            after.verdicts().filter(|(verdict, count)| *count != before.verdict(*verdict)).map(|(v, _)| v).collect();
+        let counted: Vec<_> = after
+            .verdicts()
+            .filter(|(verdict, count)| *count != before.verdict(*verdict))
+            .map(|(v, _)| v)
+            .collect();
         assert_eq!((counted.len(), after.frames() - before.frames()), (1, 1), "{counted:?}");
         *seen.entry(counted[0].as_str()).or_default() += 1;
         if frame.to.port() != 6363 {
@@ -156,7 +164,10 @@ fn packets_are_judged_as_nw_wire_does() {
         }
     }
     for verdict in ["interest", "data", "nack", "fragment", "malformed", "not_ndn", "to_member"] {
-        assert!(verdict == "nack" || seen.get(verdict).is_some_and(|count| *count > 100), "{verdict}: {seen:?}");
+        assert!(
+            verdict == "nack" || seen.get(verdict).is_some_and(|count| *count > 100),
+            "{verdict}: {seen:?}"
+        );
     }
 }
 
@@ -166,9 +177,13 @@ fn no_frame_vanishes_uncounted() {
         return;
     }
     let mut cluster = Cluster::new();
-    let depth = |prefix: &str, depth| Rule { prefix: prefix.parse().expect("a name"), effect: Effect::Depth(depth) };
+    let depth =
+        |prefix: &str, depth| Rule { prefix: prefix.parse().expect("a name"), effect: Effect::Depth(depth) };
     let control = Rule { prefix: "/0/1".parse().expect("a name"), effect: Effect::Control };
-    cluster.balancer.set_rules(&Rules::new([depth("/", 3), depth("/0x", 2), control]).expect("rules")).expect("rules");
+    cluster
+        .balancer
+        .set_rules(&Rules::new([depth("/", 3), depth("/0x", 2), control]).expect("rules"))
+        .expect("rules");
     let mut chance = Chance(2);
     let mut actions = [0u64; 5];
     for number in 0..frames() {
@@ -186,11 +201,20 @@ fn no_frame_vanishes_uncounted() {
                 // A member's.
                 let mut udp = chance.datagram();
                 let number = 1 + chance.below(3) as u8;
-                let from = if udp.to.is_ipv4() { format!("10.0.0.{number}") } else { format!("fd00::{number}") };
-                udp.from = format!("{}:{}", if udp.to.is_ipv4() { from } else { format!("[{from}]") }, member_port(number))
-                    .parse()
-                    .expect("an address");
-                udp.to.set_ip(if udp.to.is_ipv4() { [198, 51, 100, 7].into() } else { "2001:db8:1::7".parse().expect("v6") });
+                let from =
+                    if udp.to.is_ipv4() { format!("10.0.0.{number}") } else { format!("fd00::{number}") };
+                udp.from = format!(
+                    "{}:{}",
+                    if udp.to.is_ipv4() { from } else { format!("[{from}]") },
+                    member_port(number)
+                )
+                .parse()
+                .expect("an address");
+                udp.to.set_ip(if udp.to.is_ipv4() {
+                    [198, 51, 100, 7].into()
+                } else {
+                    "2001:db8:1::7".parse().expect("v6")
+                });
                 udp.frame()
             }
             _ => chance.datagram().frame(),
@@ -205,11 +229,18 @@ fn no_frame_vanishes_uncounted() {
     let counters = cluster.counters();
     assert_eq!(counters.frames(), frames() as u64);
     assert_eq!(counters.verdict(Verdict::Failed), 0);
-    let dropped: u64 = counters.verdicts().filter(|(verdict, _)| verdict.is_drop()).map(|(_, count)| count).sum();
-    let passed: u64 = [Verdict::Passed, Verdict::IpOptions, Verdict::Ipv6Extensions, Verdict::Unresolved, Verdict::TooLongOut]
-        .iter()
-        .map(|verdict| counters.verdict(*verdict))
-        .sum();
+    let dropped: u64 =
+        counters.verdicts().filter(|(verdict, _)| verdict.is_drop()).map(|(_, count)| count).sum();
+    let passed: u64 = [
+        Verdict::Passed,
+        Verdict::IpOptions,
+        Verdict::Ipv6Extensions,
+        Verdict::Unresolved,
+        Verdict::TooLongOut,
+    ]
+    .iter()
+    .map(|verdict| counters.verdict(*verdict))
+    .sum();
     assert_eq!((actions[DROP as usize], actions[PASS as usize]), (dropped, passed));
     assert_eq!(actions[REDIRECT as usize] + actions[TX as usize], frames() as u64 - dropped - passed);
     assert!(actions[0] == 0 && dropped > 100 && passed > 100, "{actions:?}");
@@ -217,5 +248,6 @@ fn no_frame_vanishes_uncounted() {
 
 /// A member's packet may be passed to the system with other addresses.
 fn cluster_may_rewrite(frame: &[u8]) -> bool {
-    frame.windows(4).any(|octets| octets[..3] == [10, 0, 0]) || frame.windows(2).any(|octets| octets == [0xfd, 0])
+    frame.windows(4).any(|octets| octets[..3] == [10, 0, 0])
+        || frame.windows(2).any(|octets| octets == [0xfd, 0])
 }

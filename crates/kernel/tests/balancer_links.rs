@@ -4,8 +4,8 @@ mod common;
 
 use common::cluster::{Cluster, entry, members, options};
 use common::frames::Udp;
-use common::net::{alone, index_of, ip};
 use common::may_run;
+use common::net::{alone, index_of, ip};
 use nw_balance::Table;
 use nw_kernel::KernelError;
 use nw_kernel::balancer::{AttachMode, Balancer, BalancerOptions, Verdict};
@@ -198,19 +198,22 @@ fn what_the_caller_gave_is_checked() {
     assert!(wrong(9, |member| member.port = 6363) && wrong(9, |member| member.port = 0));
     assert!(wrong(9, |member| member.port = 6371), "another member's");
     assert!(wrong(9, |member| (member.address_v4, member.address_v6) = (None, None)));
-    assert!(wrong(9, |member| member.hop = member.hop.map(|hop| nw_kernel::balancer::Hop { vlan: Some(4095), ..hop })));
+    assert!(wrong(9, |member| member.hop =
+        member.hop.map(|hop| nw_kernel::balancer::Hop { vlan: Some(4095), ..hop })));
     assert!(!wrong(1, |member| member.port = 6371), "its own");
     assert!(matches!(balancer.set_slots(&[1; 7]), Err(KernelError::Slots(_))));
     assert!(matches!(balancer.set_slots(&vec![64; nw_balance::SLOTS]), Err(KernelError::Slots(_))));
     assert!(matches!(balancer.set_control(64), Err(KernelError::Member { .. })));
-    let peers: Vec<_> = (0..=4096u16).map(|port| std::net::SocketAddr::from(([192, 0, 2, 9], port))).collect();
+    let peers: Vec<_> =
+        (0..=4096u16).map(|port| std::net::SocketAddr::from(([192, 0, 2, 9], port))).collect();
     assert!(matches!(balancer.set_one_port_peers(&peers), Err(KernelError::TooMany { .. })));
     balancer.set_one_port_peers(&peers[1..]).expect("as many as there may be");
 }
 
 /// Mounting a bpf file system, where there is none, takes more than the program itself.
 fn may_mount(test: &str) -> bool {
-    let may = rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
+    let may = rustix::thread::capabilities(None)
+        .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
     if !may {
         use std::io::Write;
         let _ = writeln!(std::io::stderr(), "skipped: {test}: this process has no CAP_SYS_ADMIN");

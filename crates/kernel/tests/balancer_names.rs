@@ -97,7 +97,9 @@ fn depths_join_discovery_and_content() {
     let prefix: Name = "/video".parse().expect("a name");
     let rules = Rules::new([Rule { prefix, effect: Effect::Depth(2) }]).expect("rules");
     let spread = |cluster: &mut Cluster, lecture: &str| -> Vec<u8> {
-        let uris = (0..20).map(|segment| format!("/video/{lecture}/v=9/seg={segment}")).chain([format!("/video/{lecture}")]);
+        let uris = (0..20)
+            .map(|segment| format!("/video/{lecture}/v=9/seg={segment}"))
+            .chain([format!("/video/{lecture}")]);
         let mut members: Vec<_> =
             uris.map(|uri| verdict_of(cluster, &packets::interest(&uri)).0.expect("a member")).collect();
         members.sort_unstable();
@@ -106,7 +108,8 @@ fn depths_join_discovery_and_content() {
     };
     assert_eq!(spread(&mut cluster, "one").len(), 3);
     cluster.balancer.set_rules(&rules).expect("rules");
-    let joined: Vec<_> = ["one", "two", "three", "four", "five"].map(|lecture| spread(&mut cluster, lecture)).to_vec();
+    let joined: Vec<_> =
+        ["one", "two", "three", "four", "five"].map(|lecture| spread(&mut cluster, lecture)).to_vec();
     assert!(joined.iter().all(|members| members.len() == 1), "{joined:?}");
     assert!(joined.iter().any(|members| members != &joined[0]), "{joined:?}");
     cluster.balancer.set_rules(&Rules::default()).expect("rules");

@@ -42,7 +42,8 @@ impl Net {
         ip("addr add 198.51.100.1/24 dev out0");
         ip("addr add 2001:db8:1::1/64 dev out0 nodad");
         ip("addr add 198.18.0.1/24 dev vlan0");
-        for (address, link) in [("198.51.100.7", "out0"), ("2001:db8:1::7", "out0"), ("198.18.0.7", "vlan0")] {
+        for (address, link) in [("198.51.100.7", "out0"), ("2001:db8:1::7", "out0"), ("198.18.0.7", "vlan0")]
+        {
             ip(&format!("neigh add {address} lladdr 02:00:00:00:02:07 dev {link} nud permanent"));
         }
         ip("route add unreachable 203.0.113.0/24");
@@ -88,7 +89,12 @@ fn interests_keep_the_members_port_and_answers_have_the_clusters() {
             for number in 1..=3 {
                 for (what, payload, port, verdict) in [
                     ("an Interest", interest("/a/b"), member_port(number), Verdict::InterestOut),
-                    ("an Interest behind a header", link(&mark, &interest("/a/b")), member_port(number), Verdict::InterestOut),
+                    (
+                        "an Interest behind a header",
+                        link(&mark, &interest("/a/b")),
+                        member_port(number),
+                        Verdict::InterestOut,
+                    ),
                     ("a Data", data("/a/b"), 6363, Verdict::AnswerOut),
                     ("a Data behind a header", link(&mark, &data("/a/b")), 6363, Verdict::AnswerOut),
                     ("a Nack", link(&nack, &interest("/a/b")), 6363, Verdict::AnswerOut),
@@ -118,7 +124,10 @@ fn sequences_and_fragments_are_told_apart() {
                 let payload = fragment(0x0102_0304_0506_0708, 0, 2, &DataOf(300).packet()[..2 * part]);
                 let frame = from_member(number, PEER, &payload);
                 let mut tagged = payload.clone();
-                let at = tagged.windows(8).position(|octets| octets == [1, 2, 3, 4, 5, 6, 7, 8]).expect("Sequence");
+                let at = tagged
+                    .windows(8)
+                    .position(|octets| octets == [1, 2, 3, 4, 5, 6, 7, 8])
+                    .expect("Sequence");
                 tagged[at] ^= number;
                 let out = Udp { payload: tagged, ..outside(&frame, 6363) }.frame();
                 net.expect("a fragment", &frame.frame(), Verdict::AnswerOut, REDIRECT, &out);
@@ -135,7 +144,10 @@ fn sequences_and_fragments_are_told_apart() {
         ] {
             let payload = fragment(1000, index, 2, octets);
             let frame = from_member(number, PEER, &payload);
-            let at = payload.windows(8).position(|octets| octets == (1000 + index).to_be_bytes()).expect("Sequence");
+            let at = payload
+                .windows(8)
+                .position(|octets| octets == (1000 + index).to_be_bytes())
+                .expect("Sequence");
             let mut tagged = payload.clone();
             tagged[at] ^= number;
             let out = Udp { payload: tagged, ..outside(&frame, port) }.frame();
@@ -148,7 +160,8 @@ fn sequences_and_fragments_are_told_apart() {
 fn peers_of_one_port_get_all_from_it() {
     in_namespace("balancer, one port", || {
         let mut net = Net::new();
-        let peers: Vec<SocketAddr> = [PEER, PEER6].iter().map(|peer| peer.parse().expect("an address")).collect();
+        let peers: Vec<SocketAddr> =
+            [PEER, PEER6].iter().map(|peer| peer.parse().expect("an address")).collect();
         net.cluster.balancer.set_one_port_peers(&peers).expect("peers");
         for peer in [PEER, PEER6] {
             let frame = from_member(2, peer, &interest("/a"));
@@ -199,7 +212,9 @@ struct DataOf(usize);
 impl DataOf {
     fn packet(&self) -> Vec<u8> {
         let name: nw_name::Name = "/long".parse().expect("a name");
-        nw_wire::DataBuilder::new(name.as_ref(), &vec![7; self.0]).encode(&nw_wire::DigestSha256).expect("signed")
+        nw_wire::DataBuilder::new(name.as_ref(), &vec![7; self.0])
+            .encode(&nw_wire::DigestSha256)
+            .expect("signed")
     }
 }
 

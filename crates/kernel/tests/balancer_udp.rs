@@ -33,7 +33,10 @@ fn packets_to_the_cluster_go_by_name() {
             let uri = format!("/video/lecture/v=1/seg={number}");
             let member = cluster.member_of(&uri);
             served[usize::from(member)] += 1;
-            let nack = link(&LpHeader { nack: Some(nw_wire::NackReason::NoRoute), ..LpHeader::default() }, &interest(&uri));
+            let nack = link(
+                &LpHeader { nack: Some(nw_wire::NackReason::NoRoute), ..LpHeader::default() },
+                &interest(&uri),
+            );
             for (what, packet, verdict) in [
                 ("an Interest", interest(&uri), Verdict::Interest),
                 ("a Data", data(&uri), Verdict::Data),
@@ -86,7 +89,9 @@ fn a_members_port_leads_to_it_whatever_comes() {
     let mut cluster = Cluster::new();
     for (from, to) in [("198.51.100.7:6363", "192.0.2.1"), ("[2001:db8:1::7]:6363", "[2001:db8::1]")] {
         for number in 1..=3u8 {
-            for payload in [data("/a"), interest("/a"), b"anything".to_vec(), vec![100, 0], fragment(7, 1, 3, &[1; 50])] {
+            for payload in
+                [data("/a"), interest("/a"), b"anything".to_vec(), vec![100, 0], fragment(7, 1, 3, &[1; 50])]
+            {
                 let frame = Udp::new(from, &format!("{to}:{}", member_port(number)), &payload);
                 let out = to_member(&frame, number);
                 cluster.expect("by port", &frame.frame(), Verdict::ToMember, REDIRECT, &out);
@@ -115,7 +120,8 @@ fn members_that_can_not_be_reached_are_counted() {
     let frame = Udp::new("198.51.100.7:50000", VIP, &interest("/x/y"));
     let number = cluster.member_of("/x/y");
     let octets = frame.frame();
-    let set = |cluster: &mut Cluster, entry: MemberEntry| cluster.balancer.set_member(number, &entry).expect("set");
+    let set =
+        |cluster: &mut Cluster, entry: MemberEntry| cluster.balancer.set_member(number, &entry).expect("set");
     set(&mut cluster, MemberEntry { hop: None, ..entry(number) });
     cluster.expect("no hop", &octets, Verdict::NoHop, DROP, &octets);
     set(&mut cluster, MemberEntry { address_v4: None, ..entry(number) });
@@ -130,7 +136,8 @@ fn members_that_can_not_be_reached_are_counted() {
     cluster.expect("the last hop", &old, Verdict::TimeToLive, DROP, &old);
     cluster.balancer.clear_member(number).expect("cleared");
     cluster.expect("gone", &octets, Verdict::NoMember, DROP, &octets);
-    let to_port = Udp::new("198.51.100.7:50000", &format!("192.0.2.1:{}", member_port(number)), &data("/a")).frame();
+    let to_port =
+        Udp::new("198.51.100.7:50000", &format!("192.0.2.1:{}", member_port(number)), &data("/a")).frame();
     cluster.expect("its port", &to_port, Verdict::Passed, PASS, &to_port);
     cluster.balancer.set_slots(&vec![0; nw_balance::SLOTS]).expect("slots");
     cluster.expect("no slots", &octets, Verdict::NoMember, DROP, &octets);
@@ -154,7 +161,13 @@ fn fragments_of_one_packet_go_to_one_member() {
         served[usize::from(number)] += 1;
         for index in 0..3 {
             let frame = Udp::new("198.51.100.7:50000", VIP, &fragment(sequence, index, 3, &[6; 70]));
-            cluster.expect("a fragment", &frame.frame(), Verdict::Fragment, REDIRECT, &to_member(&frame, number));
+            cluster.expect(
+                "a fragment",
+                &frame.frame(),
+                Verdict::Fragment,
+                REDIRECT,
+                &to_member(&frame, number),
+            );
         }
     }
     assert!(served[1..].iter().all(|count| *count > 5), "{served:?}");
@@ -242,7 +255,11 @@ fn what_is_not_the_balancers_passes_untouched() {
     options.splice(34..34, [1, 1, 1, 1]);
     let len = (base.packet().len() + 4) as u16;
     options[16..18].copy_from_slice(&len.to_be_bytes());
-    let extension = v6.behind_ethernet(&common::frames::ip(&v6, 0, &[&[17, 0, 1, 4, 0, 0, 0, 0][..], &v6.datagram()].concat()));
+    let extension = v6.behind_ethernet(&common::frames::ip(
+        &v6,
+        0,
+        &[&[17, 0, 1, 4, 0, 0, 0, 0][..], &v6.datagram()].concat(),
+    ));
     let ndn = common::frames::ethernet(OWN_MAC, member_mac(1), &[], 0x8624, &interest("/a"));
     for (what, frame, verdict) in [
         ("ARP", with(13, 6, base.frame()), Verdict::Passed),

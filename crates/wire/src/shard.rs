@@ -261,7 +261,11 @@ fn by_name(packet: &[u8], network: &Head, nack: bool, key: &HashKey) -> Result<(
 ///
 /// # Errors
 /// [`Reason::Malformed`] when it is no name.
-pub fn prefix_hashes(name: &[u8], key: &HashKey, mut each: impl FnMut(usize, bool, u64)) -> Result<(u64, bool), Reason> {
+pub fn prefix_hashes(
+    name: &[u8],
+    key: &HashKey,
+    mut each: impl FnMut(usize, bool, u64),
+) -> Result<(u64, bool), Reason> {
     let copied = name.len().min(NAME_OCTETS_MAX);
     let (mut at, mut state, mut without_digest) = (0, key.root(), key.root());
     for count in 0.. {

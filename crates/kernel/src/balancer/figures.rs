@@ -69,7 +69,8 @@ impl Swap {
     /// # Errors
     /// As [`Balancer::load`](super::Balancer::load).
     pub fn load(hop: &Hop) -> Result<Swap, KernelError> {
-        Figure::load("nw_swap", words(&[&hop.mac, &hop.own_mac, &hop.interface_index.to_ne_bytes()])).map(Swap)
+        Figure::load("nw_swap", words(&[&hop.mac, &hop.own_mac, &hop.interface_index.to_ne_bytes()]))
+            .map(Swap)
     }
 
     /// Attaches to an interface, natively, until this value is dropped.

@@ -107,7 +107,13 @@ impl Links {
     }
 
     /// Puts this program into a pinned link. A link whose interface is gone goes.
-    fn take_over(&mut self, maps: &mut Maps, pins: &Pins, index: u32, mode: AttachMode) -> Result<(), KernelError> {
+    fn take_over(
+        &mut self,
+        maps: &mut Maps,
+        pins: &Pins,
+        index: u32,
+        mode: AttachMode,
+    ) -> Result<(), KernelError> {
         let path = pins.link(index, mode);
         let replace = |maps: &mut Maps| -> Result<(), Cause> {
             let link: FdLink = PinnedLink::from_pin(&path)?.into();
@@ -170,7 +176,9 @@ fn refusal(interface: &str, mode: AttachMode, source: Cause) -> KernelError {
         }
         (Some(Errno::NODEV), _) => KernelError::NoInterface(interface),
         (Some(Errno::INVAL), AttachMode::TrafficControl) => KernelError::NoTrafficControl { source },
-        (_, AttachMode::TrafficControl) => KernelError::of("attaching the balancer to traffic control", source),
+        (_, AttachMode::TrafficControl) => {
+            KernelError::of("attaching the balancer to traffic control", source)
+        }
         // A driver without XDP, or without it as things are: its MTU, its queues.
         _ => KernelError::NoDriver { interface, mode: mode.as_str(), source },
     }
@@ -182,7 +190,8 @@ fn index_of(interface: &str) -> Result<u32, KernelError> {
     if interface.is_empty() || interface.contains('\0') {
         return Err(none());
     }
-    let any = socket(AddressFamily::INET, SocketType::DGRAM, None).map_err(|e| KernelError::of("a socket", std::io::Error::from(e)))?;
+    let any = socket(AddressFamily::INET, SocketType::DGRAM, None)
+        .map_err(|e| KernelError::of("a socket", std::io::Error::from(e)))?;
     rustix::net::netdevice::name_to_index(any, interface).map_err(|_| none())
 }
 

@@ -155,7 +155,9 @@ impl Maps {
         for (prefix, effect) in rules.iter() {
             let (mut hash, mut length) = (key.root(), 0);
             // Rules are checked when they are made, so their prefixes can be hashed.
-            let _ = prefix_hashes(prefix.as_bytes(), key, |components, _, state| (hash, length) = (state, components));
+            let _ = prefix_hashes(prefix.as_bytes(), key, |components, _, state| {
+                (hash, length) = (state, components)
+            });
             let (depth, control) = match effect {
                 Effect::Depth(depth) => (depth, 0),
                 Effect::Control => (0, 1),
@@ -186,7 +188,9 @@ impl Maps {
     }
 
     pub fn write_links(&mut self, links: &[Link]) -> Result<(), KernelError> {
-        self.retain::<u32, [u32; 2]>("links", |index| links.iter().any(|link| link.interface_index == *index))?;
+        self.retain::<u32, [u32; 2]>("links", |index| {
+            links.iter().any(|link| link.interface_index == *index)
+        })?;
         for link in links {
             let value = [link.underlying_index, u32::from(link.vlan)];
             self.insert("links", &link.interface_index, value)?;
@@ -261,7 +265,11 @@ impl Maps {
     }
 
     /// Removes the keys that are not wanted.
-    fn retain<K: Pod, V: Pod>(&mut self, name: &'static str, wanted: impl Fn(&K) -> bool) -> Result<(), KernelError> {
+    fn retain<K: Pod, V: Pod>(
+        &mut self,
+        name: &'static str,
+        wanted: impl Fn(&K) -> bool,
+    ) -> Result<(), KernelError> {
         let retain = |maps: &mut Maps| -> Result<(), Cause> {
             let mut map: HashMap<&mut MapData, K, V> = maps.map_mut(name)?.try_into()?;
             let known: Vec<K> = map.keys().collect::<Result<_, _>>()?;
@@ -319,7 +327,13 @@ fn member_words(entry: &MemberEntry) -> MemberWords {
     let none = Hop { interface_index: 0, own_mac: [0; 6], mac: [0; 6], vlan: None, mtu_octets: 0 };
     let hop = entry.hop.unwrap_or(none);
     let mut words = Words::<MEMBER_WORDS>::default();
-    words.put(&v6).put(&v4).number(sum(&v4)).number(sum(&v6)).number(u32::from(entry.port.to_be())).number(flags);
+    words
+        .put(&v6)
+        .put(&v4)
+        .number(sum(&v4))
+        .number(sum(&v6))
+        .number(u32::from(entry.port.to_be()))
+        .number(flags);
     words.number(hop.interface_index).number(u32::from(hop.vlan.unwrap_or(0))).number(hop.mtu_octets);
     words.put(&hop.mac).put(&hop.own_mac).number(0).mac(entry.mac.unwrap_or_default());
     words.words()

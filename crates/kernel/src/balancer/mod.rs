@@ -68,7 +68,7 @@ impl Balancer {
         loader.btf(None);
         if let Some(pins) = &pins {
             for name in maps::KEPT {
-                loader.map_pin_path(*name, pins.map(name));
+                loader.map_pin_path(name, pins.map(name));
             }
         }
         let ebpf = loader.load(CODE).map_err(|e| KernelError::of("the balancer's maps", e))?;
@@ -134,7 +134,10 @@ impl Balancer {
             return refuse(format!("{} can't be its UDP port; each member needs one of its own", entry.port));
         }
         if let Some((other, _)) = self.members.iter().find(|(n, m)| **n != number && m.port == entry.port) {
-            return refuse(format!("UDP port {} is member {other}'s; each member needs one of its own", entry.port));
+            return refuse(format!(
+                "UDP port {} is member {other}'s; each member needs one of its own",
+                entry.port
+            ));
         }
         if entry.address_v4.is_none() && entry.address_v6.is_none() && entry.mac.is_none() {
             return refuse("it has no address: give one of IPv4, of IPv6, or of Ethernet".to_owned());
@@ -173,7 +176,9 @@ impl Balancer {
             return Err(KernelError::Slots(format!("{} were given, and there are {SLOTS}", slots.len())));
         }
         if let Some(number) = slots.iter().find(|number| **number > MEMBERS_MAX) {
-            return Err(KernelError::Slots(format!("{number} is no member's number; they are 1 to {MEMBERS_MAX}")));
+            return Err(KernelError::Slots(format!(
+                "{number} is no member's number; they are 1 to {MEMBERS_MAX}"
+            )));
         }
         self.maps.write_slots(&self.slots, slots)?;
         let changed = self.slots.iter().zip(slots).filter(|(old, new)| old != new).count();
@@ -237,7 +242,10 @@ impl Balancer {
     /// # Errors
     /// When the kernel does not say.
     pub fn run_time(&mut self) -> Result<RunTime, KernelError> {
-        self.maps.xdp().and_then(|program| RunTime::of(program)).map_err(|e| KernelError::of("reading a program's statistics", e))
+        self.maps
+            .xdp()
+            .and_then(|program| RunTime::of(program))
+            .map_err(|e| KernelError::of("reading a program's statistics", e))
     }
 
     /// The program itself, for tests that run it on frames of their own.

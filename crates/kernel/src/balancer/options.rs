@@ -28,7 +28,9 @@ impl BalancerOptions {
             return Err(KernelError::Cluster("its UDP port is 0; NDN's is 6363"));
         }
         if self.cluster_v4.is_none() && self.cluster_v6.is_none() && self.ethernet.is_none() {
-            return Err(KernelError::Cluster("it has no address: give one of IPv4, of IPv6, or two interfaces for Ethernet"));
+            return Err(KernelError::Cluster(
+                "it has no address: give one of IPv4, of IPv6, or two interfaces for Ethernet",
+            ));
         }
         let unspecified = self.cluster_v4.is_some_and(|v4| v4.is_unspecified() || v4.is_multicast())
             || self.cluster_v6.is_some_and(|v6| v6.is_unspecified() || v6.is_multicast());

@@ -43,7 +43,8 @@ impl Pins {
             let why = "it is not in a bpf file system; take a folder below /sys/fs/bpf";
             return Err(refusal(folder, why, io::ErrorKind::Unsupported.into()));
         }
-        pins.remove_other_layouts().map_err(|e| refusal(folder, "maps of another version can't be removed", e))?;
+        pins.remove_other_layouts()
+            .map_err(|e| refusal(folder, "maps of another version can't be removed", e))?;
         Ok(pins)
     }
 

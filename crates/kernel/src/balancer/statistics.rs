@@ -17,7 +17,8 @@ impl Statistics {
     /// # Errors
     /// When the kernel does not.
     pub fn keep() -> Result<Statistics, KernelError> {
-        let kept = enable_stats(Stats::RunTime).map_err(|e| KernelError::of("keeping statistics of programs", e))?;
+        let kept =
+            enable_stats(Stats::RunTime).map_err(|e| KernelError::of("keeping statistics of programs", e))?;
         Ok(Statistics { _kept: kept })
     }
 }

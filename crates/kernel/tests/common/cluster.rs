@@ -5,7 +5,9 @@
 use super::frames::OWN_MAC;
 use aya::programs::{TestRun, TestRunOptions};
 use nw_balance::{Member, Rules, SLOTS, Table};
-use nw_kernel::balancer::{AttachMode, Balancer, BalancerCounters, BalancerOptions, Hop, MemberEntry, Verdict};
+use nw_kernel::balancer::{
+    AttachMode, Balancer, BalancerCounters, BalancerOptions, Hop, MemberEntry, Verdict,
+};
 use nw_name::{HashKey, Name, NameRef};
 
 pub const KEY: HashKey = HashKey::new([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 5, 7]);
@@ -56,7 +58,9 @@ pub fn entry(number: u8) -> MemberEntry {
 }
 
 pub fn members(count: u8) -> Vec<Member> {
-    (1..=count).map(|number| Member { number, id: u64::from(number) * 31, weight: 100, takes_names: true }).collect()
+    (1..=count)
+        .map(|number| Member { number, id: u64::from(number) * 31, weight: 100, takes_names: true })
+        .collect()
 }
 
 /// The program with members, and what they are.
@@ -73,8 +77,8 @@ impl Cluster {
     }
 
     pub fn with(options: &BalancerOptions) -> Self {
-        let mut balancer = Balancer::load(options)
-            .unwrap_or_else(|e| panic!("{e}: {:?}", std::error::Error::source(&e)));
+        let mut balancer =
+            Balancer::load(options).unwrap_or_else(|e| panic!("{e}: {:?}", std::error::Error::source(&e)));
         for number in 1..=3 {
             balancer.set_member(number, &entry(number)).expect("a member");
         }
@@ -92,7 +96,8 @@ impl Cluster {
     /// One that came by this interface.
     pub fn run_on(&mut self, frame: &[u8], index: Option<u32>) -> (u32, Vec<u8>) {
         let mut out = vec![0; frame.len() + 64];
-        let options = |context| TestRunOptions { data_in: Some(frame), ctx_in: context, ..TestRunOptions::default() };
+        let options =
+            |context| TestRunOptions { data_in: Some(frame), ctx_in: context, ..TestRunOptions::default() };
         let end = frame.len() as u32;
         let context: Option<Vec<u8>> =
             index.map(|index| [0, end, 0, index, 0, 0].iter().flat_map(|n: &u32| n.to_ne_bytes()).collect());
@@ -143,7 +148,15 @@ impl Cluster {
 
     /// The same by the program for traffic control.
     #[track_caller]
-    fn expect_tc(&mut self, what: &str, frame: &[u8], index: Option<u32>, verdict: Verdict, action: u32, out: &[u8]) {
+    fn expect_tc(
+        &mut self,
+        what: &str,
+        frame: &[u8],
+        index: Option<u32>,
+        verdict: Verdict,
+        action: u32,
+        out: &[u8],
+    ) {
         // The kernel makes no test of a frame that has nothing behind Ethernet.
         if frame.len() <= 14 {
             return;
@@ -168,7 +181,7 @@ impl Cluster {
     fn run_tc(&mut self, frame: &[u8], index: Option<u32>) -> (u32, Vec<u8>) {
         let mut out = vec![0; frame.len() + 64];
         // `struct __sk_buff`: the tenth number is the interface that the frame came by.
-        let mut context = vec![0; 48];
+        let mut context = [0; 48];
         context[36..40].copy_from_slice(&index.unwrap_or(0).to_ne_bytes());
         let program = self.balancer.program_tc().expect("loaded");
         let options = TestRunOptions {

@@ -169,7 +169,10 @@ async fn add(
     get, path = "/v1/members/{name}", tag = "members", params(("name" = String, Path, description = "What it is called")),
     responses((status = 200, body = BalancerMember), (status = 404, body = Problem))
 )]
-async fn member(State(handle): State<Handle>, Path(name): Path<String>) -> Result<Json<BalancerMember>, Refused> {
+async fn member(
+    State(handle): State<Handle>,
+    Path(name): Path<String>,
+) -> Result<Json<BalancerMember>, Refused> {
     Ok(Json(ask(&handle, move |balancer| balancer.show(&name)).await??))
 }
 
@@ -220,7 +223,10 @@ struct Which {
     get, path = "/v1/where", tag = "names", params(Which),
     responses((status = 200, body = NameWhere), (status = 400, body = Problem))
 )]
-async fn where_is(State(handle): State<Handle>, Query(which): Query<Which>) -> Result<Json<NameWhere>, Refused> {
+async fn where_is(
+    State(handle): State<Handle>,
+    Query(which): Query<Which>,
+) -> Result<Json<NameWhere>, Refused> {
     let name: Name = which
         .name
         .parse()

@@ -2,9 +2,7 @@
 
 use nw_balance::Rules;
 use nw_kernel::KernelError;
-use nw_kernel::balancer::{
-    AttachMode, Balancer, BalancerCounters, BalancerOptions, Link, MemberEntry,
-};
+use nw_kernel::balancer::{AttachMode, Balancer, BalancerCounters, BalancerOptions, Link, MemberEntry};
 use std::net::SocketAddr;
 
 /// See [`Balancer`], whose methods these are.

@@ -49,7 +49,9 @@ pub fn measure(address: SocketAddr, prefix: &Name, options: &Measure) -> io::Res
                 }
             }
             Ok(_) => {}
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => open = 0,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                open = 0
+            }
             Err(error) => return Err(error),
         }
     }

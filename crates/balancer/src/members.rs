@@ -15,8 +15,8 @@ mod tests;
 
 use crate::config::{MEMBERS_MAX, MemberItem, Weight};
 use core::time::Duration;
-pub use leave::Pending;
 use leave::Leave;
+pub use leave::Pending;
 use nw_api::balancer::MemberState;
 use nw_element::Instant;
 
@@ -67,6 +67,8 @@ pub struct Member {
     pub has_routes: bool,
     /// What it was measured to carry, Interests a second.
     pub measured_per_s: Option<u32>,
+    /// Its router went away since the last turn.
+    lost: bool,
     leave: Leave,
 }
 
@@ -127,9 +129,7 @@ impl Member {
     pub fn weight(&self) -> u32 {
         match self.item.weight {
             Weight::Fixed(weight) => weight,
-            Weight::Measured => {
-                self.measured_per_s.map_or(WEIGHT_USUAL, |per_s| (per_s / PER_WEIGHT).max(1))
-            }
+            Weight::Measured => self.measured_per_s.map_or(WEIGHT_USUAL, |per_s| (per_s / PER_WEIGHT).max(1)),
         }
     }
 
@@ -210,6 +210,7 @@ impl Members {
             healthy: None,
             has_routes: false,
             measured_per_s: None,
+            lost: false,
             leave: Leave::default(),
         };
         let at = self.list.partition_point(|other| other.number < number);
@@ -251,7 +252,12 @@ impl Members {
     ///
     /// # Errors
     /// When there is none.
-    pub fn set_weight(&mut self, now: Instant, name: &str, weight: Weight) -> Result<Option<Change>, MemberError> {
+    pub fn set_weight(
+        &mut self,
+        now: Instant,
+        name: &str,
+        weight: Weight,
+    ) -> Result<Option<Change>, MemberError> {
         let member = self.find(name)?;
         member.item.weight = weight;
         if weight != Weight::Measured {
@@ -270,12 +276,11 @@ impl Members {
     }
 
     /// Its router went away: it has failed, whatever the probes said before.
-    pub fn on_lost(&mut self, now: Instant, name: &str) -> Option<Change> {
-        let member = self.find(name).ok()?;
-        member.has_routes = false;
-        member.healthy = Some(false);
-        let active = member.state == MemberState::Active;
-        active.then(|| member.become_of(now, MemberState::Failed, "its router went away"))
+    pub fn on_lost(&mut self, name: &str) {
+        if let Ok(member) = self.find(name) {
+            member.has_routes = false;
+            member.lost = member.state == MemberState::Active;
+        }
     }
 
     /// All routes are there; or the agent has lost its router.
@@ -334,8 +339,7 @@ impl Members {
     pub fn control(&self) -> Option<&Member> {
         let configured = || self.list.iter().find(|member| Some(&member.item.name) == self.control.as_ref());
         let active = |member: &&Member| member.state == MemberState::Active;
-        let stands_in =
-            || self.list.iter().find(|member| active(member) && member.item.control.is_some());
+        let stands_in = || self.list.iter().find(|member| active(member) && member.item.control.is_some());
         configured().filter(active).or_else(stands_in).or_else(configured)
     }
 }
@@ -343,11 +347,11 @@ impl Members {
 impl Member {
     fn become_of(&mut self, now: Instant, to: MemberState, why: &'static str) -> Change {
         let from = core::mem::replace(&mut self.state, to);
-        self.since = now;
+        (self.since, self.lost) = (now, false);
         match to {
             MemberState::Draining => self.leave.begin(now),
             // Its router may have started anew.
-            MemberState::Failed => self.has_routes = false,
+            MemberState::Failed => (self.has_routes, self.healthy) = (false, Some(false)),
             _ => {}
         }
         Change { name: self.item.name.clone(), number: self.number, from, to, why }
@@ -368,6 +372,7 @@ impl Member {
                 return ready.then_some((Active, "it is healthy and has all routes"));
             }
             Active | Failed if leaves => (Draining, "it takes no new names"),
+            Active if self.lost => (Failed, "its router went away"),
             Active if healthy == Some(false) => (Failed, "its probes don't come back"),
             Failed if healthy == Some(true) => (Joining, "its probes come back"),
             Draining if self.wanted == Wanted::Serving => (Joining, "it is to take names again"),

@@ -31,12 +31,24 @@ pub fn encode(status: &BalancerStatus) -> String {
         let directions = [
             (
                 "in",
-                [counted.in_interests, counted.in_data, counted.in_nacks, counted.in_fragments, counted.in_others],
+                [
+                    counted.in_interests,
+                    counted.in_data,
+                    counted.in_nacks,
+                    counted.in_fragments,
+                    counted.in_others,
+                ],
                 counted.in_bytes,
             ),
             (
                 "out",
-                [counted.out_interests, counted.out_data, counted.out_nacks, counted.out_fragments, counted.out_others],
+                [
+                    counted.out_interests,
+                    counted.out_data,
+                    counted.out_nacks,
+                    counted.out_fragments,
+                    counted.out_others,
+                ],
                 counted.out_bytes,
             ),
         ];
@@ -64,7 +76,12 @@ pub fn encode(status: &BalancerStatus) -> String {
     metric("nw_balancer_member_probe_seconds", "gauge", "How long a member's last probe took.", probes);
     let single = |value: String| vec![(String::new(), value)];
     let routes = &status.routes;
-    metric("nw_balancer_routes", "gauge", "Routes that members are given.", single(routes.routes.to_string()));
+    metric(
+        "nw_balancer_routes",
+        "gauge",
+        "Routes that members are given.",
+        single(routes.routes.to_string()),
+    );
     let help = "Routes of the control member that can't be given to others.";
     metric("nw_balancer_routes_skipped", "gauge", help, single(routes.skipped.to_string()));
     let help = "Things that are wrong and need a person.";

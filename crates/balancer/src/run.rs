@@ -44,12 +44,12 @@ pub enum RunError {
     #[error(
         "a balancer works in the kernel, and this process may not: run it as root, or with `AmbientCapabilities=CAP_BPF CAP_NET_ADMIN CAP_NET_RAW` in its systemd unit"
     )]
-    Rights(#[source] KernelError),
+    Rights,
     /// The kernel is too old or lacks something.
-    #[error("this kernel can't do what a balancer needs: {0}")]
+    #[error("this kernel can't do what a balancer needs")]
     Kernel(#[source] KernelError),
     /// An interface.
-    #[error("{interface}: {error}")]
+    #[error("can't attach to {interface}")]
     Attach {
         /// Which.
         interface: String,
@@ -166,6 +166,10 @@ impl Balancer {
     /// # Errors
     /// What the machine lacks; then nothing is left behind that was not there before.
     pub fn start(config: Config) -> Result<Self, RunError> {
+        // Before anything is made: a folder that can't be written would be named in place of what is missing.
+        if !system::has_rights() {
+            return Err(RunError::Rights);
+        }
         let ways = crate::ways::Ways::watch()?;
         let (key, made) = key(&config.cluster)?;
         if made {
@@ -173,7 +177,7 @@ impl Balancer {
         }
         let options = options(&config, &key, &ways)?;
         let path = datapath::load(&options).map_err(|error| match error {
-            error @ KernelError::Rights { .. } => RunError::Rights(error),
+            KernelError::Rights { .. } => RunError::Rights,
             error => RunError::Kernel(error),
         })?;
         let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("nw"));
@@ -415,10 +419,7 @@ impl Balancer {
                 self.probes.insert(probed.name.clone(), probed);
             }
             Event::Agent(name, report) => drop(self.on_report(&name, &report)),
-            Event::Lost(name) => {
-                let change = self.members.on_lost(self.now(), &name);
-                self.changed(change.into_iter().collect());
-            }
+            Event::Lost(name) => self.members.on_lost(&name),
             Event::Looked(Looked::Changed { status, one_port_peers }) => {
                 self.replica = status;
                 self.peers = one_port_peers;

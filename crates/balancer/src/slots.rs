@@ -51,7 +51,8 @@ mod tests {
     use nw_element::Instant;
 
     fn members(weights: &[u32]) -> Members {
-        let patience = Patience { probes: false, routes: false, drain_limit: Duration::ZERO, quiet: Duration::ZERO };
+        let patience =
+            Patience { probes: false, routes: false, drain_limit: Duration::ZERO, quiet: Duration::ZERO };
         let mut members = Members::new(patience, None);
         for (index, weight) in weights.iter().enumerate() {
             let item = MemberItem {
@@ -87,8 +88,10 @@ mod tests {
 
     #[test]
     fn commands_go_to_the_control_member() {
-        let rules = rules(&[RuleItem { prefix: "/a".parse().unwrap(), depth: Some(2), control: false }]).unwrap();
-        let all: Vec<_> = rules.iter().map(|(prefix, effect)| (prefix.to_name().to_string(), effect)).collect();
+        let rules =
+            rules(&[RuleItem { prefix: "/a".parse().unwrap(), depth: Some(2), control: false }]).unwrap();
+        let all: Vec<_> =
+            rules.iter().map(|(prefix, effect)| (prefix.to_name().to_string(), effect)).collect();
         assert_eq!(all, [("/a".to_owned(), Effect::Depth(2)), ("/localhop/nfd".to_owned(), Effect::Control)]);
     }
 }

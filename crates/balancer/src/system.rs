@@ -7,6 +7,26 @@ use std::path::{Path, PathBuf};
 
 const ROOT: &str = "/proc/sys";
 
+/// From `linux/capability.h`.
+const CAP_NET_ADMIN: u32 = 12;
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_BPF: u32 = 39;
+
+/// True when this process may load programs and attach them; also where that can't be found out.
+pub fn has_rights() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    capabilities(&status).is_none_or(|all| {
+        let has = |capability: u32| all & 1 << capability != 0;
+        has(CAP_NET_ADMIN) && (has(CAP_BPF) || has(CAP_SYS_ADMIN))
+    })
+}
+
+/// The effective ones.
+fn capabilities(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
 /// What should be, by sysctl's name: value, and the values that do as well.
 fn wanted(config: &Config) -> Vec<(String, &'static str, &'static [&'static str])> {
     let mut wanted = Vec::new();
@@ -79,9 +99,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn capabilities_are_read() {
+        assert_eq!(capabilities("Name:\tnw\nCapEff:\t000001ffffffffff\n"), Some(0x1ff_ffff_ffff));
+        assert_eq!(capabilities("CapEff:\t0000000000001000\n"), Some(1 << CAP_NET_ADMIN));
+        assert_eq!(capabilities("Name:\tnw\n"), None);
+    }
+
+    #[test]
     fn what_is_changed_is_put_back() {
         let folder = tempfile::tempdir().unwrap();
-        let text = "[cluster]\naddresses = [\"192.0.2.1\", \"2001:db8::1\"]\ninterfaces = [\"eth0.5\", \"eth1\"]\n";
+        let text =
+            "[cluster]\naddresses = [\"192.0.2.1\", \"2001:db8::1\"]\ninterfaces = [\"eth0.5\", \"eth1\"]\n";
         let config = Config::parse("b.toml", text).unwrap();
         let file = |name: &str| path(folder.path(), name);
         for (name, value) in [
@@ -97,7 +125,8 @@ mod tests {
         assert!(file("net.ipv4.conf.eth0/5.rp_filter").ends_with("net/ipv4/conf/eth0.5/rp_filter"));
         let (changed, failed) = set_below(folder.path(), &config);
         let names: Vec<_> = changed.iter().map(|setting| setting.name.as_str()).collect();
-        let expected = ["net.ipv4.ip_forward", "net.ipv4.conf.eth0/5.rp_filter", "net.ipv4.conf.eth1.accept_local"];
+        let expected =
+            ["net.ipv4.ip_forward", "net.ipv4.conf.eth0/5.rp_filter", "net.ipv4.conf.eth1.accept_local"];
         assert_eq!(names, expected);
         assert_eq!(failed.len(), 1, "{failed:?}");
         assert!(failed[0].starts_with("net.ipv4.conf.eth1.rp_filter can't be read"));

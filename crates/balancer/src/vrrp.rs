@@ -35,7 +35,9 @@ pub enum VrrpError {
     #[error("a priority is from 1 to 254, not {0}")]
     Priority(u8),
     /// One interface has both.
-    #[error("vrrp.outside_router_id and vrrp.inside_router_id are both {0}, on one interface: give them different numbers")]
+    #[error(
+        "vrrp.outside_router_id and vrrp.inside_router_id are both {0}, on one interface: give them different numbers"
+    )]
     SameId(u32),
 }
 
@@ -53,7 +55,10 @@ pub fn configuration(config: &Config, options: &VrrpOptions) -> Result<String, V
     let inside = options.inside.as_ref().or(vrrp.inside.as_ref());
     let inside = inside.ok_or(VrrpError::Missing("vrrp.inside", ", or with --inside"))?;
     if vrrp.outside_addresses.is_empty() {
-        return Err(VrrpError::Missing("vrrp.outside_addresses", ": the cluster's addresses with their network"));
+        return Err(VrrpError::Missing(
+            "vrrp.outside_addresses",
+            ": the cluster's addresses with their network",
+        ));
     }
     if vrrp.inside_addresses.is_empty() {
         return Err(VrrpError::Missing("vrrp.inside_addresses", ": the gateway's addresses of members"));
@@ -159,7 +164,11 @@ inside_addresses = ["10.0.0.1/24"]
 
     #[test]
     fn what_is_missing_is_named() {
-        for line in ["outside = \"eth0\"\n", "outside_addresses = [\"192.0.2.1/24\", \"2001:db8::1/64\"]\n", "inside_addresses = [\"10.0.0.1/24\"]\n"] {
+        for line in [
+            "outside = \"eth0\"\n",
+            "outside_addresses = [\"192.0.2.1/24\", \"2001:db8::1/64\"]\n",
+            "inside_addresses = [\"10.0.0.1/24\"]\n",
+        ] {
             let word = line.split(' ').next().unwrap();
             let said = made(&FILE.replace(line, ""), &options()).unwrap_err().to_string();
             assert!(said.starts_with(&format!("vrrp.{word} is missing")), "{said}");
@@ -184,7 +193,9 @@ inside_addresses = ["10.0.0.1/24"]
         // It looks whether interfaces are there, and wants no loopback.
         let there = std::fs::read_dir("/sys/class/net").unwrap().flatten();
         let names = there.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        let ordinary = |name: &String| name != "lo" && std::fs::exists(format!("/sys/class/net/{name}/device")).unwrap_or(false);
+        let ordinary = |name: &String| {
+            name != "lo" && std::fs::exists(format!("/sys/class/net/{name}/device")).unwrap_or(false)
+        };
         let Some(interface) = names.into_iter().find(ordinary) else {
             eprintln!("this machine has no network interface, which keepalived wants to see");
             return;

@@ -10,7 +10,8 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
 /// Crates of ours: `router=debug` means `nw_router=debug`.
 const PARTS: [&str; 13] = [
-    "api", "app", "balancer", "bench", "cli", "element", "elements", "faces", "name", "rest", "router", "tables", "trust",
+    "api", "app", "balancer", "bench", "cli", "element", "elements", "faces", "name", "rest", "router",
+    "tables", "trust",
 ];
 
 /// Changes what is logged. Clones change the same log.

@@ -113,7 +113,8 @@ impl Router {
             let answer = self.ask(&what, &wire)?;
             let data = Data::check(&answer).expect("checked when it came in");
             if version.is_none() {
-                version = data.name().component(-2).and_then(|component| Convention::Version.number(component));
+                version =
+                    data.name().component(-2).and_then(|component| Convention::Version.number(component));
                 if version.is_some() && version == known {
                     return Ok(Fetched::Same);
                 }

@@ -87,7 +87,8 @@ impl Seen {
                     continue;
                 };
                 seen.one_port_peers.extend(peer);
-                let key = RouteKey { prefix: entry.name.clone(), face: Arc::clone(face), origin: route.origin };
+                let key =
+                    RouteKey { prefix: entry.name.clone(), face: Arc::clone(face), origin: route.origin };
                 seen.snapshot.routes.insert(key, RouteUse { cost: route.cost, flags: route.flags });
             }
         }
@@ -250,7 +251,10 @@ mod tests {
             face(259, "tcp4://192.0.2.10:6363", Persistent),
             face(260, "udp4://192.0.2.1:6363", Persistent),
             FaceStatus::new(261, "fd://9", "unix:///run/x.sock", FaceScope::Local),
-            FaceStatus { link_type: LinkType::MultiAccess, ..face(262, "udp4://224.0.23.170:56363", Persistent) },
+            FaceStatus {
+                link_type: LinkType::MultiAccess,
+                ..face(262, "udp4://224.0.23.170:56363", Persistent)
+            },
             face(263, "ether://[02:00:00:00:00:01]", Persistent),
         ];
         let rib = vec![
@@ -281,7 +285,10 @@ mod tests {
                 "tcp4://192.0.2.10:6363",
             ]
         );
-        assert_eq!(seen.one_port_peers.iter().map(ToString::to_string).collect::<Vec<_>>(), ["192.0.2.8:40000"]);
+        assert_eq!(
+            seen.one_port_peers.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["192.0.2.8:40000"]
+        );
         assert_eq!(seen.skipped, 5, "who came by TCP, the cluster itself, an application, a group, nobody");
         assert_eq!(seen.snapshot.strategies.len(), 2);
     }

@@ -1,5 +1,5 @@
 //! Looks at the control member's routes again and again. A look costs a question and its answer while nothing changes, with routers that tell versions
-//! of datasets; with others it costs the whole list, so it is never more than a tenth of the time that lists are read.
+//! of datasets; with others it costs the whole list, and long lists are read no more than a tenth of the time.
 
 use super::board::Board;
 use super::router::{Fetched, Router};
@@ -56,6 +56,10 @@ pub struct Watcher<F> {
 
 /// A look that takes long makes the next one wait so many times as long.
 const REST_TIMES: u32 = 9;
+/// But never longer than this.
+const REST_MAX: Duration = Duration::from_secs(5);
+/// A list of fewer octets is no burden to anybody.
+const READ_LEN: usize = 64 << 10;
 const RETRY: Duration = Duration::from_millis(500);
 const STOP_LATENCY: Duration = Duration::from_millis(50);
 
@@ -66,6 +70,8 @@ struct Known {
     rib_content: Vec<u8>,
     strategies: Option<u64>,
     strategies_content: Vec<u8>,
+    /// The last look read a list.
+    read: bool,
 }
 
 impl<F: FnMut(Looked)> Watcher<F> {
@@ -106,22 +112,26 @@ impl<F: FnMut(Looked)> Watcher<F> {
                 (self.tell)(Looked::Well(name.to_owned()));
             }
             let took = start.elapsed();
+            let interval = Duration::from_millis(u64::from(self.routes.interval_ms));
+            // A question that nothing had to be read for costs nothing, however busy this machine is.
+            let rest = if known.read { (took * REST_TIMES).min(REST_MAX) } else { Duration::ZERO };
             if let Some(seen) = seen {
                 self.publish(seen, took, snapshot);
             }
-            let interval = Duration::from_millis(u64::from(self.routes.interval_ms));
-            self.pause(interval.max(took * REST_TIMES));
+            self.pause(interval.max(rest));
         }
         Ok(())
     }
 
     fn look(&self, router: &mut Router, known: &mut Known) -> Result<Option<Seen>, ControlError> {
         let mut changed = false;
+        known.read = false;
         for (dataset, version, content) in [
             (Dataset::RibList, &mut known.rib, &mut known.rib_content),
             (Dataset::StrategyChoiceList, &mut known.strategies, &mut known.strategies_content),
         ] {
             if let Fetched::New(number, new) = router.dataset(dataset, *version)? {
+                known.read |= new.len() > READ_LEN;
                 *version = number;
                 changed |= new != *content || new.is_empty();
                 *content = new;
@@ -130,9 +140,7 @@ impl<F: FnMut(Looked)> Watcher<F> {
         if !changed {
             return Ok(None);
         }
-        let unreadable = |what: Dataset| {
-            move |error| ControlError::Answer { what: what.to_string(), error }
-        };
+        let unreadable = |what: Dataset| move |error| ControlError::Answer { what: what.to_string(), error };
         let rib = decode_items(&known.rib_content).map_err(unreadable(Dataset::RibList))?;
         let strategies =
             decode_items(&known.strategies_content).map_err(unreadable(Dataset::StrategyChoiceList))?;

@@ -5,8 +5,8 @@ use super::snapshot::{Difference, FaceText, Seen, Snapshot};
 use core::time::Duration;
 use nw_api::balancer::{AgentOrder, AgentReport};
 use nw_api::management::{ControlParameters, FacePersistency, Strategy, Verb};
-use nw_app::control::ControlError;
 use nw_app::ClientError;
+use nw_app::control::ControlError;
 use nw_name::Name;
 use nw_name::convention;
 use std::collections::{BTreeSet, HashMap};
@@ -77,7 +77,9 @@ impl<L: Lead> Agent<L> {
         while !self.stop.load(Ordering::Relaxed) {
             let was_there = match Router::connect(&self.path, Arc::clone(&self.stop)) {
                 Ok(router) => self.attend(router),
-                Err(error) => Err((false, format!("its router can't be reached at {}: {error}", self.path.display()))),
+                Err(error) => {
+                    Err((false, format!("its router can't be reached at {}: {error}", self.path.display())))
+                }
             };
             let Err((was_there, trouble)) = was_there else { continue };
             if was_there {
@@ -174,7 +176,10 @@ impl<L: Lead> Agent<L> {
             .filter_map(|key| {
                 let face_id = Some(*held.faces.get(&key.face)?);
                 let parameters = ControlParameters::of(key.prefix.clone());
-                Some((Verb::RibUnregister, ControlParameters { face_id, origin: Some(key.origin), ..parameters }))
+                Some((
+                    Verb::RibUnregister,
+                    ControlParameters { face_id, origin: Some(key.origin), ..parameters },
+                ))
             })
             .collect();
         router.commands(gone)?;
@@ -222,7 +227,8 @@ fn routes<'a>(
     refused: &mut Vec<String>,
 ) -> Result<Vec<Route<'a>>, ControlError> {
     let wanted: BTreeSet<_> = difference.add.iter().map(|(key, _)| &key.face).collect();
-    let missing: Vec<_> = wanted.into_iter().filter(|face| !held.faces.contains_key(*face)).cloned().collect();
+    let missing: Vec<_> =
+        wanted.into_iter().filter(|face| !held.faces.contains_key(*face)).cloned().collect();
     let create = |face: &FaceText| {
         let (uri, local) = face.split_once(' ').map_or((&**face, None), |(uri, local)| (uri, Some(local)));
         let parameters = ControlParameters {
@@ -288,14 +294,18 @@ fn strategies(
         match answer {
             Ok(_) => {}
             Err(ControlError::Refused { response, .. }) => {
-                refused.push(format!("the strategy {strategy} of {prefix}: {} {}", response.code, response.text));
+                refused.push(format!(
+                    "the strategy {strategy} of {prefix}: {} {}",
+                    response.code, response.text
+                ));
             }
             Err(error) => return Err(error),
         }
     }
-    let unset = difference.unset.iter().map(|prefix| {
-        (Verb::StrategyChoiceUnset, ControlParameters::of(prefix.clone()))
-    });
+    let unset = difference
+        .unset
+        .iter()
+        .map(|prefix| (Verb::StrategyChoiceUnset, ControlParameters::of(prefix.clone())));
     router.commands(unset.collect())?;
     Ok(())
 }

@@ -37,15 +37,16 @@ pub fn member_faults(cluster: &Cluster, member: &MemberItem, others: &[MemberIte
         fault("name", format!("{:?}", member.name), expected.to_owned());
     }
     if others.iter().any(|other| other.name == member.name) {
-        fault(
-            "name",
-            format!("{:?} again", member.name),
-            "a name that no other member has".to_owned(),
-        );
+        fault("name", format!("{:?} again", member.name), "a name that no other member has".to_owned());
     }
     if member.port == cluster.port {
         let seen = format!("{}, which is the cluster's port", member.port);
-        fault("port", seen, "a port of the member's own: what comes to it there is told from what comes to the cluster".to_owned());
+        fault(
+            "port",
+            seen,
+            "a port of the member's own: what comes to it there is told from what comes to the cluster"
+                .to_owned(),
+        );
     }
     if let Some(other) = others.iter().find(|other| other.port == member.port) {
         let seen = format!("{}, which {} has already", member.port, other.name);
@@ -60,7 +61,11 @@ pub fn member_faults(cluster: &Cluster, member: &MemberItem, others: &[MemberIte
         }
         if wanted && count == 0 {
             let seen = format!("no address of {family}");
-            fault("addresses", seen, format!("one, as the cluster has one: what comes by {family} leaves by it"));
+            fault(
+                "addresses",
+                seen,
+                format!("one, as the cluster has one: what comes by {family} leaves by it"),
+            );
         }
     }
     for ip in &member.addresses {
@@ -70,7 +75,11 @@ pub fn member_faults(cluster: &Cluster, member: &MemberItem, others: &[MemberIte
         }
     }
     if member.weight == Weight::Fixed(0) {
-        fault("weight", "0".to_owned(), "1 or more; `nw balancer drain` takes a member's names away".to_owned());
+        fault(
+            "weight",
+            "0".to_owned(),
+            "1 or more; `nw balancer drain` takes a member's names away".to_owned(),
+        );
     }
     if others.len() >= MEMBERS_MAX {
         fault("name", format!("member {}", others.len() + 1), format!("at most {MEMBERS_MAX} members"));
@@ -103,7 +112,11 @@ pub(super) fn contradictions(config: &Config, places: &Places, source: &mut Sour
         problem("cluster.name", format!("{:?}", cluster.name), "letters, digits, - and _, at most 32");
     }
     if cluster.addresses.is_empty() {
-        problem("cluster.addresses", "none".to_owned(), "the address of the cluster, such as [\"192.0.2.1\"]");
+        problem(
+            "cluster.addresses",
+            "none".to_owned(),
+            "the address of the cluster, such as [\"192.0.2.1\"]",
+        );
     }
     for (family, is_family) in FAMILIES {
         let count = cluster.addresses.iter().filter(|ip| is_family(&ip.0)).count();
@@ -113,7 +126,8 @@ pub(super) fn contradictions(config: &Config, places: &Places, source: &mut Sour
         }
     }
     if cluster.interfaces.is_empty() {
-        let expected = "the interfaces that packets of clients and members come by; `ip link` lists those there are";
+        let expected =
+            "the interfaces that packets of clients and members come by; `ip link` lists those there are";
         problem("cluster.interfaces", "none".to_owned(), expected);
     }
     let names: BTreeSet<_> = cluster.interfaces.iter().collect();

@@ -56,17 +56,37 @@ fn what_is_wrong_is_named_with_its_line() {
     for (line, other, expected) in [
         ("port = 6402", "port = 6401", "b.toml:14: member[1].port: saw 6401, which m1 has already"),
         ("port = 6402", "port = 6363", "b.toml:14: member[1].port: saw 6363, which is the cluster's port"),
-        ("port = 6402", "port = 70000", "b.toml:14: member[1].port: saw 70000; expected an integer from 1 to 65535"),
+        (
+            "port = 6402",
+            "port = 70000",
+            "b.toml:14: member[1].port: saw 70000; expected an integer from 1 to 65535",
+        ),
         ("name = \"m2\"", "name = \"m1\"", "b.toml:12: member[1].name: saw \"m1\" again"),
         ("name = \"m2\"", "name = \"m 2\"", "b.toml:12: member[1].name: saw \"m 2\""),
-        ("weight = \"measured\"", "weight = 0", "b.toml:15: member[1].weight: saw 0; expected an integer from 1 to"),
+        (
+            "weight = \"measured\"",
+            "weight = 0",
+            "b.toml:15: member[1].weight: saw 0; expected an integer from 1 to",
+        ),
         ("weight = \"measured\"", "weight = \"much\"", "member[1].weight: saw \"much\""),
-        ("control_member = \"m1\"", "control_member = \"m9\"", "b.toml:5: cluster.control_member: saw \"m9\"; expected one of the members: m1, m2"),
+        (
+            "control_member = \"m1\"",
+            "control_member = \"m9\"",
+            "b.toml:5: cluster.control_member: saw \"m9\"; expected one of the members: m1, m2",
+        ),
         ("control_member = \"m1\"\n", "", "cluster.control_member: saw none"),
         ("[\"10.0.0.12\", \"fd00::12\"]", "[\"10.0.0.12\"]", "member[1].addresses: saw no address of IPv6"),
-        ("[\"10.0.0.12\", \"fd00::12\"]", "[\"192.0.2.1\", \"fd00::12\"]", "member[1].addresses: saw 192.0.2.1, which is the cluster's"),
+        (
+            "[\"10.0.0.12\", \"fd00::12\"]",
+            "[\"192.0.2.1\", \"fd00::12\"]",
+            "member[1].addresses: saw 192.0.2.1, which is the cluster's",
+        ),
         ("interfaces = [\"eth0\", \"eth1\"]", "interfaces = []", "b.toml:4: cluster.interfaces: saw none"),
-        ("[\"192.0.2.1\", \"2001:db8::1\"]", "[\"192.0.2.1\", \"192.0.2.2\"]", "cluster.addresses: saw 2 addresses of IPv4"),
+        (
+            "[\"192.0.2.1\", \"2001:db8::1\"]",
+            "[\"192.0.2.1\", \"192.0.2.2\"]",
+            "cluster.addresses: saw 2 addresses of IPv4",
+        ),
         ("[\"192.0.2.1\", \"2001:db8::1\"]", "[\"0.0.0.0\"]", "cluster.addresses: saw"),
         ("depth = 2", "depth = 2\ncontrol = true", "rule[0].prefix: saw depth and control"),
         ("depth = 2", "", "rule[0].prefix: saw neither depth nor control"),
@@ -80,7 +100,9 @@ fn what_is_wrong_is_named_with_its_line() {
 
 #[test]
 fn all_mistakes_come_at_once() {
-    let text = with("port = 6402", "port = 6401").replace("depth = 2", "dept = 2").replace("6401\ncontrol", "6363\ncontrol");
+    let text = with("port = 6402", "port = 6401")
+        .replace("depth = 2", "dept = 2")
+        .replace("6401\ncontrol", "6363\ncontrol");
     let said = problems(&text);
     assert!(said.len() >= 3, "{said:#?}");
     assert!(said.iter().any(|line| line.contains("the unknown option dept")), "{said:#?}");
@@ -93,9 +115,18 @@ fn other_sections() {
         ("[elastic]\nenabled = true", "elastic.addresses: saw none"),
         ("[elastic]\nlow_percent = 90", "elastic.low_percent: saw 90, with high_percent 80"),
         ("[elastic]\nmembers_min = 9", "elastic.members_min: saw 9 above members_max, 4"),
-        ("[elastic]\nenabled = true\naddresses = [\"10.0.0.21\"]\nport_first = 6402", "elastic.port_first: saw 6402 to 6402, m2's among them"),
-        ("[control]\nlisten = [\"10.0.0.1:6380\"]", "control.listen: saw 10.0.0.1:6380, which other machines reach"),
-        ("[control]\nlisten = [\"10.0.0.1:6380\"]\nallow_remote = true", "control.allow_remote: saw no token_file"),
+        (
+            "[elastic]\nenabled = true\naddresses = [\"10.0.0.21\"]\nport_first = 6402",
+            "elastic.port_first: saw 6402 to 6402, m2's among them",
+        ),
+        (
+            "[control]\nlisten = [\"10.0.0.1:6380\"]",
+            "control.listen: saw 10.0.0.1:6380, which other machines reach",
+        ),
+        (
+            "[control]\nlisten = [\"10.0.0.1:6380\"]\nallow_remote = true",
+            "control.allow_remote: saw no token_file",
+        ),
         ("[health]\nslow_ms = 2000", "health.slow_ms: saw 2000, above timeout_ms"),
         ("[vrrp]\ninside_addresses = [\"10.0.0.1\"]", "vrrp.inside_addresses: saw"),
         ("[what]\nx = 1", "the unknown section what"),

@@ -51,8 +51,9 @@ impl ProcessEngine {
 
     fn configuration(&self, member: &MemberItem) -> Result<String, EngineError> {
         let more = match &self.elastic.router_config {
-            Some(path) => fs::read_to_string(path)
-                .map_err(|error| EngineError(format!("can't read elastic.router_config {}: {error}", path.display())))?,
+            Some(path) => fs::read_to_string(path).map_err(|error| {
+                EngineError(format!("can't read elastic.router_config {}: {error}", path.display()))
+            })?,
             None => String::new(),
         };
         let socket = member.control.clone().unwrap_or_default();
@@ -71,7 +72,8 @@ impl ProcessEngine {
 impl Engine for ProcessEngine {
     fn start(&mut self, number: u32) -> Result<(MemberItem, Option<u32>), EngineError> {
         let member = self.member(number)?;
-        let failed = |what: &str, path: &Path, error| EngineError(format!("can't {what} {}: {error}", path.display()));
+        let failed =
+            |what: &str, path: &Path, error| EngineError(format!("can't {what} {}: {error}", path.display()));
         fs::create_dir_all(&self.folder).map_err(|error| failed("make", &self.folder, error))?;
         let config = self.path(&member.name, "toml");
         fs::write(&config, self.configuration(&member)?).map_err(|error| failed("write", &config, error))?;
@@ -83,7 +85,9 @@ impl Engine for ProcessEngine {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).arg("run").arg("-c").arg(&config);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log_file);
-        let child = command.spawn().map_err(|error| EngineError(format!("can't start {}: {error}", words.join(" "))))?;
+        let child = command
+            .spawn()
+            .map_err(|error| EngineError(format!("can't start {}: {error}", words.join(" "))))?;
         let process = child.id();
         self.running.insert(member.name.clone(), Running::Child(child));
         Ok((member, Some(process)))

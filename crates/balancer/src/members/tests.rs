@@ -103,6 +103,21 @@ fn what_fails_comes_back_with_its_routes() {
 }
 
 #[test]
+fn a_router_that_goes_away_has_failed_at_once() {
+    let mut members = active(PATIENCE);
+    members.on_lost("b");
+    members.on_health("b", true);
+    let changes = members.turn(at(10));
+    assert_eq!(states(&changes), [("b", Active, Failed)], "whatever an earlier probe said");
+    members.on_health("b", true);
+    assert_eq!(states(&members.turn(at(20))), [("b", Failed, Joining)]);
+    members.on_lost("b");
+    members.on_routes("b", true);
+    assert_eq!(states(&members.turn(at(30))), [("b", Joining, Active)]);
+    assert!(members.turn(at(40)).is_empty());
+}
+
+#[test]
 fn when_all_fail_they_keep_their_names() {
     let mut members = active(PATIENCE);
     for name in ["a", "b", "c"] {
@@ -132,7 +147,11 @@ fn removing_has_two_stages() {
     assert!(members.turn(at(1700)).is_empty());
     assert_eq!(states(&members.turn(at(1800))), [("b", Draining, Gone)]);
     assert_eq!(members.len(), 2);
-    assert_eq!(members.add(at(1900), item("d", 6404), Joining, None).unwrap().number, 2, "the lowest that is free");
+    assert_eq!(
+        members.add(at(1900), item("d", 6404), Joining, None).unwrap().number,
+        2,
+        "the lowest that is free"
+    );
 }
 
 #[test]
@@ -197,7 +216,15 @@ fn another_one_stands_in_for_the_control_member() {
 fn there_is_room_for_63() {
     let mut members = Members::new(PATIENCE, None);
     for number in 1..=63u32 {
-        assert_eq!(u32::from(members.add(at(0), item(&format!("m{number}"), 6400 + number), Joining, None).unwrap().number), number);
+        assert_eq!(
+            u32::from(
+                members.add(at(0), item(&format!("m{number}"), 6400 + number), Joining, None).unwrap().number
+            ),
+            number
+        );
     }
-    assert_eq!(members.add(at(0), item("more", 7000), Joining, None).map(|m| m.number), Err(MemberError::Full));
+    assert_eq!(
+        members.add(at(0), item("more", 7000), Joining, None).map(|m| m.number),
+        Err(MemberError::Full)
+    );
 }

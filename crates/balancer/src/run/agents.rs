@@ -166,7 +166,8 @@ impl Balancer {
         let local = self.agents.local.get(name);
         let leads = local.is_some_and(|local| local.lead.is_led());
         // 0 before anything was read: then nobody can have it all.
-        let complete = report.generation.is_some_and(|has| leads || has > 0 && has >= self.replica.generation);
+        let complete =
+            report.generation.is_some_and(|has| leads || has > 0 && has >= self.replica.generation);
         self.members.on_routes(name, complete);
         let draining = self.members.named(name).is_ok_and(|member| member.state == MemberState::Draining);
         if draining {

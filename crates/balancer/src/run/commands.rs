@@ -49,11 +49,14 @@ impl Balancer {
     ) -> Result<BalancerMember, CommandError> {
         let there: Vec<_> = self.members.iter().map(|member| member.item.clone()).collect();
         let faults = member_faults(&self.config.cluster, &item, &there);
-        let unusable = item.addresses.iter().find(|ip| {
-            ip.0.is_unspecified() || ip.0.is_loopback() || ip.0.is_multicast()
-        });
+        let unusable = item
+            .addresses
+            .iter()
+            .find(|ip| ip.0.is_unspecified() || ip.0.is_loopback() || ip.0.is_multicast());
         let mut said: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        said.extend(unusable.map(|ip| format!("addresses: saw {}; expected the address of one machine", ip.0)));
+        said.extend(
+            unusable.map(|ip| format!("addresses: saw {}; expected the address of one machine", ip.0)),
+        );
         said.extend((item.port == 0).then(|| "port: saw 0; expected an integer from 1 to 65535".to_owned()));
         if !said.is_empty() {
             return Err(CommandError::Wrong(said.join("\n")));
@@ -88,7 +91,11 @@ impl Balancer {
         self.shown(name)
     }
 
-    pub(crate) fn change(&mut self, name: &str, change: &MemberChange) -> Result<BalancerMember, CommandError> {
+    pub(crate) fn change(
+        &mut self,
+        name: &str,
+        change: &MemberChange,
+    ) -> Result<BalancerMember, CommandError> {
         self.members.named(name)?;
         let weight = change.weight.as_deref().map(str::parse::<Weight>).transpose();
         if let Some(weight) = weight.map_err(CommandError::Wrong)? {

@@ -31,9 +31,10 @@ impl Balancer {
         }
         // A number that has become another member's: its port would be in the way.
         for (number, entry) in path.members() {
-            let same = self.members.iter().any(|member| {
-                member.number == number && member.item.port == u32::from(entry.port)
-            });
+            let same = self
+                .members
+                .iter()
+                .any(|member| member.number == number && member.item.port == u32::from(entry.port));
             if !same && let Err(error) = path.clear_member(number) {
                 warn(&mut self.warnings, "members", &error);
             }

@@ -91,14 +91,20 @@ impl Balancer {
         let mut all: Vec<String> = said.collect();
         if self.written.members.get(&member.number).is_none_or(|entry| entry.hop.is_none()) {
             let address = member.item.addresses[0].0;
-            all.push(format!("no neighbour answers for {address}: see `ip neighbour` and `ip route get {address}`"));
+            all.push(format!(
+                "no neighbour answers for {address}: see `ip neighbour` and `ip route get {address}`"
+            ));
         }
         if member.state != MemberState::Draining {
             let probed = self.probes.get(name).and_then(|probed| probed.outcome.trouble());
             all.extend(probed.map(str::to_owned));
         }
         let has_agent = member.item.control.is_some() || self.agents.is_remote(name);
-        if member.state == MemberState::Joining && !has_agent && self.config.routes.replicate && !member.item.own_routes {
+        if member.state == MemberState::Joining
+            && !has_agent
+            && self.config.routes.replicate
+            && !member.item.own_routes
+        {
             all.push("no agent speaks for it: start `nw balancer agent` beside its router, or give the path of its socket (control)".to_owned());
         }
         (!all.is_empty()).then(|| all.join("; "))
@@ -115,7 +121,10 @@ impl Balancer {
         }
         if self.config.vrrp.outside_addresses.is_empty() {
             for ip in self.config.cluster.addresses.iter().filter(|ip| !self.ways.has(ip.0)) {
-                all.push(format!("this machine does not have the cluster's address {}: `ip address add` it", ip.0));
+                all.push(format!(
+                    "this machine does not have the cluster's address {}: `ip address add` it",
+                    ip.0
+                ));
             }
         }
         all

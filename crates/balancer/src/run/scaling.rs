@@ -52,7 +52,11 @@ impl Balancer {
         }
         let ended = self.engine.as_mut().map(|engine| engine.ended()).unwrap_or_default();
         for name in ended {
-            tracing::error!(member = name, "its router ended by itself; see its log in {}", self.config.cluster.folder.display());
+            tracing::error!(
+                member = name,
+                "its router ended by itself; see its log in {}",
+                self.config.cluster.folder.display()
+            );
             self.processes.remove(&name);
             // One that is leaving already is on its way.
             let _ = self.members.remove(&name);
@@ -62,7 +66,8 @@ impl Balancer {
             Some(sampled) => sampled,
             None => (now, u64::MAX),
         };
-        let interests = self.members.iter().map(|member| self.written.counters.member(member.number).to.interests);
+        let interests =
+            self.members.iter().map(|member| self.written.counters.member(member.number).to.interests);
         let interests: u64 = interests.sum();
         self.scaling.sampled = Some((now, interests));
         if before == u64::MAX {
@@ -86,7 +91,8 @@ impl Balancer {
         let of = |number: &u8| self.members.iter().find(|member| member.number == *number);
         let capacity_per_s = serving.iter().filter_map(of).map(|member| carries(member.weight())).sum();
         let changing = self.members.iter().any(|member| {
-            matches!(member.state, MemberState::Joining | MemberState::Draining) && member.wanted != Wanted::Resting
+            matches!(member.state, MemberState::Joining | MemberState::Draining)
+                && member.wanted != Wanted::Resting
         });
         let last = self.last_started();
         let removable = last.and_then(|name| self.members.named(&name).ok().map(|it| carries(it.weight())));

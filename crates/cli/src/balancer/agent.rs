@@ -82,7 +82,8 @@ impl Remote {
         if text.is_empty() {
             return Ok(None);
         }
-        let replica: Replica = serde_json::from_slice(&text).context("the balancer's routes can't be read")?;
+        let replica: Replica =
+            serde_json::from_slice(&text).context("the balancer's routes can't be read")?;
         Ok(Some(Arc::new(Snapshot::from_replica(&replica).map_err(anyhow::Error::msg)?)))
     }
 

@@ -51,7 +51,8 @@ pub fn remove(name: &str, wait: bool, answer: &Answered) -> Result<()> {
     let mut text = String::new();
     http::ask(&place, Method::Delete, &of(name), None)?.take(1 << 20).read_to_string(&mut text)?;
     // One that had no names is gone already.
-    let member: Option<BalancerMember> = (!text.is_empty()).then(|| serde_json::from_str(&text)).transpose()?;
+    let member: Option<BalancerMember> =
+        (!text.is_empty()).then(|| serde_json::from_str(&text)).transpose()?;
     let member = match member {
         Some(member) if wait => self::wait(&place, member, |_| false)?,
         member => member,

@@ -44,7 +44,9 @@ pub fn run(args: &Run) -> Result<ExitCode> {
             handle.end(Some(if balancer.adopted() { Ending::Keep } else { Ending::Clean }));
             balancer.run(Ending::Clean);
             return Err(match error {
-                ServeError::InUse(path) => anyhow::anyhow!("{} is in use: another balancer is running", path.display()),
+                ServeError::InUse(path) => {
+                    anyhow::anyhow!("{} is in use: another balancer is running", path.display())
+                }
                 error => error.into(),
             });
         }
@@ -58,7 +60,8 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     systemd::say_ready();
     let ending = balancer.run(if args.keep { Ending::Keep } else { Ending::Clean });
     drop(server);
-    let how = if ending == Ending::Keep { "the data path goes on" } else { "the program is off the interfaces" };
+    let how =
+        if ending == Ending::Keep { "the data path goes on" } else { "the program is off the interfaces" };
     tracing::info!(cluster, "ended: {how}");
     Ok(ExitCode::SUCCESS)
 }

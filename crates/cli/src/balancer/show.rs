@@ -74,11 +74,22 @@ fn print(status: &BalancerStatus) -> Result<()> {
 }
 
 fn member_rows(members: &[BalancerMember]) -> Vec<Vec<String>> {
-    let head =
-        row([&"member", &"state", &"weight", &"share", &"address", &"port", &"probe", &"Interests", &"Data", &"Nacks"]);
+    let head = row([
+        &"member",
+        &"state",
+        &"weight",
+        &"share",
+        &"address",
+        &"port",
+        &"probe",
+        &"Interests",
+        &"Data",
+        &"Nacks",
+    ]);
     let one = |member: &BalancerMember| {
         let name = if member.control { format!("{}*", member.name) } else { member.name.clone() };
-        let weight = if member.measured { format!("{} (measured)", member.weight) } else { member.weight.to_string() };
+        let weight =
+            if member.measured { format!("{} (measured)", member.weight) } else { member.weight.to_string() };
         let addresses: Vec<_> = member.addresses.iter().map(ToString::to_string).collect();
         let probe = member.probe_us.map_or("-".to_owned(), output::duration_us);
         let counted = &member.counters;

@@ -115,7 +115,8 @@ fn rates(before: &BalancerStatus, now: &BalancerStatus, seconds: f64) -> Rates {
             out_mbps: rate(was.out_bytes, is.out_bytes) * 8.0 / 1e6,
         }
     };
-    let drops = |status: &BalancerStatus| DROPS.iter().filter_map(|drop| status.verdicts.get(*drop)).sum::<u64>();
+    let drops =
+        |status: &BalancerStatus| DROPS.iter().filter_map(|drop| status.verdicts.get(*drop)).sum::<u64>();
     Rates {
         cluster: now.cluster.clone(),
         interval_s: seconds,
@@ -132,8 +133,16 @@ fn draw(rates: &Rates, clear: bool) -> Result<()> {
     }
     println!("{}: {:.0} packets/s dropped", rates.cluster, rates.dropped_per_s);
     rates.warnings.iter().for_each(|warning| println!("warning: {warning}"));
-    let mut rows =
-        vec![row([&"member", &"state", &"share", &"Interests/s", &"Data/s", &"Nacks/s", &"in Mbit/s", &"out Mbit/s"])];
+    let mut rows = vec![row([
+        &"member",
+        &"state",
+        &"share",
+        &"Interests/s",
+        &"Data/s",
+        &"Nacks/s",
+        &"in Mbit/s",
+        &"out Mbit/s",
+    ])];
     rows.extend(rates.members.iter().map(|member| {
         row([
             &member.name,

@@ -1,0 +1,424 @@
+"""nw balancer as a user types it: right and wrong words, missing rights, Ctrl-C, kill -9 and taking over, a router that hangs, a full disk."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import unittest
+from pathlib import Path
+
+from test_cli import NW, PATIENCE_S, CommandLine
+
+FILE = """
+[cluster]
+addresses = ["192.0.2.1"]
+interfaces = ["out", "in1", "in2"]
+attach = "generic"
+control_member = "m1"
+folder = "{folder}/state"
+pin = "{pin}"
+secret = "a secret of this test alone"
+{cluster}
+[health]
+interval_ms = 200
+timeout_ms = 400
+[routes]
+interval_ms = 100
+[control]
+path = "{folder}/b.sock"
+{more}
+"""
+MEMBER = """
+[[member]]
+name = "m{n}"
+addresses = ["10.1.{n}.2"]
+port = 640{n}
+control = "{folder}/m{n}.sock"
+"""
+
+
+class Words(CommandLine):
+    """What needs neither rights nor a kernel."""
+
+    def file(self, text):
+        path = Path(self.folder) / "b.toml"
+        path.write_text(text)
+        return path
+
+    def whole(self, cluster="", more=""):
+        members = "".join(MEMBER.format(n=n, folder=self.folder) for n in (1, 2))
+        return FILE.format(folder=self.folder, pin="/sys/fs/bpf/nw-test", cluster=cluster, more=more) + members
+
+    def test_all_mistakes_are_named_at_once(self):
+        path = self.file(self.whole("what = 1", "[drain]\nlimit_s = -1").replace("6402", "6401").replace('"m1"', '"m9"', 1))
+        for words in (["config", "--check", path], ["run", "-c", path], ["vrrp", "-c", path, "--priority", "100"]):
+            said = self.nw("balancer", *words, code=1).stderr.decode()
+            for part in ("the unknown option what", "limit_s: saw -1", "saw 6401, which m1 has already", 'control_member: saw "m9"'):
+                self.assertIn(part, said)
+            self.assertTrue(all(line.split("b.toml:")[1][0].isdigit() for line in said.splitlines()), said)
+
+    def test_a_right_file_and_the_reference(self):
+        path = self.file(self.whole())
+        self.assertIn("this balancer can run with", self.nw("balancer", "config", "--check", path).stdout.decode())
+        text = self.nw("balancer", "config").stdout.decode()
+        for section in ("[cluster]", "# [[member]]", "# [[rule]]", "[health]", "[drain]", "[elastic]", "[vrrp]"):
+            self.assertIn(f"\n{section}\n", text)
+
+    def test_nobody_there(self):
+        place = ("--control", f"{self.folder}/none.sock")
+        for words in (["status"], ["top", "--once"], ["add", "m1"], ["remove", "m1"], ["drain", "m1"], ["weight", "m1", "3"], ["where", "/a"], ["rules"], ["stop"], ["agent", "m1"]):
+            said = self.nw("balancer", *words, *place, code=1).stderr.decode().splitlines()[-1]
+            self.assertIn(f"can't reach a balancer at {self.folder}/none.sock (is it running?", said)
+
+    def test_words_that_are_wrong(self):
+        for words, part in (
+            (["add", "m4", "--port", "6404"], "--address"),
+            (["add", "m4", "--address", "10.0.0.1", "--port", "0"], "not in 1..=65535"),
+            (["add", "m4", "--address", "here", "--port", "6404"], "invalid value 'here'"),
+            (["where", "no name"], "invalid value"),
+            (["vrrp", "-c", "x", "--priority", "255"], "not in 1..=254"),
+            (["drain", "m1", "--wait", "--undo"], "cannot be used with"),
+            (["run"], "--config"),
+            (["remove"], "<NAME>"),
+        ):
+            self.assertIn(part, self.nw("balancer", *words, code=2).stderr.decode())
+        self.assertIn("can't read", self.nw("balancer", "run", "-c", f"{self.folder}/none.toml", code=1).stderr.decode())
+
+    def test_vrrp(self):
+        vrrp = '[vrrp]\noutside = "eth0"\noutside_addresses = ["192.0.2.1/24"]\ninside = "eth1"\ninside_addresses = ["10.1.0.1/24"]\n'
+        path = self.file(self.whole(more=vrrp))
+        text = self.nw("balancer", "vrrp", "-c", path, "--priority", "150", "--inside", "ens5").stdout.decode()
+        self.assertIn("interface ens5\n    virtual_router_id 52\n    priority 150\n", text)
+        said = self.sentence(self.nw("balancer", "vrrp", "-c", self.file(self.whole()), "--priority", "150", code=1))
+        self.assertIn("vrrp.outside is missing", said)
+
+    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("setpriv"), "dropping rights needs root and setpriv")
+    def test_without_rights(self):
+        os.chmod(self.folder, 0o777)
+        path = self.file(self.whole())
+        nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
+        binary = Path(self.folder) / "nw"
+        shutil.copy(NW, binary)
+        os.chmod(binary, 0o755)
+        done = subprocess.run([*nobody, binary, "balancer", "run", "-c", path], capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
+        said = done.stderr.decode()
+        self.assertEqual(done.returncode, 1, said)
+        self.assertIn("this process may not: run it as root, or with `AmbientCapabilities=CAP_BPF", said.splitlines()[-1])
+        self.assertFalse((Path(self.folder) / "b.sock").exists())
+
+
+def run(*words):
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise RuntimeError(f"{words}: {done.stderr}")
+    return done.stdout
+
+
+def missing():
+    """Why there can't be a cluster here; None when there can."""
+    if os.geteuid() != 0:
+        return "network namespaces and kernel programs need root"
+    for tool in ("ip", "nsenter", "mount"):
+        if not shutil.which(tool):
+            return f"there is no {tool}: apt install iproute2 util-linux"
+    name = f"nwb{os.getpid()}"
+    try:
+        run("ip", "netns", "add", name)
+        run("ip", "netns", "del", name)
+    except RuntimeError as error:
+        return f"no network namespaces here: {error}"
+    return None
+
+
+@unittest.skipIf(missing(), missing() or "")
+class Cluster(CommandLine):
+    """A balancer before two routers, in namespaces; outside it a consumer's router and a producer's."""
+
+    def setUp(self):
+        super().setUp()
+        self.spaces = {space: f"nwb{os.getpid()}-{space}" for space in ("bal", "out", "m1", "m2")}
+        for space in self.spaces.values():
+            run("ip", "netns", "add", space)
+            self.addCleanup(subprocess.run, ["ip", "netns", "del", space], capture_output=True)
+        self.pin = Path(self.folder) / "bpf"
+        self.pin.mkdir()
+        run("mount", "-t", "bpf", "bpf", self.pin)
+        self.addCleanup(subprocess.run, ["umount", "-l", self.pin], capture_output=True)
+        self.wire("out", "out", "192.0.2.1/24", "192.0.2.2/24")
+        for n in (1, 2):
+            self.wire(f"m{n}", f"in{n}", f"10.1.{n}.1/24", f"10.1.{n}.2/24")
+            run("ip", "-n", self.spaces[f"m{n}"], "route", "add", "default", "via", f"10.1.{n}.1")
+        self.balancer = None
+        # Members of the file, and which of them have no socket on the balancer's machine.
+        self.numbers, self.without_socket = (1, 2), 0
+
+    def wire(self, space, name, near, far):
+        bal, other = self.spaces["bal"], self.spaces[space]
+        run("ip", "-n", bal, "link", "add", name, "type", "veth", "peer", "name", "wire", "netns", other)
+        for where, link, address in ((bal, name, near), (other, "wire", far)):
+            run("ip", "-n", where, "address", "add", address, "dev", link)
+            run("ip", "-n", where, "link", "set", link, "up")
+            run("ip", "-n", where, "link", "set", "lo", "up")
+
+    def inside(self, space, *words, **more):
+        words = ["nsenter", f"--net=/run/netns/{self.spaces[space]}", *map(str, words)]
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, **more)
+
+        def finish():
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+            process.communicate()
+
+        self.addCleanup(finish)
+        return process
+
+    def route(self, name, space, listen, more=""):
+        """A router; its process."""
+        path, sock = Path(self.folder) / f"{name}.toml", Path(self.folder) / f"{name}.sock"
+        path.write_text(f'[faces.unix]\npath = "{sock}"\n[faces.udp]\nlisten = ["{listen}"]\nreliability = false\n[faces.tcp]\nlisten = []\n[management]\nlocalhop = "anywhere"\n{more}')
+        log = open(Path(self.folder) / f"{name}.log", "w")
+        self.addCleanup(log.close)
+        process = self.inside(space, NW, "run", "-c", path, stderr=log)
+        self.until(lambda: self.answers(sock), f"{name} answers: " + Path(log.name).read_text())
+        return process
+
+    def answers(self, path):
+        with socket.socket(socket.AF_UNIX) as s:
+            return s.connect_ex(str(path)) == 0
+
+    def balance(self, cluster="", more="", keep=False, folder=None):
+        texts = {n: MEMBER.format(n=n, folder=self.folder) for n in self.numbers}
+        if self.without_socket:
+            texts[self.without_socket] = texts[self.without_socket].split("control =")[0]
+        text = FILE.format(folder=self.folder, pin=self.pin, cluster=cluster, more=more) + "".join(texts.values())
+        if folder:
+            text = text.replace(f'folder = "{self.folder}/state"', f'folder = "{folder}"')
+        path = Path(self.folder) / "b.toml"
+        path.write_text(text)
+        self.log = Path(self.folder) / "b.log"
+        with open(self.log, "w") as log:
+            self.balancer = self.inside("bal", NW, "balancer", "run", "-c", path, *(["--keep"] if keep else []), stderr=log)
+        self.until(lambda: " running " in self.log.read_text() or self.balancer.poll() is not None, "the balancer runs")
+        self.assertIsNone(self.balancer.poll(), self.log.read_text())
+
+    def start_all(self, **more):
+        self.members = {n: self.route(f"m{n}", f"m{n}", f"10.1.{n}.2:640{n}") for n in (1, 2)}
+        self.route("producer", "out", "192.0.2.2:7000")
+        face = '[[face]]\nuri = "udp4://192.0.2.1:6363"\n[[route]]\nprefix = "/"\nface = "udp4://192.0.2.1:6363"\n'
+        self.route("consumer", "out", "192.0.2.2:7001", face)
+        self.inside("out", NW, "ping-server", "/t", "-s", f"unix://{self.folder}/producer.sock", stderr=subprocess.DEVNULL)
+        self.balance(**more)
+        self.nw("route", "add", "/t", "udp4://192.0.2.2:7000", "-s", f"unix://{self.folder}/m1.sock")
+        self.until_active({"m1", "m2"})
+        self.until(lambda: self.b("status")["routes"]["routes"] == 1, "the route was seen")
+        self.ping(3)
+
+    def b(self, *words, code=0):
+        done = self.nw("balancer", *words, "--control", f"{self.folder}/b.sock", "--json", code=code)
+        return json.loads(done.stdout) if code == 0 else done.stderr.decode()
+
+    def states(self):
+        return {member["name"]: member["state"] for member in self.b("status")["members"]}
+
+    def until_active(self, names):
+        active = lambda: {name for name, state in self.states().items() if state == "active"}
+        for _ in range(500):
+            if active() == names:
+                return
+            time.sleep(0.02)
+        self.fail(f"{names} are active: {json.dumps(self.b('status'), indent=1)}\n{self.log.read_text()}")
+
+    def pinging(self, count, interval_ms=5):
+        words = ["ping", "/t", "-s", f"unix://{self.folder}/consumer.sock", "-c", count, "-i", interval_ms, "--json"]
+        return subprocess.Popen([NW, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    def answered(self, process):
+        said, _ = process.communicate(timeout=3 * PATIENCE_S)
+        end = json.loads(said.splitlines()[-1])
+        return end["sent"], end["answered"]
+
+    def ping(self, count):
+        """Whether all were answered; neighbours may have to be found first."""
+        for _ in range(5):
+            sent, answered = self.answered(self.pinging(count))
+            if answered == count:
+                return
+        self.fail(f"{answered} of {sent}: {json.dumps(self.b('status'), indent=1)}")
+
+    def end(self, how=signal.SIGINT):
+        self.balancer.send_signal(how)
+        return self.balancer.wait(PATIENCE_S)
+
+    def attached(self):
+        return "xdp" in run("ip", "-n", self.spaces["bal"], "link", "show", "out")
+
+    def sysctl(self, name):
+        return run("nsenter", f"--net=/run/netns/{self.spaces['bal']}", "cat", f"/proc/sys/net/{name}").strip()
+
+    def test_commands_while_packets_flow(self):
+        before = self.sysctl("ipv4/conf/in1/accept_local")
+        self.start_all()
+        status = self.b("status")
+        self.assertEqual({interface["mode"] for interface in status["interfaces"]}, {"generic"})
+        self.assertEqual((status["control_member"], status["warnings"]), ("m1", []))
+        pinging = self.pinging(600)
+        shares = {member["name"]: member["share"] for member in status["members"]}
+        self.assertAlmostEqual(shares["m1"], 0.5, delta=0.01)
+        self.assertAlmostEqual(self.b("weight", "m2", "300")["share"], 0.75, delta=0.01)
+        self.assertEqual(self.b("drain", "m2", "--wait")["state"], "drained")
+        self.assertEqual(self.b("where", "/t/ping/1")["member"], "m1")
+        self.b("add", "m2", "--wait")
+        self.assertIn(self.b("where", "/t/ping/1")["member"], ("m1", "m2"))
+        self.assertEqual(self.b("where", "/localhop/nfd/rib/register")["by"], "control")
+        self.assertEqual(self.b("rules"), [{"prefix": "/localhop/nfd", "control": True}])
+        self.assertEqual(self.answered(pinging), (600, 600), json.dumps(self.b("status")["verdicts"]))
+        counters = {member["name"]: member["counters"]["in_interests"] for member in self.b("status")["members"]}
+        self.assertGreater(min(counters.values()), 50, counters)
+        self.assertIn("port: saw 6401, which m1 has already", self.b("add", "m3", "--address", "10.1.3.2", "--port", "6401", code=1))
+        self.assertIn("is the control member of the configuration", self.b("remove", "m1", code=1))
+        self.assertIn('no member is called "m9": there are m1, m2', self.b("remove", "m9", code=1))
+        self.assertIn("a number from 1 to 1000000, or measured", self.b("weight", "m1", "0", code=1))
+        self.nw("balancer", "status", "--check", "--control", f"{self.folder}/b.sock")
+        top = self.b("top", "--once", "-i", "100")
+        self.assertEqual([member["name"] for member in top["members"]], ["m1", "m2"])
+        self.assertEqual(self.b("remove", "m2", "--wait"), {"name": "m2", "state": "gone"})
+        self.ping(20)
+        second = subprocess.run([NW, "balancer", "run", "-c", f"{self.folder}/b.toml"], capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
+        self.assertIn(b"a balancer is running already", second.stderr)
+        self.assertEqual(self.end(), 0, self.log.read_text())
+        self.assertFalse(self.attached())
+        self.assertEqual(self.sysctl("ipv4/conf/in1/accept_local"), before)
+        self.assertFalse((Path(self.folder) / "b.sock").exists())
+
+    def test_killed_and_taken_over(self):
+        self.start_all()
+        pinging = self.pinging(800)
+        time.sleep(0.5)
+        self.end(signal.SIGKILL)
+        self.assertTrue(self.attached())
+        time.sleep(0.5)
+        self.balance()
+        status = self.b("status")
+        self.assertTrue(status["adopted"])
+        self.assertEqual({member["state"] for member in status["members"]}, {"active"})
+        self.assertEqual(self.answered(pinging), (800, 800), self.b("status")["verdicts"])
+        # Ended with --keep, as by systemd at a restart, it goes on likewise.
+        self.nw("balancer", "stop", "--keep", "--control", f"{self.folder}/b.sock")
+        self.assertEqual(self.balancer.wait(PATIENCE_S), 0)
+        self.assertTrue(self.attached())
+        self.assertEqual(self.answered(self.pinging(20)), (20, 20))
+        self.balance(keep=True)
+        self.nw("balancer", "stop", "--control", f"{self.folder}/b.sock")
+        self.assertEqual(self.balancer.wait(PATIENCE_S), 0)
+        self.assertFalse(self.attached())
+
+    def test_a_router_that_hangs_loses_its_names_until_it_is_back(self):
+        self.start_all()
+        self.members[2].send_signal(signal.SIGSTOP)
+        self.until_active({"m1"})
+        self.assertEqual(self.states()["m2"], "failed")
+        trouble = {member["name"]: member.get("trouble") for member in self.b("status")["members"]}["m2"]
+        self.assertIn("its probes don't come back", trouble)
+        self.assertEqual(self.answered(self.pinging(50)), (50, 50))
+        self.members[2].send_signal(signal.SIGCONT)
+        self.until_active({"m1", "m2"})
+        self.members[2].kill()
+        self.members[2].wait()
+        self.until_active({"m1"})
+        self.assertEqual(self.answered(self.pinging(50)), (50, 50))
+
+    def test_a_full_disk_stops_nothing(self):
+        small = Path(self.folder) / "small"
+        small.mkdir()
+        run("mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", small)
+        self.addCleanup(subprocess.run, ["umount", "-l", small], capture_output=True)
+        (small / "filling").write_bytes(b"x" * 4096)
+        self.start_all(folder=small)
+        self.assertTrue(any("can't be written" in warning and "No space left" in warning for warning in self.b("status")["warnings"]), self.b("status")["warnings"])
+        self.b("drain", "m2", "--wait")
+        self.ping(20)
+        self.assertEqual(self.end(signal.SIGTERM), 0)
+
+    def test_a_producer_registers_with_the_cluster(self):
+        self.start_all()
+        # Its socket is connected to the cluster's port: it takes packets from there only.
+        server = self.inside("out", NW, "ping-server", "/x", "-s", "udp4://192.0.2.1:6363", stderr=subprocess.PIPE)
+        self.assertIn(b"answering", server.stderr.readline())
+        self.until(lambda: self.b("status")["routes"]["one_port_peers"] == 1, "the balancer knows the producer")
+        for n in (1, 2):
+            have = lambda: b"/x " in self.nw("route", "list", "-s", f"unix://{self.folder}/m{n}.sock").stdout
+            self.until(have, f"m{n} has the route")
+        words = ["ping", "/x", "-s", f"unix://{self.folder}/consumer.sock", "-c", 100, "-i", 5, "--json"]
+        pinging = subprocess.Popen([NW, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.assertEqual(self.answered(pinging), (100, 100), self.b("status")["verdicts"])
+        verdicts = self.b("status")["verdicts"]
+        self.assertGreater(verdicts["control"], 0, verdicts)
+        self.assertGreater(verdicts["interest_out_one_port"], 0, verdicts)
+
+    def test_an_agent_on_another_machine(self):
+        token = Path(self.folder) / "token"
+        token.write_text("a token of this test alone\n")
+        listen = f'listen = ["10.1.2.1:6380"]\nallow_remote = true\ntoken_file = "{token}"\n'
+        self.without_socket = 2
+        self.members = {n: self.route(f"m{n}", f"m{n}", f"10.1.{n}.2:640{n}") for n in (1, 2)}
+        self.balance(more=listen)
+        self.until_active({"m1"})
+        self.nw("route", "add", "/t", "udp4://192.0.2.2:7000", "-s", f"unix://{self.folder}/m1.sock")
+        trouble = {member["name"]: member.get("trouble") for member in self.b("status")["members"]}["m2"]
+        self.assertIn("start `nw balancer agent` beside its router", trouble)
+        place = ["--control", "http://10.1.2.1:6380"]
+        wrong = self.inside("m2", NW, "balancer", "agent", "m2", *place, stderr=subprocess.PIPE)
+        self.assertIn(b"the token of control.token_file is needed", wrong.communicate(timeout=PATIENCE_S)[1])
+        place += ["--token-file", token]
+        wrong = self.inside("m2", NW, "balancer", "agent", "m9", *place, stderr=subprocess.PIPE)
+        self.assertIn(b'no member is called "m9"', wrong.communicate(timeout=PATIENCE_S)[1])
+        agent = self.inside("m2", NW, "balancer", "agent", "m2", *place, "--socket", f"{self.folder}/m2.sock", stderr=subprocess.DEVNULL)
+        self.until_active({"m1", "m2"})
+        self.assertIn(b"/t ", self.nw("route", "list", "-s", f"unix://{self.folder}/m2.sock").stdout)
+        agent.send_signal(signal.SIGINT)
+        self.assertEqual(agent.wait(PATIENCE_S), 0)
+        self.until_active({"m1"})
+
+    def test_members_by_load(self):
+        prefix = json.dumps(["nsenter", f"--net=/run/netns/{self.spaces['m2']}"])
+        elastic = f'[elastic]\nenabled = true\nmembers_min = 2\nmembers_max = 2\naddresses = ["10.1.2.2"]\nprefix = {prefix}\n'
+        self.members = {1: self.route("m1", "m1", "10.1.1.2:6401")}
+        self.numbers = (1,)
+        self.balance(more=elastic)
+        self.until_active({"m1", "e1"})
+        self.assertGreater(self.b("status")["elastic"]["capacity_per_s"], 0)
+        pid = json.loads((Path(self.folder) / "state/cluster.json").read_text())["members"][1]["process"]
+        self.end(signal.SIGKILL)
+        self.balance(more=elastic)
+        self.until_active({"m1", "e1"})
+        self.assertEqual(self.end(), 0, self.log.read_text())
+        self.until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text(), "the router that was started has ended")
+
+    def test_metrics(self):
+        self.members = {n: self.route(f"m{n}", f"m{n}", f"10.1.{n}.2:640{n}") for n in (1, 2)}
+        self.balance()
+        self.until_active({"m1", "m2"})
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(f"{self.folder}/b.sock")
+            s.sendall(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
+            text = b"".join(iter(lambda: s.recv(65536), b"")).decode()
+        for line in ('nw_balancer_member_state{member="m2",state="active"} 1', 'nw_balancer_packets_total{verdict="no_member"} 0', "nw_balancer_warnings 0"):
+            self.assertIn(line, text)
+
+    def test_interfaces_that_are_not_there(self):
+        path = Path(self.folder) / "b.toml"
+        members = "".join(MEMBER.format(n=n, folder=self.folder) for n in (1, 2))
+        path.write_text((FILE.format(folder=self.folder, pin=self.pin, cluster="", more="") + members).replace('"in2"', '"nosuch"'))
+        process = self.inside("bal", NW, "balancer", "run", "-c", path, stderr=subprocess.PIPE)
+        said = process.communicate(timeout=PATIENCE_S)[1].decode()
+        self.assertEqual(process.returncode, 1, said)
+        self.assertIn("there is no network interface nosuch", said.splitlines()[-1])
+        self.assertFalse(self.attached(), "what was attached before it failed is off again")
+
+
+if __name__ == "__main__":
+    unittest.main()

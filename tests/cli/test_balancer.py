@@ -179,7 +179,7 @@ class Cluster(CommandLine):
     def route(self, name, space, listen, more=""):
         """A router; its process."""
         path, sock = Path(self.folder) / f"{name}.toml", Path(self.folder) / f"{name}.sock"
-        path.write_text(f'[faces.unix]\npath = "{sock}"\n[faces.udp]\nlisten = ["{listen}"]\nreliability = false\n[faces.tcp]\nlisten = []\n[management]\nlocalhop = "anywhere"\n{more}')
+        path.write_text(f'[faces.unix]\npath = "{sock}"\n[faces.udp]\nlisten = ["{listen}"]\nreliability = false\n[faces.tcp]\nlisten = []\n{more}')
         log = open(Path(self.folder) / f"{name}.log", "w")
         self.addCleanup(log.close)
         process = self.inside(space, NW, "run", "-c", path, stderr=log)
@@ -205,8 +205,8 @@ class Cluster(CommandLine):
         self.until(lambda: " running " in self.log.read_text() or self.balancer.poll() is not None, "the balancer runs")
         self.assertIsNone(self.balancer.poll(), self.log.read_text())
 
-    def start_all(self, **more):
-        self.members = {n: self.route(f"m{n}", f"m{n}", f"10.1.{n}.2:640{n}") for n in (1, 2)}
+    def start_all(self, trust="", **more):
+        self.members = {n: self.route(f"m{n}", f"m{n}", f"10.1.{n}.2:640{n}", trust) for n in (1, 2)}
         self.route("producer", "out", "192.0.2.2:7000")
         face = '[[face]]\nuri = "udp4://192.0.2.1:6363"\n[[route]]\nprefix = "/"\nface = "udp4://192.0.2.1:6363"\n'
         self.route("consumer", "out", "192.0.2.2:7001", face)
@@ -344,13 +344,17 @@ class Cluster(CommandLine):
         self.assertEqual(self.end(signal.SIGTERM), 0)
 
     def test_a_producer_registers_with_the_cluster(self):
-        self.start_all()
+        store, anchor = f"{self.folder}/store", Path(self.folder) / "anchor.cert"
+        self.nw("key", "generate", "/x", "--store", store)
+        anchor.write_bytes(self.nw("cert", "export", "/x", "--store", store).stdout)
+        rule = '[[allow]]\nid = "x"\nfrom = "remote"\nanchors = ["site"]\nprivileges = ["rib"]\n'
+        self.start_all(f'[management]\nlocalhop = "anywhere"\n[[anchor]]\nid = "site"\nfile = "{anchor}"\n{rule}')
         # Its socket is connected to the cluster's port: it takes packets from there only.
-        server = self.inside("out", NW, "ping-server", "/x", "-s", "udp4://192.0.2.1:6363", stderr=subprocess.PIPE)
+        server = self.inside("out", NW, "ping-server", "/x", "-s", "udp4://192.0.2.1:6363", "--key", "/x", "--store", store, stderr=subprocess.PIPE)
         self.assertIn(b"answering", server.stderr.readline())
         self.until(lambda: self.b("status")["routes"]["one_port_peers"] == 1, "the balancer knows the producer")
         for n in (1, 2):
-            have = lambda: b"/x " in self.nw("route", "list", "-s", f"unix://{self.folder}/m{n}.sock").stdout
+            have = lambda: b"/x/ping" in self.nw("route", "list", "-s", f"unix://{self.folder}/m{n}.sock").stdout
             self.until(have, f"m{n} has the route")
         words = ["ping", "/x", "-s", f"unix://{self.folder}/consumer.sock", "-c", 100, "-i", 5, "--json"]
         pinging = subprocess.Popen([NW, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

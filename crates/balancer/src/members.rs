@@ -29,6 +29,8 @@ pub struct Patience {
     pub routes: bool,
     /// A draining member is gone after this, whatever is pending.
     pub drain_limit: Duration,
+    /// A control member that is not there at the start is waited for so long.
+    pub control: Duration,
     /// Where nobody says what is pending: after so long without a packet.
     pub quiet: Duration,
 }
@@ -69,6 +71,8 @@ pub struct Member {
     pub measured_per_s: Option<u32>,
     /// Its router went away since the last turn.
     lost: bool,
+    /// It took names before.
+    was_active: bool,
     leave: Leave,
 }
 
@@ -211,6 +215,7 @@ impl Members {
             has_routes: false,
             measured_per_s: None,
             lost: false,
+            was_active: matches!(state, MemberState::Active | MemberState::Failed),
             leave: Leave::default(),
         };
         let at = self.list.partition_point(|other| other.number < number);
@@ -334,13 +339,27 @@ impl Members {
         if active.is_empty() { those(MemberState::Failed) } else { active }
     }
 
-    /// Who has the control names: the configured member while it is active, else the first active one whose router an agent reaches, else the
-    /// configured one all the same.
-    pub fn control(&self) -> Option<&Member> {
-        let configured = || self.list.iter().find(|member| Some(&member.item.name) == self.control.as_ref());
-        let active = |member: &&Member| member.state == MemberState::Active;
-        let stands_in = || self.list.iter().find(|member| active(member) && member.item.control.is_some());
-        configured().filter(active).or_else(stands_in).or_else(configured)
+    /// Who has the control names, and the routes that the others get. The configured member while it is active. One that was active and is so no more
+    /// may have forgotten its routes: the first active member with a socket stands in, until the configured one has them back. One that never was
+    /// active here has routes of its own that nobody else has yet: it is waited for, and taken as soon as it is healthy.
+    pub fn control(&self, now: Instant) -> Option<&Member> {
+        let configured = self.list.iter().find(|member| Some(&member.item.name) == self.control.as_ref())?;
+        let with_socket = |member: &&Member| member.item.control.is_some();
+        let stands_in = self.list.iter().filter(with_socket).find(|it| it.state == MemberState::Active);
+        if configured.state == MemberState::Active {
+            return Some(configured);
+        }
+        if configured.was_active {
+            return Some(stands_in.unwrap_or(configured));
+        }
+        let healthy = |member: &Member| member.healthy == Some(true) || !self.patience.probes;
+        if healthy(configured) || now.since(configured.since) < self.patience.control {
+            return Some(configured);
+        }
+        // Nobody gets active without routes, so one that could is enough.
+        let could = self.list.iter().filter(with_socket);
+        let could = could.filter(|it| it.state == MemberState::Joining).find(|it| healthy(it));
+        Some(stands_in.or(could).unwrap_or(configured))
     }
 }
 
@@ -350,6 +369,7 @@ impl Member {
         (self.since, self.lost) = (now, false);
         match to {
             MemberState::Draining => self.leave.begin(now),
+            MemberState::Active => self.was_active = true,
             // Its router may have started anew.
             MemberState::Failed => (self.has_routes, self.healthy) = (false, Some(false)),
             _ => {}

@@ -228,6 +228,7 @@ impl Balancer {
             routes: config.routes.replicate,
             drain_limit: Duration::from_secs(u64::from(config.drain.limit_s)),
             quiet: Duration::from_millis(u64::from(config.drain.quiet_ms)),
+            control: Duration::from_secs(u64::from(config.routes.patience_s)),
         };
         let (aim, targets) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
@@ -476,7 +477,7 @@ impl Balancer {
     /// Probes, agents and the look at routes follow the list of members.
     fn follow_members(&mut self) {
         let mut targets = Vec::new();
-        let control = self.members.control().map(|member| member.item.clone());
+        let control = self.members.control(self.now()).map(|member| member.item.clone());
         for member in self.members.iter() {
             // What drains is let alone, so that nothing of ours is pending there.
             if member.state == MemberState::Draining {

@@ -51,8 +51,13 @@ mod tests {
     use nw_element::Instant;
 
     fn members(weights: &[u32]) -> Members {
-        let patience =
-            Patience { probes: false, routes: false, drain_limit: Duration::ZERO, quiet: Duration::ZERO };
+        let patience = Patience {
+            probes: false,
+            routes: false,
+            drain_limit: Duration::ZERO,
+            quiet: Duration::ZERO,
+            control: Duration::ZERO,
+        };
         let mut members = Members::new(patience, None);
         for (index, weight) in weights.iter().enumerate() {
             let item = MemberItem {

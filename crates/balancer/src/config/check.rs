@@ -87,7 +87,9 @@ pub fn member_faults(cluster: &Cluster, member: &MemberItem, others: &[MemberIte
     faults
 }
 
-const FAMILIES: [(&str, fn(&IpAddr) -> bool); 2] = [("IPv4", IpAddr::is_ipv4), ("IPv6", IpAddr::is_ipv6)];
+type IsOf = fn(&IpAddr) -> bool;
+
+const FAMILIES: [(&str, IsOf); 2] = [("IPv4", IpAddr::is_ipv4), ("IPv6", IpAddr::is_ipv6)];
 
 /// Fit for a component of a name, a file's name and a metric's label.
 pub(crate) fn is_word(text: &str) -> bool {

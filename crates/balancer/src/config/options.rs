@@ -121,8 +121,8 @@ section! {
         replicate: bool = true;
         /// Between two looks at the control member's routes, milliseconds. A look that takes long makes the next one wait nine times as long.
         interval_ms: u32 = 250, in 50..=60_000;
-        /// Of a new member all routes must be there within so many seconds, or it is tried anew.
-        patience_s: u32 = 120, in 1..=3600;
+        /// When the control member is not there at the start, another one stands in after so many seconds.
+        patience_s: u32 = 30, in 0..=3600;
         /// Routes more than these are not given on, which is said.
         routes_max: u32 = 1_000_000, in 1..=10_000_000;
     }

@@ -9,6 +9,7 @@ const PATIENCE: Patience = Patience {
     routes: true,
     drain_limit: Duration::from_secs(20),
     quiet: Duration::from_secs(5),
+    control: Duration::from_secs(30),
 };
 
 fn at(ms: u64) -> Instant {
@@ -200,16 +201,40 @@ fn who_never_had_names_goes_at_once() {
 
 #[test]
 fn another_one_stands_in_for_the_control_member() {
+    let control = |members: &Members, ms| members.control(at(ms)).unwrap().number;
     let mut members = active(PATIENCE);
-    assert_eq!(members.control().unwrap().number, 1);
+    assert_eq!(control(&members, 0), 1);
     members.on_health("a", false);
     members.turn(at(10));
-    assert_eq!(members.control().unwrap().number, 2);
-    for name in ["b", "c"] {
+    assert_eq!(control(&members, 10), 2);
+    members.on_health("a", true);
+    members.turn(at(15));
+    assert_eq!(control(&members, 15), 2, "it may have forgotten its routes");
+    members.on_routes("a", true);
+    members.turn(at(20));
+    assert_eq!(control(&members, 20), 1);
+    for name in ["a", "b", "c"] {
         members.on_health(name, false);
     }
-    members.turn(at(20));
-    assert_eq!(members.control().unwrap().number, 1, "nobody is better");
+    members.turn(at(30));
+    assert_eq!(control(&members, 30), 1, "nobody is better");
+}
+
+#[test]
+fn the_control_member_is_waited_for_at_the_start() {
+    let control = |members: &Members, ms| members.control(at(ms)).unwrap().number;
+    let mut members = members(PATIENCE, &["a", "b"]);
+    members.on_health("b", true);
+    members.on_routes("b", true);
+    members.turn(at(10));
+    assert_eq!(members.serving(), [2]);
+    assert_eq!(control(&members, 29_999), 1, "its routes are those that count");
+    assert_eq!(control(&members, 30_000), 2);
+    members.on_health("a", true);
+    assert_eq!(control(&members, 40_000), 1, "they still do");
+    let mut alone = self::members(PATIENCE, &["a", "b"]);
+    alone.on_health("b", true);
+    assert_eq!(control(&alone, 30_000), 2, "it has no routes yet, and nobody else does");
 }
 
 #[test]

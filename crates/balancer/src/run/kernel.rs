@@ -42,6 +42,7 @@ impl Balancer {
     }
 
     pub(super) fn write_kernel(&mut self) {
+        let now = self.now();
         self.ways.take_news();
         let Some(path) = &mut self.path else { return };
         let (written, warnings) = (&mut self.written, &mut self.warnings);
@@ -87,7 +88,7 @@ impl Balancer {
             written.table = Some(table);
             written.made_of = Some(made_of);
         }
-        let control = self.members.control().map_or(0, |member| member.number);
+        let control = self.members.control(now).map_or(0, |member| member.number);
         if written.control != Some(control) {
             said(warnings, "control", path.set_control(control));
             written.control = Some(control);

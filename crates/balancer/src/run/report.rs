@@ -45,7 +45,7 @@ impl Balancer {
             uptime_s: self.started.elapsed().as_secs_f64(),
             adopted: self.adopted,
             interfaces: self.interfaces.iter().map(interface).collect(),
-            control_member: self.members.control().map(|member| member.item.name.clone()),
+            control_member: self.members.control(self.now()).map(|member| member.item.name.clone()),
             members: self.members.iter().map(|member| self.member(member)).collect(),
             routes: self.replica.clone(),
             verdicts: verdicts.collect(),

@@ -10,7 +10,7 @@ const LAYERS: &[(u32, &[&str])] = &[
     (3, &["nw-element", "nw-elements"]),
     (4, &["nw-faces", "nw-kernel", "nw-api"]),
     (5, &["nw-router", "nw-rest", "nw-graph", "nw-service"]),
-    (6, &["nw-app", "nw-sim", "nw-bench", "nw-balancer"]),
+    (6, &["nw-app", "nw-sim", "nw-balancer", "nw-lab", "nw-bench"]),
     (7, &["nw-cli", "nw-hosts"]),
 ];
 
@@ -22,7 +22,9 @@ const WITHIN: &[(&str, &str)] = &[
     ("nw-service", "nw-graph"),
     ("nw-sim", "nw-app"),
     ("nw-balancer", "nw-app"),
+    ("nw-lab", "nw-app"),
     ("nw-bench", "nw-app"),
+    ("nw-bench", "nw-lab"),
     ("nw-bench", "nw-sim"),
 ];
 

@@ -17,7 +17,8 @@ pub struct FetchOptions {
     pub window_initial: usize,
     /// Most Interests on their way.
     pub window_max: usize,
-    /// How often one segment is asked for again before giving up.
+    /// How often one segment is asked for again before giving up. 0 asks for each once and waits `rto_max` for it: as asking again is no cure,
+    /// nothing is taken for lost earlier.
     pub retries_max: u32,
     /// Bounds of the retransmission time-out.
     pub rto_min: Duration,
@@ -246,10 +247,11 @@ impl Fetcher {
 
     /// Looks for transmissions that will not be answered any more.
     fn expire(&mut self, now: Instant) {
-        let rto = self.rtt.rto();
+        let rto = self.patience();
         // An answer to something sent that much later means this one is lost, too. Links that repair their losses themselves (NDNLPv2 reliability)
         // need two round trips for it, and are not to be taken for lost meanwhile.
         let overtaken = self.rtt.smoothed().map(|rtt| rtt * 3 + Duration::from_millis(5));
+        let overtaken = overtaken.filter(|_| self.options.retries_max > 0);
         while let Some(&(segment, sent)) = self.sent.front() {
             let stale = self.state(segment).is_none_or(|s| s.done || s.again_at.is_some() || s.sent != sent);
             if stale {
@@ -275,6 +277,11 @@ impl Fetcher {
                 break;
             }
         }
+    }
+
+    /// For an answer.
+    fn patience(&self) -> Duration {
+        if self.options.retries_max == 0 { self.options.rto_max } else { self.rtt.rto() }
     }
 
     fn state(&self, segment: u64) -> Option<&Segment> {
@@ -303,7 +310,7 @@ impl Fetcher {
 
     /// When to call [`next_request`](Self::next_request) again though nothing came.
     pub fn deadline(&self) -> Option<Instant> {
-        let time_out = self.sent.front().map(|(_, sent)| *sent + self.rtt.rto());
+        let time_out = self.sent.front().map(|(_, sent)| *sent + self.patience());
         // What waits for room in the window is woken by an answer or a time-out, not by the clock.
         let room = self.outstanding < self.window.packets();
         let again =
@@ -403,6 +410,28 @@ mod tests {
         // 2000 segments, 1 % lost: time-outs of 200 ms alone would take 4 s.
         let took = run(2000, 7, 1, 0).unwrap();
         assert!(took < Instant::from_millis(3_000), "{took:?}");
+    }
+
+    /// Without retransmission lateness is no loss, and a loss is the end.
+    #[test]
+    fn who_never_asks_again_waits() {
+        let options = FetchOptions { retries_max: 0, ..FetchOptions::default() };
+        let mut fetcher = Fetcher::new(options.clone());
+        let start = Instant::from_millis(1);
+        while fetcher.next_request(start).unwrap().is_some() {}
+        // All but the first come at once, and what follows them; the first takes five seconds.
+        for segment in 1..100 {
+            fetcher.on_data(start + Duration::from_millis(segment), segment, Some(99), false);
+            while fetcher.next_request(start + Duration::from_millis(segment)).unwrap().is_some() {}
+        }
+        let late = start + Duration::from_secs(5);
+        assert_eq!(fetcher.next_request(late), Ok(None));
+        assert_eq!(fetcher.deadline(), Some(start + options.rto_max));
+        assert_eq!(
+            fetcher.next_request(start + options.rto_max),
+            Err(FetchError::NoAnswer { segment: 0, tries: 1 })
+        );
+        assert_eq!(fetcher.counters().retransmissions, 0);
     }
 
     /// A first try of each of the last 40 segments is lost, and nothing new follows that would tell.

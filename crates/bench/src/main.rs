@@ -8,8 +8,8 @@ use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
 use nw_bench::machine::Machine;
 use nw_bench::{
-    control, ends, forward, idle, plain, relay, report, services, shards, sim, table_rows, transfer, verify,
-    veth,
+    cluster, control, ends, forward, idle, plain, relay, report, services, shards, sim, table_rows, transfer,
+    verify, veth,
 };
 use nw_name::Name;
 use std::net::SocketAddr;
@@ -132,6 +132,11 @@ const ROWS: &[&str] = &[
     "tables/cs_policies",
     "tables/dnl",
     "sim/1000x1e7",
+    "cluster/scale4",
+    "cluster/rescale",
+    "cluster/cache",
+    "cluster/multicast",
+    "cluster/failover",
 ];
 
 fn main() -> Result<()> {
@@ -200,6 +205,7 @@ fn run(wanted: &str, json: Option<PathBuf>) -> Result<()> {
             Some("transfer") => transfer::run(row)?,
             Some("chain4" | "service") => services::run(row)?,
             Some("idle") => idle::run()?,
+            Some("cluster") => cluster::run(row)?,
             Some("sim") => sim::run(row)?,
             Some("verify") => verify::run(row),
             Some("control") => control::run(row)?,

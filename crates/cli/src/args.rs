@@ -86,6 +86,9 @@ pub enum Command {
     /// Run networks of thousands of routers in virtual time
     #[command(subcommand)]
     Sim(crate::sim::SimVerb),
+    /// Build a cluster, consumers and producers on this machine, from network namespaces
+    #[command(subcommand)]
+    Lab(crate::lab::LabVerb),
     /// Show packets as a readable tree
     Dissect(Dissect),
     /// Watch a real file cross two real routers on this machine, with figures
@@ -259,7 +262,7 @@ pub struct Cat {
     /// InterestLifetime, milliseconds
     #[arg(long, default_value_t = 4000, value_name = "MS")]
     pub lifetime: u64,
-    /// How often a segment is asked for again before giving up
+    /// How often a segment is asked for again before giving up; with 0 each is asked for once and waited for, so that one lost packet is the end
     #[arg(long, default_value_t = 15, value_name = "N")]
     pub retries: u32,
     /// Print a summary as JSON on standard error

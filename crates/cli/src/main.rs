@@ -14,6 +14,7 @@ mod documents;
 mod graph;
 mod inside;
 mod keys;
+mod lab;
 mod logs;
 mod output;
 mod peek;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Command::Graph(verb) => graph::graph(&verb),
         Command::Bench(verb) => bench::bench(&verb),
         Command::Sim(verb) => sim::sim(&verb),
+        Command::Lab(verb) => lab::lab(&verb),
         Command::Dissect(args) => dissect::dissect(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Config(args) => documents::config(&args),

@@ -1,0 +1,112 @@
+//! `cluster/failover`: two balancers of which one has the addresses; it breaks down while downloads run. How long nothing comes, and whether one fails.
+
+use super::name;
+use crate::report::Row;
+use anyhow::{Context, Result, ensure};
+use nw_lab::{Cluster, FetchPlan, LabError, Plan, PublishPlan};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const DOWNLOADS: usize = 3;
+const RUNS: usize = 3;
+/// Mbit/s of each consumer's link: downloads last longer than the change.
+const RATE_MBIT: f64 = 40.0;
+const OCTETS: u64 = 60 << 20;
+/// Downloads run before the balancer breaks down.
+const BEFORE: Duration = Duration::from_secs(2);
+const STEP: Duration = Duration::from_millis(10);
+/// Octets in a step that are more than somebody asking whether others are there.
+const FLOWS: u64 = 20_000;
+/// Who heard something within this time is not cut off.
+const FLOWING: Duration = Duration::from_millis(200);
+/// So long at least, from the moment when the balancer breaks down.
+const WATCHED: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(90);
+
+pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
+    if Command::new("keepalived")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_err()
+    {
+        eprintln!("{row} is left out: keepalived is not installed: apt install keepalived");
+        return Ok(Vec::new());
+    }
+    let (mut silent, mut aborted) = (Vec::new(), Vec::new());
+    for _ in 0..RUNS {
+        let (seconds, downloads) = once(plan)?;
+        silent.push(seconds);
+        aborted.push(downloads);
+    }
+    Ok(vec![
+        Row::new(row, "seconds_until_resumed", &silent).at_most(3.0),
+        Row::new(row, "downloads_aborted", &[aborted.iter().sum()]).at_most(0.0),
+    ])
+}
+
+/// Seconds without an answer, and downloads that failed.
+fn once(plan: &Plan) -> Result<(f64, f64)> {
+    let plan = Plan {
+        consumers: DOWNLOADS,
+        members: 2,
+        balancers: 2,
+        end_rate_mbit: Some(RATE_MBIT),
+        ..plan.clone()
+    };
+    let mut cluster = Cluster::build(&plan)?;
+    // All come from one producer, whose link is not to be the bottleneck.
+    cluster.limit_producer(0, RATE_MBIT * (DOWNLOADS + 1) as f64)?;
+    let publish = PublishPlan { octets: OCTETS, ..PublishPlan::default() };
+    let contents: Vec<_> = (0..DOWNLOADS).map(|at| name(&format!("/failover/{at}"))).collect();
+    let published = contents.iter().map(|content| cluster.publish(0, content, &publish));
+    let _published = published.collect::<Result<Vec<_>, _>>()?;
+    let fetch = FetchPlan::default();
+    let downloads = contents.iter().zip(cluster.consumers()).map(|(content, by)| by.fetch(content, &fetch));
+    let mut downloads = downloads.collect::<Result<Vec<_>, _>>()?;
+    std::thread::sleep(BEFORE);
+    cluster.balancer_mut(0).break_down()?;
+    let silent = silence(&cluster).context("after the first balancer broke down")?;
+    let running: usize = downloads.iter_mut().map(|download| usize::from(download.is_running())).sum();
+    let mut aborted = 0.0;
+    for download in downloads {
+        if let Err(error) = download.finish(PATIENCE) {
+            eprintln!("{error}");
+            aborted += 1.0;
+        }
+    }
+    ensure!(
+        running as f64 + aborted >= DOWNLOADS as f64,
+        "downloads ended before the change: they are too short"
+    );
+    Ok((silent.as_secs_f64(), aborted))
+}
+
+/// The longest time in which no Data came to one of the consumers. What shaped links still hold comes for a while after the end.
+fn silence(cluster: &Cluster) -> Result<Duration> {
+    let names: Vec<_> = cluster.consumers().iter().map(|consumer| consumer.node.name.clone()).collect();
+    let received = || -> Result<Vec<u64>, LabError> {
+        let traffic = cluster.traffic()?;
+        Ok(names.iter().map(|name| traffic[name].received_octets).collect())
+    };
+    let started = Instant::now();
+    let mut before = received()?;
+    let (mut heard, mut longest) = (vec![started; names.len()], Duration::ZERO);
+    loop {
+        std::thread::sleep(STEP);
+        let (now, counts) = (Instant::now(), received()?);
+        for (at, heard) in heard.iter_mut().enumerate() {
+            if counts[at] - before[at] > FLOWS {
+                longest = longest.max(now - *heard);
+                *heard = now;
+            }
+        }
+        before = counts;
+        let all_flow = heard.iter().all(|heard| now - *heard < FLOWING);
+        if all_flow && started.elapsed() > WATCHED {
+            return Ok(longest);
+        }
+        ensure!(started.elapsed() < PATIENCE, "nothing flows again within {PATIENCE:?}");
+    }
+}

@@ -1,0 +1,114 @@
+//! `cluster/multicast`: five consumers ask for the same names before anything is answered: how many packets for each name pass the producer's link.
+
+use super::name;
+use crate::report::Row;
+use anyhow::{Context, Result, ensure};
+use nw_lab::{Cluster, LabError, PORT, Plan};
+use nw_wire::{DataBuilder, DigestSha256, Interest, InterestBuilder, LpHeader, LpPacket};
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+const MEMBERS: usize = 3;
+const CONSUMERS: usize = 5;
+const NAMES: u32 = 1000;
+/// The producer's own socket beside its router.
+const PRODUCER_PORT: u16 = 7000;
+/// Nothing more comes after so long.
+const QUIET: Duration = Duration::from_millis(500);
+/// Packets sent in a row, and the pause between: no buffer on the way is to be what is measured.
+const BURST: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(2);
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
+    let cluster = Cluster::build(&Plan { consumers: CONSUMERS, members: MEMBERS, ..plan.clone() })?;
+    let producer = &cluster.producers()[0];
+    let at = producer.node.addresses.v4;
+    let prefix = name("/multicast");
+    let answering = producer.node.within(|| socket((at, PRODUCER_PORT).into()))?;
+    cluster.add_route(&prefix, &format!("udp4://{at}:{PRODUCER_PORT}"))?;
+    let mut asking = Vec::new();
+    for consumer in cluster.consumers() {
+        let socket = consumer.node.within(|| socket((consumer.node.addresses.v4, 0).into()))?;
+        socket.connect((cluster.addresses().v4, PORT))?;
+        asking.push(socket);
+    }
+    let before = cluster.traffic()?;
+    for number in 0..NAMES {
+        for (at, socket) in asking.iter().enumerate() {
+            let interest = InterestBuilder::new(prefix.clone().with_segment(number.into()))
+                .nonce(number * CONSUMERS as u32 + at as u32)
+                .lifetime_ms(PATIENCE.as_millis() as u64);
+            socket.send(&interest.encode())?;
+        }
+        pause(number);
+    }
+    let asked = answer(&answering)?;
+    let mut answered = 0;
+    for socket in &asking {
+        answered += count(socket);
+    }
+    let passed = cluster.traffic()?["p1"].since(&before["p1"]);
+    ensure!(
+        answered == u64::from(NAMES) * CONSUMERS as u64,
+        "{answered} of {} answers came",
+        NAMES as usize * CONSUMERS
+    );
+    let each = |packets: u64| packets as f64 / f64::from(NAMES);
+    Ok(vec![
+        Row::new(row, "packets_per_name", &[each(asked)]).at_most(1.0),
+        // Whatever else passes the link: address resolution.
+        Row::new(row, "frames_per_name", &[each(passed.received_packets)]),
+    ])
+}
+
+fn socket(at: std::net::SocketAddr) -> Result<UdpSocket, LabError> {
+    let open = || -> std::io::Result<UdpSocket> {
+        let socket = UdpSocket::bind(at)?;
+        socket.set_read_timeout(Some(QUIET))?;
+        Ok(socket)
+    };
+    open().map_err(|source| LabError::Io { what: format!("can't open a socket at {at}"), source })
+}
+
+fn pause(number: u32) {
+    if number % BURST == BURST - 1 {
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Answers, once nothing more is asked. How often something was asked.
+fn answer(socket: &UdpSocket) -> Result<u64> {
+    let mut asked = Vec::new();
+    let mut buffer = [0; 2048];
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        let Ok((len, from)) = socket.recv_from(&mut buffer) else { break };
+        asked.push((buffer[..len].to_vec(), from));
+    }
+    for (at, (packet, from)) in asked.iter().enumerate() {
+        let link = LpPacket::check(packet)?;
+        let interest = Interest::check(link.fragment.context("an Interest was expected")?)?;
+        let Ok(data) = DataBuilder::new(&interest.name().to_name(), b"multicast")
+            .freshness_ms(1000)
+            .encode(&DigestSha256);
+        let mut out = Vec::new();
+        let header = LpHeader { pit_token: link.pit_token, ..LpHeader::default() };
+        if !header.is_empty() {
+            header.encode(data.len(), &mut out);
+        }
+        out.extend_from_slice(&data);
+        socket.send_to(&out, from)?;
+        pause(at as u32);
+    }
+    Ok(asked.len() as u64)
+}
+
+fn count(socket: &UdpSocket) -> u64 {
+    let mut buffer = [0; 2048];
+    let mut count = 0;
+    while socket.recv(&mut buffer).is_ok() {
+        count += 1;
+    }
+    count
+}

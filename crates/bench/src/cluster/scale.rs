@@ -1,0 +1,82 @@
+//! `cluster/scale4`: what four members carry beside four times what one carries; how evenly they share 10^4 names, and whether one download uses all.
+
+use super::name;
+use crate::report::{Row, median};
+use anyhow::{Context, Result};
+use nw_lab::{Cluster, FetchPlan, Plan, PublishPlan};
+use std::time::Duration;
+
+const MEMBERS: usize = 4;
+/// Of one processor, for each member.
+const SHARE: f64 = 0.06;
+/// Pairs of consumer and producer.
+const PAIRS: usize = 2;
+const RUNS: usize = 5;
+/// What is asked, by each consumer: a member is never idle, though it is held back for most of each period.
+const LOAD: [&str; 6] = ["--pattern", "sequential", "--names", "1000000", "--window", "1500"];
+/// Tables are touched for the first time before what is measured.
+const WARM_UP_S: &str = "1";
+const MEASURED_S: &str = "4";
+const PAYLOAD: [&str; 2] = ["--payload", "1000"];
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Segments of the single download.
+const NAMES: u64 = 10_000;
+const SEGMENT: usize = 1000;
+
+pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
+    let plan = Plan { consumers: PAIRS, producers: PAIRS, member_share: Some(SHARE), ..plan.clone() };
+    let (mut one, mut four, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..RUNS {
+        let single = carried(&Plan { members: 1, ..plan.clone() })?;
+        let several = carried(&Plan { members: MEMBERS, ..plan.clone() })?;
+        ratios.push(several / single / MEMBERS as f64);
+        one.push(single);
+        four.push(several);
+    }
+    let spread = shares(&Plan { members: MEMBERS, member_share: None, ..plan })?;
+    let fair = spread.iter().sum::<u64>() as f64 / MEMBERS as f64;
+    let busiest = spread.iter().max().copied().unwrap_or(0) as f64 / fair;
+    let used = spread.iter().filter(|interests| **interests as f64 > fair / 2.0).count();
+    Ok(vec![
+        Row::new(row, "ratio_to_linear", &ratios).at_least(0.95),
+        Row::new(row, "exchanges_per_s", &four).beside(median(&one)),
+        Row::new(row, "busiest_share", &[busiest]).at_most(1.10),
+        Row::new(row, "members_of_one_download", &[used as f64]).at_least(MEMBERS as f64),
+    ])
+}
+
+/// Exchanges a second of all consumers together.
+fn carried(plan: &Plan) -> Result<f64> {
+    let cluster = Cluster::build(plan)?;
+    let prefixes: Vec<_> = (0..PAIRS).map(|pair| name(&format!("/scale/{pair}"))).collect();
+    let answering = prefixes.iter().enumerate().map(|(at, prefix)| cluster.answer(at, prefix, &PAYLOAD));
+    let _answering = answering.collect::<Result<Vec<_>, _>>()?;
+    let mut rate = 0.0;
+    for seconds in [WARM_UP_S, MEASURED_S] {
+        let options = [&LOAD[..], &PAYLOAD[..], &["--seconds", seconds, "--lifetime", "4000"]].concat();
+        let loads =
+            prefixes.iter().zip(cluster.consumers()).map(|(prefix, by)| by.generate(prefix, &options));
+        let loads = loads.collect::<Result<Vec<_>, _>>()?;
+        rate = 0.0;
+        for load in loads {
+            rate += load.finish(PATIENCE)?.answered_per_s;
+        }
+    }
+    Ok(rate)
+}
+
+/// Interests of one download by member.
+fn shares(plan: &Plan) -> Result<Vec<u64>> {
+    let cluster = Cluster::build(plan)?;
+    let content = name("/scale/one");
+    let publish =
+        PublishPlan { octets: NAMES * SEGMENT as u64, segment_len: SEGMENT, ..PublishPlan::default() };
+    let _publication = cluster.publish(0, &content, &publish)?;
+    let interests = || -> Result<Vec<u64>> {
+        let status = cluster.balancers().first().context("one was planned")?.status()?;
+        Ok(status.members.iter().map(|member| member.counters.in_interests).collect())
+    };
+    let before = interests()?;
+    cluster.consumers()[0].fetch(&content, &FetchPlan::default())?.finish(PATIENCE)?;
+    Ok(interests()?.iter().zip(&before).map(|(after, before)| after - before).collect())
+}

@@ -1,0 +1,122 @@
+//! `nw lab`: testbeds of network namespaces on this machine.
+
+mod args;
+mod words;
+
+pub use args::LabVerb;
+
+use crate::output::json_line;
+use crate::signals::Ended;
+use anyhow::{Context, Result, bail};
+use args::{By, Cluster as Arguments};
+use nw_lab::{Cluster, Plan, RouterProgram, Transport, clean};
+use nw_name::Name;
+use std::fs;
+use std::io::BufRead;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+/// How often Ctrl-C is looked for.
+const STEP: Duration = Duration::from_millis(100);
+
+/// Does what `verb` says.
+pub fn lab(verb: &LabVerb) -> Result<ExitCode> {
+    match verb {
+        LabVerb::Cluster(args) => cluster(args),
+        LabVerb::Clean { json } => {
+            let cleaned = clean()?;
+            if *json {
+                json_line(&serde_json::json!({ "removed": cleaned.removed, "in_use": cleaned.in_use }))?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            println!("removed: {}", list(&cleaned.removed));
+            if !cleaned.in_use.is_empty() {
+                println!("in use, so left alone: {}", list(&cleaned.in_use));
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn cluster(args: &Arguments) -> Result<ExitCode> {
+    let ended = Ended::watch()?;
+    let mut cluster = Cluster::build(&plan(args)?)?;
+    if args.json {
+        json_line(&cluster.description())?;
+    } else {
+        print!("{}", cluster.picture());
+        println!("\n`help` lists what can be said here; Ctrl-C or `end` removes all of it");
+    }
+    // Standard input has a thread of its own: a read of it can't be interrupted.
+    let (said, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if said.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let mut is_open = true;
+    while !ended.is_ended() {
+        if !is_open {
+            // Nobody says anything any more, so it is kept until a signal comes.
+            std::thread::sleep(STEP);
+            continue;
+        }
+        match lines.recv_timeout(STEP) {
+            Ok(line) => {
+                if !words::obey(&mut cluster, &line, args.json)? {
+                    break;
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => is_open = false,
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn plan(args: &Arguments) -> Result<Plan> {
+    let mut plan = Plan::new(std::env::current_exe().context("can't find this program's own file")?);
+    plan.consumers = args.consumers;
+    plan.members = args.members;
+    plan.producers = args.producers;
+    plan.balancers = args.balancers;
+    plan.transport = match args.by {
+        By::Udp4 => Transport::Udp4,
+        By::Udp6 => Transport::Udp6,
+        By::Ethernet => Transport::Ethernet,
+    };
+    plan.ipv6 = args.ipv6;
+    plan.member_vlan = args.vlan;
+    plan.end_rate_mbit = args.end_rate;
+    plan.member_rates_mbit = args.rate.iter().copied().map(Some).collect();
+    plan.member_share = args.cpu_share;
+    plan.end_share = args.end_share;
+    plan.cache_packets = args.caching.unwrap_or(0);
+    plan.consumer_routers = args.consumer_routers;
+    plan.weights = args.weights.clone();
+    plan.depth_rules = args.depth.iter().map(|text| depth(text)).collect::<Result<_>>()?;
+    if let Some((program, arguments)) = args.router.split_first() {
+        plan.router = RouterProgram::Other { program: PathBuf::from(program), arguments: arguments.to_vec() };
+    }
+    for (path, text) in
+        [(&args.balancer_config, &mut plan.balancer_config), (&args.member_config, &mut plan.member_config)]
+    {
+        if let Some(path) = path {
+            *text = fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
+        }
+    }
+    Ok(plan)
+}
+
+fn depth(text: &str) -> Result<(Name, u32)> {
+    let Some((prefix, depth)) = text.rsplit_once('=') else {
+        bail!("--depth {text}: write a prefix and how many components count, such as /video=2")
+    };
+    let prefix = prefix.parse().with_context(|| format!("--depth {text}"))?;
+    Ok((prefix, depth.parse().with_context(|| format!("--depth {text}: {depth:?} is no number"))?))
+}

@@ -1,0 +1,252 @@
+"""A cluster behind its kernel balancer, with consumers and producers, in network namespaces: downloads by ours and by others' clients, members that come,
+go and break down, balancers that do.
+
+Needs root, `ip`, `tc`, a kernel with XDP; skips with a word where they are missing. Usage: python3 tests/net/test_cluster.py [unittest's arguments]
+The command is target/release/nw, or $NW_BIN."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import time
+import unittest
+from pathlib import Path
+
+from cluster import NW, ROOT, Cluster, Failed, until, why_not
+
+WHY_NOT = why_not()
+# Where `tests/interop/run` installs clients of others.
+FOREIGN = ROOT / "target/interop/venv/bin/python"
+HERE = Path(__file__).resolve().parent
+# Downloads last for some seconds with members held back so.
+SLOW = ("--cpu-share", 0.05)
+
+
+class Tests(unittest.TestCase):
+    def build(self, *words):
+        cluster = Cluster(*words)
+        self.enterContext(cluster)
+        return cluster
+
+    def exchange(self, cluster, name="/net/file", octets=500_000, **how):
+        """Publishes and fetches; the members' Interests for it."""
+        content, _ = cluster.publish(name, octets, **how)
+        before = cluster.interests()
+        got, report = cluster.fetched(cluster.fetch(name))
+        self.assertEqual(got, content)
+        after = cluster.interests()
+        return {member: after[member] - before.get(member, 0) for member in after}, report
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT or "")
+class Downloads(Tests):
+    def test_one_download_uses_all_members(self):
+        cluster = self.build("--members", 3)
+        by_member, report = self.exchange(cluster, segment=500)
+        self.assertEqual(report["segments"], 1000)
+        fair = sum(by_member.values()) / 3
+        for member, interests in by_member.items():
+            self.assertGreater(interests, fair * 0.7, by_member)
+            self.assertLess(interests, fair * 1.3, by_member)
+
+    def test_packets_in_pieces(self):
+        """Data of 8 KB are several link packets, and by IP if the link layer does not cut them."""
+        cluster = self.build("--members", 2)
+        by_member, _ = self.exchange(cluster, segment=8000)
+        self.assertTrue(all(by_member.values()), by_member)
+
+    def test_routers_at_consumers(self):
+        cluster = self.build("--members", 2, "--consumers", 2, "--consumer-routers")
+        content, _ = cluster.publish("/net/file", 300_000)
+        downloads = [cluster.fetch("/net/file", consumer=at) for at in range(2)]
+        for download in downloads:
+            self.assertEqual(cluster.fetched(download)[0], content)
+
+    def test_newest_version_and_can_be_prefix(self):
+        cluster = self.build("--members", 3)
+        content, _ = cluster.publish("/net/versions/file", 5000)
+        # `32=metadata` told the version; names that end before a version are answered by longer ones.
+        got, report = cluster.fetched(cluster.fetch("/net/versions/file"))
+        self.assertEqual(got, content)
+        self.assertIn("/v=", report["name"])
+        for number in range(8):
+            poke = cluster.start(cluster.producers[0], NW, "poke", f"/net/prefix/{number}/long/name", "--timeout", 20000,
+                                 transport=f"unix://{cluster.producers[0]['socket']}", stdin=subprocess.DEVNULL)
+            if number == 0:
+                cluster.route("/net/prefix", f"udp4://{cluster.producers[0]['address']}:6363")
+            asked = lambda: cluster.run(cluster.consumers[0], NW, "peek", "--prefix", f"/net/prefix/{number}", "--json", code=None)[0]
+            self.assertIn(f"/net/prefix/{number}/long/name", until(asked, "it is answered"))
+            poke.wait(30)
+
+    def test_depth_rules_keep_names_together(self):
+        cluster = self.build("--members", 4, "--caching", "--depth", "/video=2")
+        serving = lambda name: cluster.balancer("where", name)["member"]
+        self.assertEqual(len({serving(f"/video/film/seg={n}") for n in range(30)}), 1)
+        self.assertGreater(len({serving(f"/other/film/seg={n}") for n in range(30)}), 1)
+        self.assertGreater(len({serving(f"/video/{n}/seg=1") for n in range(30)}), 1)
+        by_member, _ = self.exchange(cluster, "/video/film", segment=500)
+        self.assertEqual(by_member[serving("/video/film/x")], sum(by_member.values()), by_member)
+
+    def test_a_client_of_others(self):
+        if not FOREIGN.exists():
+            self.skipTest("python-ndn is not installed: tests/interop/run installs it")
+        cluster = self.build("--members", 3)
+        content, _ = cluster.publish("/net/foreign", 40_000)
+        out, _ = cluster.run(cluster.consumers[0], FOREIGN, HERE / "foreign_client.py", cluster.about["cluster"]["address"], "/net/foreign")
+        self.assertEqual(json.loads(out)["sha256"], hashlib.sha256(content).hexdigest())
+
+    def test_a_producer_registers_with_the_cluster(self):
+        """Over the cluster's address, as with one router: all members send it Interests, and take its answers."""
+        cluster = self.build("--members", 3)
+        by_member, _ = self.exchange(cluster, segment=500, over=cluster.uri)
+        fair = sum(by_member.values()) / 3
+        self.assertTrue(all(interests > fair * 0.7 for interests in by_member.values()), by_member)
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT or "")
+class Changes(Tests):
+    def test_members_come_and_go_and_nothing_is_lost(self):
+        """Five downloads by clients that never ask twice: one packet lost would end one."""
+        cluster = self.build("--members", 3, "--consumers", 5, *SLOW)
+        published = [cluster.publish(f"/net/rescale/{at}", 25_000_000)[0] for at in range(5)]
+        downloads = [cluster.fetch(f"/net/rescale/{at}", "--window", 16, consumer=at, retries=0) for at in range(5)]
+        before = {name: cluster.balancer("where", name)["member"] for name in (f"/net/n/{n}" for n in range(200))}
+        number = cluster.say("add")["number"]
+        moved = [name for name, member in before.items() if cluster.balancer("where", name)["member"] != member]
+        self.assertLess(len(moved), 80, "about a quarter")
+        self.assertTrue(all(cluster.balancer("where", name)["member"] == f"m{number}" for name in moved))
+        time.sleep(1)
+        self.assertGreater(cluster.interests()[f"m{number}"], 100)
+        cluster.say("remove", number)
+        self.assertTrue(all(download.poll() is None for download in downloads), "they are to last longer")
+        for content, download in zip(published, downloads):
+            got, report = cluster.fetched(download)
+            self.assertEqual((report["retransmissions"], hashlib.sha256(got).digest()), (0, hashlib.sha256(content).digest()))
+
+    def test_a_broken_member_loses_its_names_and_gets_them_back(self):
+        cluster = self.build("--members", 3)
+        self.exchange(cluster)
+        cluster.say("kill", 2)
+        until(lambda: cluster.states()["m2"] == "failed", "its probes are missed")
+        # By a client that never asks twice.
+        content, _ = cluster.publish("/net/second", 200_000, known_by=["m1", "m3"])
+        before = cluster.interests()
+        got, report = cluster.fetched(cluster.fetch("/net/second", retries=0))
+        self.assertEqual((got, report["retransmissions"]), (content, 0))
+        self.assertEqual(cluster.interests()["m2"], before["m2"])
+        cluster.say("revive", 2)
+        until(lambda: cluster.states()["m2"] == "active", "it is healthy, and has its routes again")
+        by_member, _ = self.exchange(cluster, "/net/third", segment=500)
+        self.assertGreater(by_member["m2"], 200, by_member)
+
+    def test_the_balancers_process_is_killed_and_started_again(self):
+        cluster = self.build("--members", 2, *SLOW)
+        content, _ = cluster.publish("/net/file", 25_000_000)
+        download = cluster.fetch("/net/file", "--window", 16, retries=0)
+        time.sleep(1)
+        cluster.say("kill-balancer", 1)
+        time.sleep(2)
+        self.assertIsNone(download.poll(), "the kernel's part goes on")
+        cluster.say("start-balancer", 1)
+        status = cluster.status()
+        self.assertTrue(status["adopted"])
+        until(lambda: set(cluster.states().values()) == {"active"}, "all is as it was")
+        self.assertIsNone(download.poll(), "it is to last longer")
+        got, report = cluster.fetched(download)
+        self.assertEqual((got, report["retransmissions"]), (content, 0))
+
+    def test_one_of_two_balancers_breaks_down(self):
+        if not shutil.which("keepalived"):
+            self.skipTest("keepalived is not installed: tools/setup test installs it")
+        cluster = self.build("--members", 2, "--balancers", 2, "--end-rate", 20)
+        self.assertEqual([b["active"] for b in cluster.balancers], [True, False])
+        content, _ = cluster.publish("/net/file", 15_000_000)
+        download = cluster.fetch("/net/file")
+        time.sleep(2)
+        self.assertIsNone(download.poll())
+        cluster.say("break", 1)
+        longest, heard, last = 0, time.monotonic(), 0
+        end = time.monotonic() + 60
+        while download.poll() is None and time.monotonic() < end:
+            octets, now = cluster.say("traffic")["c1"]["received_octets"], time.monotonic()
+            if octets > last + 5000:
+                longest, heard, last = max(longest, now - heard), now, octets
+            time.sleep(0.02)
+        self.assertEqual(cluster.fetched(download)[0], content)
+        self.assertLess(longest, 3.0, "seconds of silence")
+        self.assertGreater(longest, 0.1, "it was broken indeed")
+        cluster.look()
+        self.assertTrue(cluster.balancers[1]["active"])
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT or "")
+class Links(Tests):
+    def test_udp6(self):
+        cluster = self.build("--members", 2, "--by", "udp6")
+        node = cluster.producers[0]
+        content, _ = cluster.publish("/net/six", 200_000, face=f"udp6://[{node['address6']}]:6363")
+        before = cluster.interests()
+        self.assertEqual(cluster.fetched(cluster.fetch("/net/six"))[0], content)
+        self.assertTrue(all(n > before[m] + 50 for m, n in cluster.interests().items()))
+
+    def test_members_in_a_vlan(self):
+        cluster = self.build("--members", 2, "--vlan", 100)
+        by_member, _ = self.exchange(cluster)
+        self.assertTrue(all(by_member.values()), by_member)
+
+    def test_ethernet_faces(self):
+        cluster = self.build("--members", 2, "--by", "ethernet")
+        node = cluster.producers[0]
+        shown = subprocess.run(["ip", "-n", node["namespace"], "-j", "link", "show", "eth0"], capture_output=True, text=True, check=True)
+        mac = json.loads(shown.stdout)[0]["address"]
+        content, _ = cluster.publish("/net/ether", 100_000, face=f"ether://[{mac}]", local="dev://eth0")
+        before = cluster.interests()
+        self.assertEqual(cluster.fetched(cluster.fetch("/net/ether"))[0], content)
+        self.assertTrue(all(n > before[m] + 20 for m, n in cluster.interests().items()))
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT or "")
+class Laboratory(Tests):
+    def test_ctrl_c_leaves_nothing(self):
+        with Cluster("--members", 2) as cluster:
+            name = cluster.name
+            self.assertGreaterEqual(len(remains(name)), 6)
+        self.assertEqual(remains(name), [])
+
+    def test_what_a_killed_one_left_is_removed(self):
+        with Cluster("--members", 1) as cluster:
+            name = cluster.name
+            cleaned = subprocess.run([NW, "lab", "clean", "--json"], capture_output=True, text=True, check=True)
+            self.assertIn(name, json.loads(cleaned.stdout)["in_use"])
+            cluster.process.kill()
+            cluster.process.wait()
+            self.assertTrue(remains(name))
+            cleaned = subprocess.run([NW, "lab", "clean", "--json"], capture_output=True, text=True, check=True)
+            self.assertIn(name, json.loads(cleaned.stdout)["removed"])
+        self.assertEqual(remains(name), [])
+
+    def test_words_that_mean_nothing(self):
+        cluster = self.build("--members", 1)
+        for words in (["dance"], ["remove"], ["remove", "9"], ["share", "1"], ["kill", "x"], ["break", "3"]):
+            with self.assertRaises(Failed):
+                cluster.say(*words)
+        self.assertEqual(cluster.states(), {"m1": "active"})
+
+    def test_plans_that_cannot_be(self):
+        for words, reason in ((["--members", "0"], "at least one"), (["--members", "99"], "at most 63"), (["--depth", "/a"], "/video=2"),
+                              (["--cpu-share", "0"], "above 0"), (["--balancers", "0", "--members", "2"], "one router")):
+            done = subprocess.run([NW, "lab", "cluster", *words], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(reason, done.stderr)
+
+
+def remains(name):
+    found = []
+    for folder in ("/run/netns", "/run/nwlab", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"):
+        if Path(folder).is_dir():
+            found += [str(path) for path in Path(folder).iterdir() if path.name == name or path.name.startswith(f"{name}-")]
+    return found
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -91,7 +91,7 @@ pub enum Command {
     Lab(crate::lab::LabVerb),
     /// Show packets as a readable tree
     Dissect(Dissect),
-    /// Watch a real file cross two real routers on this machine, with figures
+    /// Watch a real file cross two real routers on this machine, with figures; then, with the rights of root, a cluster of routers
     Demo(Demo),
     /// Print the default configuration with all options explained, or check one
     Config(Config),

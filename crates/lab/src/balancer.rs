@@ -243,9 +243,10 @@ fn configuration(node: &Node, plan: &Plan, members: &[Entry], pins: &Path, contr
         nets.iter().flat_map(|net| both(*net)).map(|(address, bits)| format!("{address}/{bits}")).collect()
     };
     let folder = node.path("balancer");
+    let first = members.first().map(|member| &member.name).expect("a cluster has a member");
     let mut text = format!(
         "[cluster]\nname = \"lab\"\naddresses = {bare:?}\nport = {PORT}\ninterfaces = [\"{OUTSIDE}\", \"{INSIDE}\"]\n\
-         secret = \"a laboratory has no secrets\"\nfolder = {folder:?}\npin = {pins:?}\n"
+         control_member = {first:?}\nsecret = \"a laboratory has no secrets\"\nfolder = {folder:?}\npin = {pins:?}\n"
     );
     if plan.transport == Transport::Ethernet {
         let _ = writeln!(text, "ethernet_outside = \"{OUTSIDE}\"\nethernet_inside = \"{INSIDE}\"");

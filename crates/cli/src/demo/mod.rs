@@ -4,6 +4,10 @@
 //!  nw put ──unix── router A ──unix── fetch 1
 //!                     └─────UDP───── router B ──unix── fetch 2
 //! ```
+//!
+//! Then a cluster behind a kernel balancer, where that can be built.
+
+mod cluster;
 
 use crate::args::Demo;
 use crate::output::{duration_us, row, table};
@@ -72,6 +76,10 @@ pub fn demo(args: &Demo) -> Result<ExitCode> {
     println!();
     table(&rows)?;
     println!("\nSHA-256 of both fetched files is that of the original: {}", hex(&original));
+    cluster::cluster(&ended)?;
+    if ended.is_ended() {
+        return Ok(ExitCode::from(130));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

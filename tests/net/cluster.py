@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 NW = os.environ.get("NW_BIN", str(ROOT / "target/release/nw"))
 PATIENCE_S = 60
+COUNTED_S = 0.6
 
 
 def why_not():
@@ -54,6 +55,9 @@ class Cluster:
         for process in self.running:
             process.kill()
             process.wait()
+            for pipe in (process.stdout, process.stderr):
+                if pipe:
+                    pipe.close()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             try:
@@ -101,8 +105,16 @@ class Cluster:
         return {member["name"]: member["state"] for member in self.status()["members"]}
 
     def interests(self):
-        """By member, so far."""
-        return {member["name"]: member["counters"]["in_interests"] for member in self.status()["members"]}
+        """By member, so far. The balancer reads the kernel's counters now and then, so until they stand still."""
+        read = lambda: {member["name"]: member["counters"]["in_interests"] for member in self.status()["members"]}
+        before = read()
+        while True:
+            time.sleep(COUNTED_S)
+            now = read()
+            # Probes are Interests, too.
+            if sum(now.values()) - sum(before.values()) < 10 * len(now):
+                return now
+            before = now
 
     def start(self, node, *words, transport=None, **more):
         environment = {**os.environ, "HOME": str(self.files), "NDN_CLIENT_TRANSPORT": transport or self.uri}

@@ -71,7 +71,7 @@ class Downloads(Tests):
         self.assertIn("/v=", report["name"])
         for number in range(8):
             poke = cluster.start(cluster.producers[0], NW, "poke", f"/net/prefix/{number}/long/name", "--timeout", 20000,
-                                 transport=f"unix://{cluster.producers[0]['socket']}", stdin=subprocess.DEVNULL)
+                                 transport=f"unix://{cluster.producers[0]['socket']}")
             if number == 0:
                 cluster.route("/net/prefix", f"udp4://{cluster.producers[0]['address']}:6363")
             asked = lambda: cluster.run(cluster.consumers[0], NW, "peek", "--prefix", f"/net/prefix/{number}", "--json", code=None)[0]
@@ -85,7 +85,8 @@ class Downloads(Tests):
         self.assertGreater(len({serving(f"/other/film/seg={n}") for n in range(30)}), 1)
         self.assertGreater(len({serving(f"/video/{n}/seg=1") for n in range(30)}), 1)
         by_member, _ = self.exchange(cluster, "/video/film", segment=500)
-        self.assertEqual(by_member[serving("/video/film/x")], sum(by_member.values()), by_member)
+        self.assertGreaterEqual(by_member.pop(serving("/video/film/x")), 1000)
+        self.assertTrue(all(interests < 30 for interests in by_member.values()), by_member)
 
     def test_a_client_of_others(self):
         if not FOREIGN.exists():
@@ -116,7 +117,8 @@ class Changes(Tests):
         self.assertLess(len(moved), 80, "about a quarter")
         self.assertTrue(all(cluster.balancer("where", name)["member"] == f"m{number}" for name in moved))
         time.sleep(1)
-        self.assertGreater(cluster.interests()[f"m{number}"], 100)
+        shown = next(member for member in cluster.status()["members"] if member["number"] == number)
+        self.assertGreater(shown["counters"]["in_interests"], 100)
         cluster.say("remove", number)
         self.assertTrue(all(download.poll() is None for download in downloads), "they are to last longer")
         for content, download in zip(published, downloads):
@@ -133,7 +135,7 @@ class Changes(Tests):
         before = cluster.interests()
         got, report = cluster.fetched(cluster.fetch("/net/second", retries=0))
         self.assertEqual((got, report["retransmissions"]), (content, 0))
-        self.assertEqual(cluster.interests()["m2"], before["m2"])
+        self.assertLess(cluster.interests()["m2"], before["m2"] + 30, "probes, and no more")
         cluster.say("revive", 2)
         until(lambda: cluster.states()["m2"] == "active", "it is healthy, and has its routes again")
         by_member, _ = self.exchange(cluster, "/net/third", segment=500)

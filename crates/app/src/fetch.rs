@@ -111,6 +111,8 @@ pub struct Fetcher {
     sent: VecDeque<(u64, Instant)>,
     /// Segments to ask for again.
     again: VecDeque<u64>,
+    /// One of them may go though the window is full: a time-out says that what fills it may be lost as well, and only an answer can tell.
+    probe: bool,
     /// When the newest answered transmission was made.
     newest_answered: Instant,
     counters: FetchCounters,
@@ -128,6 +130,7 @@ impl Fetcher {
             outstanding: 0,
             sent: VecDeque::new(),
             again: VecDeque::new(),
+            probe: false,
             newest_answered: Instant::START,
             counters: FetchCounters::default(),
             options,
@@ -140,7 +143,8 @@ impl Fetcher {
     /// When a segment was asked for too often.
     pub fn next_request(&mut self, now: Instant) -> Result<Option<u64>, FetchError> {
         self.expire(now);
-        if self.outstanding >= self.window.packets() {
+        let is_full = self.outstanding >= self.window.packets();
+        if is_full && !core::mem::take(&mut self.probe) {
             return Ok(None);
         }
         for _ in 0..self.again.len() {
@@ -163,6 +167,9 @@ impl Fetcher {
             return Ok(Some(segment));
         }
         let segment = self.base + self.segments.len() as u64;
+        if is_full {
+            return Ok(None);
+        }
         // A segment ahead of a hole waits in the caller's reorder buffer: bounded by the window's maximum.
         if self.end.is_some_and(|end| segment >= end) || self.segments.len() >= 2 * self.options.window_max {
             return Ok(None);
@@ -266,6 +273,7 @@ impl Fetcher {
             self.sent.pop_front();
             if timed_out {
                 self.rtt.back_off();
+                self.probe = true;
             }
             self.window.on_congestion(now, sent);
             self.outstanding -= 1;
@@ -432,6 +440,40 @@ mod tests {
             Err(FetchError::NoAnswer { segment: 0, tries: 1 })
         );
         assert_eq!(fetcher.counters().retransmissions, 0);
+    }
+
+    /// All that is on the way is lost, and all that is sent for a second, as when a router on the way breaks down and another takes its place.
+    #[test]
+    fn a_second_of_silence_costs_less_than_two() {
+        const SEGMENTS: u64 = 20_000;
+        let mut fetcher = Fetcher::new(FetchOptions { window_max: 64, ..FetchOptions::default() });
+        let dark = Instant::from_millis(500)..Instant::from_millis(1500);
+        let (mut now, mut on_way) = (Instant::from_millis(1), VecDeque::new());
+        let (mut heard, mut longest) = (now, Duration::ZERO);
+        while !fetcher.is_done() {
+            while let Some(segment) = fetcher.next_request(now).unwrap() {
+                if !dark.contains(&now) && segment < SEGMENTS {
+                    on_way.push_back((now + Duration::from_millis(5), segment));
+                }
+            }
+            let deadline = fetcher.deadline().map(|due| due.max(now + Duration::from_micros(1)));
+            now = on_way
+                .front()
+                .map(|(at, _)| *at)
+                .into_iter()
+                .chain(deadline)
+                .min()
+                .expect("something is to come");
+            while let Some((_, segment)) = on_way.pop_front_if(|(at, _)| *at <= now) {
+                if !dark.contains(&now) {
+                    longest = longest.max(now.since(heard));
+                    heard = now;
+                    fetcher.on_data(now, segment, Some(SEGMENTS - 1), false);
+                }
+            }
+        }
+        assert!(longest < Duration::from_secs(2), "{longest:?}");
+        assert!(fetcher.counters().retransmissions < 200, "{:?}", fetcher.counters());
     }
 
     /// A first try of each of the last 40 segments is lost, and nothing new follows that would tell.

@@ -1,5 +1,5 @@
 //! Looks at the control member's routes again and again. A look costs a question and its answer while nothing changes, with routers that tell versions
-//! of datasets; with others it costs the whole list, and long lists are read no more than a tenth of the time.
+//! of datasets; with others it costs the whole list, and long lists are read no more than a fifth of the time.
 
 use super::board::Board;
 use super::router::{Fetched, Router};
@@ -55,7 +55,7 @@ pub struct Watcher<F> {
 }
 
 /// A look that takes long makes the next one wait so many times as long.
-const REST_TIMES: u32 = 9;
+const REST_TIMES: u32 = 4;
 /// But never longer than this.
 const REST_MAX: Duration = Duration::from_secs(5);
 /// A list of fewer octets is no burden to anybody.

@@ -119,7 +119,7 @@ section! {
     Routes = "routes" {
         /// Give them to the other members at all.
         replicate: bool = true;
-        /// Between two looks at the control member's routes, milliseconds. A look that takes long makes the next one wait nine times as long.
+        /// Between two looks at the control member's routes, milliseconds. A look that reads a long list makes the next one wait four times as long.
         interval_ms: u32 = 250, in 50..=60_000;
         /// When the control member is not there at the start, another one stands in after so many seconds.
         patience_s: u32 = 30, in 0..=3600;

@@ -61,6 +61,8 @@ pub struct FibConfig {
     pub entry_bytes_max: usize,
     /// Components at which a lookup starts, 1..=32; `None` lets it follow the lengths of the prefixes.
     pub middle: Option<usize>,
+    /// Tells its hints from those of other FIBs that see the same packets: to be different from theirs.
+    pub owner: u32,
 }
 
 impl FibConfig {
@@ -72,6 +74,7 @@ impl FibConfig {
             next_hop_sets_max: if prefixes_max < 1 << 20 { prefixes_max } else { 1 << 20 },
             entry_bytes_max: prefixes_max * 128,
             middle: None,
+            owner: 0,
         }
     }
 }
@@ -115,6 +118,8 @@ pub struct FibHint {
     lengths: Cell<u64>,
     /// The first block that the longest of them leads to, plus one.
     block: Cell<u32>,
+    /// Likewise: several FIBs may have had as many changes.
+    owner: Cell<u32>,
 }
 
 impl FibHint {
@@ -122,6 +127,11 @@ impl FibHint {
     #[inline(always)]
     pub fn forget(&self) {
         self.change.set(0);
+    }
+
+    #[inline(always)]
+    fn is_about(&self, fib: &Fib) -> bool {
+        self.change.get() == fib.change && self.owner.get() == fib.config.owner
     }
 }
 
@@ -136,6 +146,8 @@ pub struct Fib {
     blocks: Blocks,
     hop_sets: HopSets,
     sorted: Vec<NextHop>,
+    /// Prefixes by number of their strategy.
+    strategies: Box<[u32; 256]>,
 }
 
 impl Fib {
@@ -153,6 +165,7 @@ impl Fib {
             blocks: Blocks::new(config.entry_bytes_max),
             hop_sets: HopSets::new(key, config.next_hop_sets_max),
             sorted: Vec::with_capacity(config.next_hops_per_prefix_max),
+            strategies: Box::new([0; 256]),
         }
     }
 
@@ -179,15 +192,19 @@ impl Fib {
         let done = match self.find(prefixes.whole(), name.as_bytes()) {
             Some(block) => {
                 let bytes = self.blocks.bytes_mut(block);
-                let former = Entry::of(bytes).hop_set;
+                let Entry { hop_set: former, strategy: chosen, .. } = Entry::of(bytes);
                 Entry::set_action(bytes, hop_set, strategy);
                 self.hop_sets.release(former);
+                self.strategies[usize::from(chosen.0)] -= 1;
                 Ok(())
             }
             None => self.insert(name, &prefixes, hop_set, strategy),
         };
         match done {
-            Ok(()) => self.lengths.work(&self.index, &mut self.blocks),
+            Ok(()) => {
+                self.strategies[usize::from(strategy.0)] += 1;
+                self.lengths.work(&self.index, &mut self.blocks);
+            }
             Err(_) => self.hop_sets.release(hop_set),
         }
         done
@@ -198,7 +215,8 @@ impl Fib {
         self.change += 1;
         let prefixes = Prefixes::of(&self.key, name);
         let Some(block) = self.find(prefixes.whole(), name.as_bytes()) else { return false };
-        let Entry { hop_set, components, epoch, .. } = Entry::of(self.blocks.bytes(block));
+        let Entry { hop_set, components, strategy, epoch, .. } = Entry::of(self.blocks.bytes(block));
+        self.strategies[usize::from(strategy.0)] -= 1;
         self.lengths.remove(&prefixes, components.into(), epoch);
         self.index.remove(prefixes.whole(), block);
         self.blocks.free(block);
@@ -221,7 +239,7 @@ impl Fib {
         prefixes: &Prefixes,
         hint: &FibHint,
     ) -> Option<FibEntry<'_>> {
-        if hint.change.get() != self.change {
+        if !hint.is_about(self) {
             return self.lookup(name, prefixes);
         }
         let lengths = hint.lengths.get();
@@ -272,13 +290,14 @@ impl Fib {
             1 => {
                 let lengths = self.lengths.of(prefixes);
                 hint.change.set(self.change);
+                hint.owner.set(self.config.owner);
                 hint.lengths.set(lengths);
                 hint.block.set(0);
                 if let Some(longest) = lengths.checked_ilog2() {
                     self.index.prefetch(prefixes.hash(longest as usize));
                 }
             }
-            _ if hint.change.get() != self.change => self.prefetch_entry(prefixes),
+            _ if !hint.is_about(self) => self.prefetch_entry(prefixes),
             _ => {
                 let mut lengths = hint.lengths.get();
                 let Some(longest) = lengths.checked_ilog2().map(|length| length as usize) else { return };
@@ -309,6 +328,11 @@ impl Fib {
     /// Prefixes that fit.
     pub const fn capacity(&self) -> usize {
         self.config.prefixes_max
+    }
+
+    /// By number of a strategy: whether a prefix has it.
+    pub fn strategies_in_use(&self) -> [bool; 256] {
+        self.strategies.map(|prefixes| prefixes > 0)
     }
 
     /// Different sets of next hops.

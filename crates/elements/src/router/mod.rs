@@ -164,7 +164,8 @@ impl Router {
     /// When the FIB is to have no prefix at all.
     pub fn new(key: HashKey, config: RouterConfig) -> Self {
         let next_hops_max = config.fib.next_hops_per_prefix_max;
-        let mut fib = Fib::new(key, config.fib);
+        // Routers of one graph have different seeds.
+        let mut fib = Fib::new(key, FibConfig { owner: config.seed as u32, ..config.fib });
         fib.set(nw_name::NameRef::ROOT, &[], Strategies::DEFAULT).expect("an empty FIB has room for /");
         Router {
             key,

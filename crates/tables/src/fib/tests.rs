@@ -327,3 +327,34 @@ fn a_hint_that_leads_to_another_prefix_is_seen_through() {
     let found = fib.lookup_hinted(asked.as_ref(), &prefixes, &hint).unwrap();
     assert_eq!(found.next_hops, [hop(300, 0)]);
 }
+
+/// Two FIBs that see the same packet, with as many changes each.
+#[test]
+fn a_hint_of_another_fib_is_none() {
+    let [mut one, mut other] = [1, 2].map(|owner| Fib::new(KEY, FibConfig { owner, ..FibConfig::new(10) }));
+    // Blocks of the same numbers, of other prefixes.
+    for (uri, of_other, face) in [("/a", "/a/b/c", 300), ("/a/b", "/a", 301), ("/a/b/c", "/a/b", 302)] {
+        one.set(name(uri).as_ref(), &[hop(face, 0)], StrategyId(0)).unwrap();
+        other.set(name(of_other).as_ref(), &[hop(face, 0)], StrategyId(0)).unwrap();
+    }
+    other.remove(name("/a/b/c").as_ref());
+    one.remove(name("/none").as_ref());
+    assert_eq!(one.change, other.change);
+    let asked = name("/a/b/c/d");
+    let prefixes = Prefixes::of(&KEY, asked.as_ref());
+    let hint = FibHint::default();
+    for stage in 0..Fib::PREFETCH_STAGES {
+        // As elements in a row ask, stage by stage.
+        one.prefetch_hinted(stage, &prefixes, &hint);
+        other.prefetch_hinted(stage, &prefixes, &hint);
+    }
+    let hinted = |fib: &Fib| {
+        let entry = fib.lookup_hinted(asked.as_ref(), &prefixes, &hint).unwrap();
+        (entry.prefix_len, entry.next_hops[0].face)
+    };
+    assert_eq!(hinted(&one), (3, FaceId::from_bits(302)));
+    assert_eq!(hinted(&other), (2, FaceId::from_bits(302)));
+    one.prefetch_hinted(1, &prefixes, &hint);
+    one.prefetch_hinted(2, &prefixes, &hint);
+    assert_eq!((hinted(&one), hinted(&other)), ((3, FaceId::from_bits(302)), (2, FaceId::from_bits(302))));
+}

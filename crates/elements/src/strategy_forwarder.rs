@@ -20,6 +20,8 @@
 //! ways serves strategies alone: to tell a second try from a first, and what answers from what does not. When that is full, Interests pass as first tries.
 //! For ASF and fail-over the answers must pass here.
 
+pub use crate::by_kind::{ByKind as In, ByKind as Out};
+
 use crate::hints;
 use crate::name_router::{make_nack, prepare};
 use crate::scope::Scopes;
@@ -36,30 +38,6 @@ use nw_tables::fib::{Fib, FibConfig, FibError, NextHop};
 use nw_tables::measurements::Measurements;
 use nw_tables::pit::{EntryRef, InRecord, MATCHES_MAX, OutRecord, Pit, PitConfig, TOKEN_LEN};
 use nw_wire::{NackReason, Token};
-
-nw_element::ports! {
-    /// Where packets enter.
-    pub enum In {
-        /// To be sent to next hops.
-        Interest = "interest" [Interest],
-        /// On its way back.
-        Data = "data" [Data],
-        /// On its way back.
-        Nack = "nack" [Nack],
-    }
-}
-
-nw_element::ports! {
-    /// Where packets leave.
-    pub enum Out {
-        /// To a next hop.
-        Interest = "interest" [Interest],
-        /// As it came.
-        Data = "data" [Data],
-        /// To an asker.
-        Nack = "nack" [Nack],
-    }
-}
 
 /// What a strategy forwarder is made with.
 #[derive(Clone, Copy, Debug)]
@@ -138,17 +116,7 @@ impl StrategyForwarder {
             let why = "access and self-learning need a table of pending Interests: put a router in its place";
             return Err(StrategyError::BadParameter(why));
         }
-        let fib = &self.fib;
-        let (id, is_new) = self.strategies.resolve(name, || {
-            let mut in_use = [false; 256];
-            fib.entries().iter().for_each(|(_, route)| in_use[usize::from(route.strategy.0)] = true);
-            in_use
-        })?;
-        if is_new {
-            // What another strategy of this number remembered would mislead it.
-            self.state.measurements.forget(id);
-        }
-        Ok(id)
+        self.strategies.resolve_for(name, &self.fib, &mut self.state)
     }
 
     /// Sets next hops and strategy of a prefix, in place of what was.

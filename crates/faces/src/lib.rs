@@ -3,13 +3,14 @@
 //! [`Faces`] owns every face: it turns readiness of sockets into decoded packets and queued packets into gathered writes. Non-blocking,
 //! driven by the host's epoll loop; no thread, no async runtime, no clock. Layer 4 (edges): refuses to know tables.
 
-#![deny(unsafe_code)] // but where it says so: datagram::sys, datagram::packet, xdp::rings, and one call in inherited
+#![deny(unsafe_code)] // but where it says so: datagram::sys, datagram::packet, xdp::rings, heap, and one call in inherited
 
 pub mod config;
 pub mod counters;
 mod datagram;
 pub mod error;
 mod faces;
+mod heap;
 mod inherited;
 pub mod interfaces;
 pub mod link;
@@ -36,6 +37,7 @@ pub use config::{FaceOptions, FaceUpdate, FacesConfig};
 pub use counters::FaceCounters;
 pub use error::FaceError;
 pub use faces::{Faces, Lane, Stray, Twins};
+pub use heap::free_at_once;
 pub use inherited::{InheritedUnix, take_inherited};
 pub use nw_element::{FaceId, FaceInfo, Instant, LinkType, Scope};
 pub use status::{CloseReason, FaceEvent, FaceFlags, FaceStatus, ListenerStatus, Persistency, UdpBuffer};

@@ -198,6 +198,7 @@ impl Host {
     pub fn with_inherited(mut config: Config, inherited: Option<InheritedUnix>) -> Result<Self, StartError> {
         let system = |what| move |errno| StartError::System { what, errno };
         raise_descriptor_limit();
+        nw_faces::free_at_once();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("an epoll descriptor"))?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(system("an event descriptor"))?;

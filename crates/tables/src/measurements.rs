@@ -47,7 +47,8 @@ struct Entry {
     components: u8,
     /// Number of the strategy whose record it is.
     owner: u8,
-    spare: u32,
+    /// How often that number had gone to another strategy.
+    epoch: u32,
     record: Record,
 }
 
@@ -60,6 +61,8 @@ pub struct Measurements {
     /// Entries from here on were never used.
     touched: u32,
     hand: u32,
+    /// By number of a strategy: how often it has gone to another.
+    epochs: Box<[u32; 256]>,
     /// Entries by number of components, and the set of numbers that occur.
     lengths: [u32; LENGTHS],
     lengths_set: u64,
@@ -76,6 +79,7 @@ impl Measurements {
             free: NONE,
             touched: 0,
             hand: 0,
+            epochs: Box::new([0; 256]),
             lengths: [0; LENGTHS],
             lengths_set: 0,
         }
@@ -145,24 +149,21 @@ impl Measurements {
             Some(slot) => slot,
             None => self.insert(now, hash, prefix, components)?,
         };
+        let epoch = self.epochs[usize::from(owner.0)];
         let entry = &mut self.entries[slot as usize];
-        if entry.expiry <= now.as_nanos() || entry.owner != owner.0 {
+        if entry.expiry <= now.as_nanos() || (entry.owner, entry.epoch) != (owner.0, epoch) {
             entry.record = Record::new_zeroed();
-            entry.owner = owner.0;
+            (entry.owner, entry.epoch) = (owner.0, epoch);
             entry.expiry = 0;
         }
         entry.expiry = entry.expiry.max(now.plus_millis(lifetime_ms).as_nanos()).max(1);
         Some(&mut entry.record)
     }
 
-    /// Forgets all that a strategy remembers, as its number goes to another. Looks at every entry ever used.
+    /// Forgets all that a strategy remembers, as its number goes to another: that has expired now.
     pub fn forget(&mut self, owner: StrategyId) {
-        for slot in 0..self.touched {
-            let entry = &self.entries[slot as usize];
-            if entry.expiry != 0 && entry.owner == owner.0 {
-                self.remove(slot);
-            }
-        }
+        let epoch = &mut self.epochs[usize::from(owner.0)];
+        *epoch = epoch.wrapping_add(1);
     }
 
     /// Prefixes in it, with those that have expired but were not met yet.
@@ -197,8 +198,8 @@ impl Measurements {
             return None;
         }
         let slot = self.find(prefixes.hash(components), prefix_of(name, prefixes, components))?;
-        let entry = &self.entries[slot as usize];
-        (entry.expiry > now.as_nanos() && entry.owner == owner.0).then_some(slot)
+        let is_owner = self.entries[slot as usize].owner == owner.0;
+        (is_owner && !self.has_expired(slot, now)).then_some(slot)
     }
 
     fn find(&self, hash: u64, prefix: &[u8]) -> Option<u32> {
@@ -269,8 +270,9 @@ impl Measurements {
     }
 
     fn has_expired(&self, slot: u32, now: Instant) -> bool {
-        let expiry = self.entries[slot as usize].expiry;
-        expiry != 0 && expiry <= now.as_nanos()
+        let entry = &self.entries[slot as usize];
+        let is_forgotten = entry.epoch != self.epochs[usize::from(entry.owner)];
+        entry.expiry != 0 && (entry.expiry <= now.as_nanos() || is_forgotten)
     }
 
     fn remove(&mut self, slot: u32) {

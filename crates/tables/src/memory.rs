@@ -184,19 +184,28 @@ fn prefetch_line(line: *const u8) {
     let _ = line;
 }
 
-/// One bit per element that is `wanted`, the first one lowest.
+/// Compares the first eight words and the last eight; all bits of a word that is `wanted` are set.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub(crate) fn equal_words(words: &[u16; 10], wanted: u16) -> u32 {
-    #[cfg(target_arch = "x86_64")]
+fn compare_words(words: &[u16; 10], wanted: u16) -> [core::arch::x86_64::__m128i; 2] {
     // SAFETY: each load reads 16 octets of the 20 of `words`, unaligned; SSE2 is part of the x86-64 baseline.
     unsafe {
         use core::arch::x86_64::*;
         let start = words.as_ptr();
         let wanted = _mm_set1_epi16(wanted as i16);
-        let first = _mm_cmpeq_epi16(_mm_loadu_si128(start.cast()), wanted);
-        let last = _mm_cmpeq_epi16(_mm_loadu_si128(start.add(2).cast()), wanted);
-        // An octet per word; the last two words are the last two octets.
-        let mask = _mm_movemask_epi8(_mm_packs_epi16(first, last)) as u32;
+        [0, 2].map(|at| _mm_cmpeq_epi16(_mm_loadu_si128(start.add(at).cast()), wanted))
+    }
+}
+
+/// One bit per element that is `wanted`, the first one lowest.
+#[inline(always)]
+pub(crate) fn equal_words(words: &[u16; 10], wanted: u16) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::*;
+        let [first, last] = compare_words(words, wanted);
+        // SAFETY: SSE2 is part of the x86-64 baseline. An octet per word; the last two words are the last two octets.
+        let mask = unsafe { _mm_movemask_epi8(_mm_packs_epi16(first, last)) } as u32;
         mask & 0xff | mask >> 14 << 8
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -207,14 +216,11 @@ pub(crate) fn equal_words(words: &[u16; 10], wanted: u16) -> u32 {
 #[inline(always)]
 pub(crate) fn any_equal_word(words: &[u16; 10], wanted: u16) -> bool {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: each load reads 16 octets of the 20 of `words`, unaligned; SSE2 is part of the x86-64 baseline.
-    unsafe {
+    {
         use core::arch::x86_64::*;
-        let start = words.as_ptr();
-        let wanted = _mm_set1_epi16(wanted as i16);
-        let first = _mm_cmpeq_epi16(_mm_loadu_si128(start.cast()), wanted);
-        let last = _mm_cmpeq_epi16(_mm_loadu_si128(start.add(2).cast()), wanted);
-        _mm_movemask_epi8(_mm_or_si128(first, last)) != 0
+        let [first, last] = compare_words(words, wanted);
+        // SAFETY: SSE2 is part of the x86-64 baseline.
+        unsafe { _mm_movemask_epi8(_mm_or_si128(first, last)) != 0 }
     }
     #[cfg(not(target_arch = "x86_64"))]
     words.contains(&wanted)

@@ -91,17 +91,7 @@ impl Router {
     /// # Errors
     /// When there is no such strategy, its parameters are bad, or too many are in use.
     pub fn resolve_strategy(&mut self, name: NameRef<'_>) -> Result<StrategyId, StrategyError> {
-        let fib = &self.fib;
-        let (id, is_new) = self.strategies.resolve(name, || {
-            let mut in_use = [false; 256];
-            fib.entries().iter().for_each(|(_, route)| in_use[usize::from(route.strategy.0)] = true);
-            in_use
-        })?;
-        if is_new {
-            // What another strategy of this number remembered would mislead it.
-            self.strategy_state.measurements.forget(id);
-        }
-        Ok(id)
+        self.strategies.resolve_for(name, &self.fib, &mut self.strategy_state)
     }
 
     /// Keeps an announcement that control found good, until `until`: self-learning sends it along with Data below `prefix`.

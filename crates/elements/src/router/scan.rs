@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Slots of the pending Interest table looked at in one part: some ten microseconds.
 const SLOTS_PER_PART: u32 = 1024;
+/// Prefixes of which is freed what was told, in one part.
+const FREED_PER_PART: usize = 64;
 /// Prefixes with new next hops for which one look at the table serves; of more, Interests that wait do not learn.
 const PREFIXES_MAX: usize = 4096;
 
@@ -20,11 +22,24 @@ pub(super) struct Scans {
     slot: u32,
     /// Those that came after the look at the table began.
     following_next: BTreeMap<Name, Vec<FaceId>>,
+    /// What was told to the end of the table, to be freed.
+    told: Vec<BTreeMap<Name, Vec<FaceId>>>,
 }
 
 impl Scans {
     pub(super) fn is_empty(&self) -> bool {
-        self.leaving.is_empty() && self.following.is_empty()
+        self.leaving.is_empty() && self.following.is_empty() && self.told.is_empty()
+    }
+
+    /// Frees a part of what was told.
+    fn free_part(&mut self) {
+        let Some(oldest) = self.told.first_mut() else { return };
+        for _ in 0..FREED_PER_PART {
+            if oldest.pop_first().is_none() {
+                self.told.remove(0);
+                return;
+            }
+        }
     }
 }
 
@@ -69,6 +84,7 @@ impl Router {
         {
             self.scans.leaving.push_front((face, scan));
         }
+        self.scans.free_part();
         if !self.scans.following.is_empty() {
             self.follow_part(now, context);
         }
@@ -105,7 +121,8 @@ impl Router {
             Some(slot) => self.scans.slot = slot,
             None => {
                 self.scans.slot = 0;
-                self.scans.following = core::mem::take(&mut self.scans.following_next);
+                let next = core::mem::take(&mut self.scans.following_next);
+                self.scans.told.push(core::mem::replace(&mut self.scans.following, next));
             }
         }
     }

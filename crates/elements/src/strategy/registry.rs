@@ -1,7 +1,8 @@
 //! The strategies in use, by the small number that FIB entries carry.
 
-use super::{Strategy, StrategyError, StrategyId};
+use super::{Strategy, StrategyError, StrategyId, StrategyState};
 use nw_name::{Name, NameRef};
+use nw_tables::fib::Fib;
 
 /// Most instances at one time.
 const INSTANCES_MAX: usize = 256;
@@ -52,6 +53,23 @@ impl Strategies {
         };
         self.instances[at] = Some((listed, strategy));
         Ok((StrategyId(at as u8), true))
+    }
+
+    /// As [`resolve`](Self::resolve), for a FIB; what another strategy of a number remembered would mislead the one that gets it, and is forgotten.
+    ///
+    /// # Errors
+    /// See there.
+    pub fn resolve_for(
+        &mut self,
+        name: NameRef<'_>,
+        fib: &Fib,
+        state: &mut StrategyState,
+    ) -> Result<StrategyId, StrategyError> {
+        let (id, is_new) = self.resolve(name, || fib.strategies_in_use())?;
+        if is_new {
+            state.measurements.forget(id);
+        }
+        Ok(id)
     }
 
     fn release_unused(&mut self, in_use: &[bool; INSTANCES_MAX]) -> Option<usize> {

@@ -104,14 +104,16 @@ pub struct Rib {
     walks: Walks,
     /// Faces that are gone and still have routes here.
     leaving: BTreeSet<FaceId>,
-    /// Names and routes that one change may touch at once.
+    /// Names that one change may touch at once, its own not counted.
     at_once_max: usize,
+    /// What is left of them for the change that is being made.
+    at_once_left: usize,
     /// Names whose routes changed, when somebody wants to know.
     touched: Option<Vec<Octets>>,
 }
 
-/// Names below a changed one that are looked at within the change itself.
-const AT_ONCE_MAX: usize = 16;
+/// Names that are looked at within a change itself, such as those below a changed one: each takes some 20 µs where memory is cold.
+const AT_ONCE_MAX: usize = 8;
 
 /// Names that the index has room for from the start, at most: 1 octet each is resident at once.
 const INDEX_NAMES_MAX: usize = 16 << 20;
@@ -140,6 +142,7 @@ impl Rib {
             walks: Walks::default(),
             leaving: BTreeSet::new(),
             at_once_max: AT_ONCE_MAX,
+            at_once_left: AT_ONCE_MAX,
             touched: None,
         };
         rib.set_strategy(NameRef::ROOT, strategy, listed);
@@ -157,6 +160,7 @@ impl Rib {
         origin: u64,
         route: Route,
     ) -> Result<Option<Route>, TooManyRoutes> {
+        self.at_once_left = self.at_once_max;
         let known =
             self.index.get(name.as_bytes()).is_some_and(|id| self.routes.contains_key(&(*id, face, origin)));
         if !known && self.routes.len() + self.by_hand.len() >= self.routes_max {
@@ -176,6 +180,7 @@ impl Rib {
 
     /// Removes a route; returns it.
     pub fn unregister(&mut self, name: NameRef<'_>, face: FaceId, origin: u64) -> Option<Route> {
+        self.at_once_left = self.at_once_max;
         let id = *self.index.get(name.as_bytes())?;
         let mut before = None;
         self.change_face(id, face, false, |rib| before = rib.put_route(id, face, origin, None));
@@ -192,6 +197,7 @@ impl Rib {
         face: FaceId,
         by_hand: Option<ByHand>,
     ) -> Result<Option<ByHand>, TooManyRoutes> {
+        self.at_once_left = self.at_once_max;
         let known = self.index.get(name.as_bytes()).is_some_and(|id| self.by_hand.contains_key(&(*id, face)));
         if by_hand.is_some() && !known && self.routes.len() + self.by_hand.len() >= self.routes_max {
             return Err(TooManyRoutes(self.routes_max));
@@ -207,6 +213,7 @@ impl Rib {
 
     /// Removes a next hop of exactly this prefix, whoever set it.
     pub fn remove_next_hop(&mut self, name: NameRef<'_>, face: FaceId) {
+        self.at_once_left = self.at_once_max;
         let Some(&id) = self.index.get(name.as_bytes()) else { return };
         if !self.next_hops_of(id).is_some_and(|hops| hops.iter().any(|hop| hop.face == face)) {
             return;
@@ -227,6 +234,7 @@ impl Rib {
         strategy: StrategyId,
         listed: Name,
     ) -> Option<(StrategyId, Name)> {
+        self.at_once_left = self.at_once_max;
         let id = self.entry_of(name);
         self.generation += 1;
         self.entry_mut(id).strategy = Some(strategy);
@@ -238,6 +246,7 @@ impl Rib {
 
     /// Leaves a name's strategy to shorter names; returns the choice before. `/` keeps its strategy.
     pub fn unset_strategy(&mut self, name: NameRef<'_>) -> Option<(StrategyId, Name)> {
+        self.at_once_left = self.at_once_max;
         if name.is_empty() {
             return None;
         }
@@ -272,7 +281,9 @@ impl Rib {
     /// Forgets all of a face, which must not come back: some of it at once, the rest by [`work`](Self::work).
     pub fn remove_face(&mut self, face: FaceId) {
         self.leaving.insert(face);
-        self.forget_part(face, self.at_once_max);
+        // Half for its own names, half for those below them.
+        self.at_once_left = self.at_once_max / 2;
+        self.forget_part(face, self.at_once_max / 2);
     }
 
     /// Forgets a face at up to `names_max` names; how many there were.
@@ -303,6 +314,7 @@ impl Rib {
 
     /// Removes routes whose time has come, at most `limit` of them; true when there may be more.
     pub fn expire(&mut self, now: Instant, limit: usize) -> bool {
+        self.at_once_left = self.at_once_max;
         for _ in 0..limit {
             match self.expiries.first() {
                 Some(&(expires, id, face, origin)) if expires <= now => {

@@ -1,6 +1,6 @@
 //! The RIB against a naive model that computes the whole FIB from scratch, and at size.
 
-use super::{ByHand, FibChange, Rib, Route};
+use super::{AT_ONCE_MAX, ByHand, FibChange, Rib, Route};
 use nw_api::management::flags::{CAPTURE, CHILD_INHERIT};
 use nw_name::{Name, NameRef};
 use nw_tables::fib::{NextHop, StrategyId};
@@ -252,6 +252,7 @@ proptest! {
     fn as_the_model(steps in proptest::collection::vec(steps(), 0..60)) {
         let mut model = Model { strategies: [(Name::new(), StrategyId(0))].into(), ..Model::default() };
         let (mut rib, mut fib) = (rib(), FakeFib::new());
+        rib.at_once_max = usize::MAX;
         for step in steps {
             take(step, &mut rib, &mut model);
             prop_assert!(flush(&mut rib, &mut fib, usize::MAX));
@@ -313,6 +314,7 @@ proptest! {
     fn refused_changes_are_taken_back(steps in proptest::collection::vec(steps(), 0..60), prefixes_max in 1usize..6) {
         let mut model = Model { strategies: [(Name::new(), StrategyId(0))].into(), ..Model::default() };
         let (mut rib, mut fib) = (rib(), FakeFib::new());
+        rib.at_once_max = usize::MAX;
         prop_assert!(flush(&mut rib, &mut fib, prefixes_max));
         for step in steps {
             let Step::Register { name, face, origin, cost, flags, .. } = step else {
@@ -403,4 +405,41 @@ fn storms() {
     rib.unregister(named("/other").as_ref(), face(1), 0);
     assert!(flush(&mut rib, &mut fib, usize::MAX));
     assert_eq!((fib.len(), rib.routes_len(), rib.prefixes_len()), (1, 0, 1));
+}
+
+/// A face that goes, whose names have many below that inherit from them: what one call does is bounded, however much there is to do.
+#[test]
+fn what_one_call_does_is_bounded() {
+    const PART: usize = 8;
+    let (mut rib, mut fib) = (rib(), FakeFib::new());
+    let face = |n: u64| FaceId::from_number(256 + n).unwrap();
+    for n in 0..200 {
+        let above = named("/a").with_generic(format!("{n}"));
+        rib.register(above.as_ref(), face(0), 0, route(1, CHILD_INHERIT)).unwrap();
+        for below in 0..50 {
+            let below = above.clone().with_generic(format!("{below}"));
+            rib.register(below.as_ref(), face(1), 0, route(9, CHILD_INHERIT)).unwrap();
+        }
+    }
+    assert!(flush(&mut rib, &mut fib, usize::MAX));
+    settle(&mut rib, &mut fib, 100);
+    assert_eq!(fib.len(), 1 + 200 * 51);
+    let (mut most, mut calls) = (0, 0);
+    let mut made = |rib: &mut Rib, fib: &mut FakeFib| {
+        most = most.max(rib.changes.len());
+        calls += 1;
+        assert!(flush(rib, fib, usize::MAX));
+    };
+    rib.remove_face(face(0));
+    made(&mut rib, &mut fib);
+    rib.register(NameRef::ROOT, face(2), 0, route(5, CHILD_INHERIT)).unwrap();
+    made(&mut rib, &mut fib);
+    while rib.has_work() {
+        rib.work(PART);
+        made(&mut rib, &mut fib);
+    }
+    assert!(most <= AT_ONCE_MAX + 1, "{most} names were changed by one call");
+    assert!(calls > 200 * 51 / PART, "and all were");
+    assert!(fib.values().all(|(hops, _)| hops.iter().all(|hop| hop.face != face(0))));
+    assert_eq!(fib.len(), 1 + 200 * 50);
 }

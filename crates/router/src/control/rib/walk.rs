@@ -84,6 +84,7 @@ impl Rib {
     /// Brings up to about `names_max` more names up to date; the FIB is then to be told.
     pub fn work(&mut self, names_max: usize) {
         let mut left = names_max.max(1);
+        self.at_once_left = 0;
         if let Some(&face) = self.leaving.first() {
             let share = if self.walks.turns.is_empty() { left } else { left.div_ceil(2) };
             left -= self.forget_part(face, share).min(left);
@@ -120,7 +121,10 @@ impl Rib {
         let since = self.walks.asked;
         self.walks.by_name.insert(name.clone(), Walk { reasons, since, from: None, again: None });
         self.walks.open.insert(since);
-        self.advance(&name, self.at_once_max);
+        if self.at_once_left > 0 {
+            let seen = self.advance(&name, self.at_once_left);
+            self.at_once_left = self.at_once_left.saturating_sub(seen);
+        }
         if self.walks.by_name.contains_key(&name) {
             self.walks.turns.push_back(name);
         }

@@ -19,6 +19,8 @@
 //!
 //! A Data leaves with egress 0 when nobody waits for it any more but a content store may keep it.
 
+pub use crate::by_kind::{ByKind as In, ByKind as Out};
+
 use crate::router::{self, Router, RouterConfig, RouterCounters};
 use crate::strategy::Strategies;
 use nw_element::{
@@ -27,30 +29,6 @@ use nw_element::{
 use nw_name::{HashKey, NameRef};
 use nw_tables::fib::{FibConfig, NextHop};
 use nw_tables::pit::{Pit, PitConfig};
-
-nw_element::ports! {
-    /// Where packets enter.
-    pub enum In {
-        /// From an asker.
-        Interest = "interest" [Interest],
-        /// From upstream.
-        Data = "data" [Data],
-        /// From upstream: a refusal of an Interest that left.
-        Nack = "nack" [Nack],
-    }
-}
-
-nw_element::ports! {
-    /// Where packets leave.
-    pub enum Out {
-        /// Upstream.
-        Interest = "interest" [Interest],
-        /// To an asker.
-        Data = "data" [Data],
-        /// To an asker.
-        Nack = "nack" [Nack],
-    }
-}
 
 /// What a backward router is made with.
 #[derive(Clone, Debug)]

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backward_router;
+mod by_kind;
 pub mod catalogue;
 pub mod content_store;
 pub mod counter;

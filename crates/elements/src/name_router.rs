@@ -20,6 +20,8 @@
 //! passes only from a next hop of its name, as a router without table of pending Interests can't tell otherwise who was asked. That refuses too what
 //! comes by a route of a ForwardingHint, or answers an Interest for a shorter prefix that has other next hops.
 
+pub use crate::by_kind::{ByKind as In, ByKind as Out};
+
 use crate::hints;
 use crate::scope::Scopes;
 use crate::strategy::{Eligibility, Strategies};
@@ -30,30 +32,6 @@ use nw_element::{
 use nw_name::{HashKey, Name, NameRef};
 use nw_tables::fib::{Fib, FibConfig, FibError, NextHop};
 use nw_wire::NackReason;
-
-nw_element::ports! {
-    /// Where packets enter.
-    pub enum In {
-        /// To be sent to a next hop.
-        Interest = "interest" [Interest],
-        /// On its way back.
-        Data = "data" [Data],
-        /// On its way back.
-        Nack = "nack" [Nack],
-    }
-}
-
-nw_element::ports! {
-    /// Where packets leave.
-    pub enum Out {
-        /// To a next hop.
-        Interest = "interest" [Interest],
-        /// As it came.
-        Data = "data" [Data],
-        /// As it came, or to an asker for whom there is no route.
-        Nack = "nack" [Nack],
-    }
-}
 
 /// What a name router is made with.
 #[derive(Clone, Copy, Debug)]

@@ -25,6 +25,7 @@
 mod bucket;
 mod satisfaction;
 
+pub use crate::by_kind::{ByKind as In, ByKind as Out};
 pub use bucket::Rate;
 
 use crate::name_router::make_nack;
@@ -35,30 +36,6 @@ use nw_name::{HashKey, Name, NameRef};
 use nw_tables::prefix_map::{PrefixMap, PrefixMapError};
 use nw_wire::NackReason;
 use satisfaction::{ALL, Satisfaction};
-
-nw_element::ports! {
-    /// Where packets enter.
-    pub enum In {
-        /// To be held to a rate.
-        Interest = "interest" [Interest],
-        /// On its way to an asker.
-        Data = "data" [Data],
-        /// On its way to an asker.
-        Nack = "nack" [Nack],
-    }
-}
-
-nw_element::ports! {
-    /// Where packets leave.
-    pub enum Out {
-        /// Within its rates.
-        Interest = "interest" [Interest],
-        /// As it came.
-        Data = "data" [Data],
-        /// As it came, or to an asker who asks too much.
-        Nack = "nack" [Nack],
-    }
-}
 
 /// What a rate limiter is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -101,6 +101,8 @@ pub struct Making<'a> {
     pub key: HashKey,
     /// Makes what is drawn. One for each element.
     pub seed: u64,
+    /// What the wall clock showed at [`Instant::START`](crate::Instant::START), milliseconds since 1970; 0 for a host without one.
+    pub start_unix_ms: u64,
     /// Faces by their names in the graph.
     pub faces: &'a dyn Fn(&str) -> Option<FaceId>,
 }

@@ -8,7 +8,7 @@ use nw_name::HashKey;
 const KEY: HashKey = HashKey::new([1, 2, 3, 4]);
 
 fn making(faces: &dyn Fn(&str) -> Option<FaceId>) -> Making<'_> {
-    Making { key: KEY, seed: 7, faces }
+    Making { key: KEY, seed: 7, start_unix_ms: 0, faces }
 }
 
 fn no_faces(_: &str) -> Option<FaceId> {

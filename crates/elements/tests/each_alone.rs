@@ -117,7 +117,7 @@ fn face_by_name(name: &str) -> Option<FaceId> {
     name.strip_prefix('f')?.parse().ok().map(face)
 }
 
-const MAKING: Making<'static> = Making { key: KEY, seed: 7, faces: &face_by_name };
+const MAKING: Making<'static> = Making { key: KEY, seed: 7, start_unix_ms: 0, faces: &face_by_name };
 
 impl<'a> World<'a> {
     fn new(entry: &'a Entry) -> Self {

@@ -80,6 +80,9 @@ pub enum Family {
     V6,
 }
 
+/// Octets of a unix socket's path, at most: the system keeps it in 108, the last of which is 0.
+pub const UNIX_PATH_LEN_MAX: usize = 107;
+
 /// One end of a face.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FaceUri {

@@ -425,3 +425,33 @@ fn strangers_over_tcp_do_not_take_all_faces() {
     let _again = TcpStream::connect(bound).unwrap();
     accepted(&mut host);
 }
+
+/// Who is there stays; nobody else is let in, and another listener may take the place.
+#[test]
+fn a_listener_ends_and_its_faces_stay() {
+    let (mut host, path, directory) = unix_host(FacesConfig::default());
+    let mut client = UnixStream::connect(&path).unwrap();
+    let id = accepted(&mut host);
+    assert!(!host.faces.stop_listening(&FaceUri::Unix(directory.path().join("other"))));
+    assert!(host.faces.stop_listening(&FaceUri::Unix(path.clone())));
+    assert!(!path.exists() && host.faces.listeners().is_empty());
+    assert!(UnixStream::connect(&path).is_err());
+    let second = directory.path().join("second.sock");
+    host.faces.listen_unix(&second, 0o666).unwrap();
+    let _others = UnixStream::connect(&second).unwrap();
+    accepted(&mut host);
+    assert_eq!(host.faces.listeners()[0].accepted, 1);
+    client.write_all(&interest("a")).unwrap();
+    host.until("the Interest", |host| host.received.len() == 1);
+    drop(client);
+    host.until("the end", |host| host.destroyed() == [id]);
+
+    let bound = host.faces.listen_tcp("127.0.0.1:0".parse().unwrap()).unwrap();
+    let webs = host.faces.listen_websocket("127.0.0.1:0".parse().unwrap()).unwrap();
+    let _no_face_yet = TcpStream::connect(webs).unwrap();
+    host.turn(10);
+    assert!(host.faces.stop_listening(&FaceUri::Tcp(bound)) && host.faces.stop_listening(&FaceUri::Ws(webs)));
+    assert!(TcpStream::connect(bound).is_err() && TcpStream::connect(webs).is_err());
+    host.turn(0);
+    assert_eq!(host.faces.listeners().len(), 1);
+}

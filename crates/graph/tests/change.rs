@@ -247,6 +247,8 @@ fn any_changes_conserve_packets() {
 fn a_graph_that_does_not_work_changes_nothing() {
     let mut bench = Bench::new(45, true);
     let mut bad = graph(0);
+    // An element of another kind, which is made anew: of one that stays nothing is wrong that would keep it from going on.
+    bad.nodes[1].name = "another".to_owned();
     bad.nodes[1].parameters.0.push(("mibs".to_owned(), Value::Integer(1)));
     let refused = bench.engine.change(bench.now, &bad, ChangeOrder::Drop, &mut bench.pool, &mut bench.out);
     assert_eq!(refused.expect_err("refused").len(), 1);

@@ -138,6 +138,7 @@ impl From<HostError> for Refused {
     fn from(error: HostError) -> Self {
         let code = match error {
             HostError::Ended => StatusCode::SERVICE_UNAVAILABLE,
+            HostError::NotInEffect(_) => StatusCode::CONFLICT,
             _ => StatusCode::BAD_REQUEST,
         };
         Refused(code, error.to_string())
@@ -262,15 +263,19 @@ async fn graph(State(shared): State<Shared>) -> Json<GraphText> {
 
 /// Another graph in place of the one that runs
 ///
-/// Elements of the same name, kind and fixed parameters stay as they are. A graph that can't work changes nothing.
+/// Elements of the same name, kind and fixed parameters stay as they are. Answered when packets go through the new graph; old elements may still
+/// wait for answers (`changing` of the status). A graph that can't work changes nothing; 409: it runs, but for the parameters named.
 #[utoipa::path(
     put, path = "/v1/graph", tag = "service", request_body = GraphChange,
-    responses((status = 202, body = GraphText), (status = 400, body = Problem), (status = 503, body = Problem))
+    responses(
+        (status = 200, body = GraphText), (status = 400, body = Problem), (status = 409, body = Problem),
+        (status = 503, body = Problem)
+    )
 )]
 async fn configure(
     State(shared): State<Shared>,
     Json(change): Json<GraphChange>,
-) -> Result<(StatusCode, Json<GraphText>), Refused> {
+) -> Result<Json<GraphText>, Refused> {
     let read = GraphFile::read("graph", &change.graph);
     let file = read.map_err(|problems| Refused(StatusCode::BAD_REQUEST, problems.to_string()))?;
     let order = match change.order {
@@ -281,9 +286,13 @@ async fn configure(
     let written = language::write(&file.graph);
     let handle = shared.handle.clone();
     let told = tokio::task::spawn_blocking(move || handle.change(file.graph, order)).await;
-    told.map_err(|_| Refused(StatusCode::SERVICE_UNAVAILABLE, "the service is ending".to_owned()))??;
-    text(&shared).clone_from(&written);
-    Ok((StatusCode::ACCEPTED, Json(GraphText { graph: written })))
+    let told =
+        told.map_err(|_| Refused(StatusCode::SERVICE_UNAVAILABLE, "the service is ending".to_owned()))?;
+    if matches!(told, Ok(()) | Err(HostError::NotInEffect(_))) {
+        text(&shared).clone_from(&written);
+    }
+    told?;
+    Ok(Json(GraphText { graph: written }))
 }
 
 fn text(shared: &Shared) -> std::sync::MutexGuard<'_, String> {

@@ -3,11 +3,12 @@
 //! Over one link packets of a kind can lead to one port only. Replies find back by it, as a link is to both sides what any other face is.
 
 use nw_element::{FaceInfo, Kind, LinkType, Scope};
+use nw_faces::uri::UNIX_PATH_LEN_MAX;
 use nw_graph::check::check;
 use nw_graph::model::ALL_KINDS;
 use nw_graph::{Connection, Face, From, Graph, Place, To};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// One service of a cut graph.
 #[derive(Clone, Debug)]
@@ -41,6 +42,15 @@ pub fn cut(graph: &Graph, services: &[(String, Vec<String>)], folder: &Path) -> 
         return Err(CutError(wrong));
     }
     let links = links(graph, services, &places, &mut wrong);
+    for (low, high) in &links {
+        let len = socket(folder, services, *low, *high).as_os_str().len();
+        if len > UNIX_PATH_LEN_MAX {
+            wrong.push(format!(
+                "the socket between {} and {} would have a path of {len} octets, and {UNIX_PATH_LEN_MAX} are possible: write into a folder with a shorter path, or give the services shorter names",
+                services[*low].0, services[*high].0
+            ));
+        }
+    }
     if !wrong.is_empty() {
         return Err(CutError(wrong));
     }
@@ -159,6 +169,11 @@ fn crossing(graph: &Graph, connection: &Connection) -> impl Iterator<Item = Kind
     from.iter().copied().filter(move |kind| to.contains(kind))
 }
 
+/// Where two services meet.
+fn socket(folder: &Path, services: &[(String, Vec<String>)], low: usize, high: usize) -> PathBuf {
+    folder.join(format!("{}-{}.sock", services[low].0, services[high].0))
+}
+
 /// What stands for another service in a piece.
 fn link_name(services: &[(String, Vec<String>)], other: usize) -> String {
     format!("to_{}", services[other].0)
@@ -182,7 +197,7 @@ fn piece(
     let mut link_of: BTreeMap<usize, usize> = BTreeMap::new();
     for (low, high) in links.iter().filter(|(low, high)| here(low) || here(high)) {
         let other = if here(low) { *high } else { *low };
-        let socket = folder.join(format!("{}-{}.sock", services[*low].0, services[*high].0));
+        let socket = socket(folder, services, *low, *high);
         link_of.insert(other, piece.faces.len());
         piece.faces.push(Face {
             name: link_name(services, other),

@@ -55,3 +55,15 @@ fn all_that_is_wrong_with_a_cut_is_said() {
     let said = cut(&standard.graph, &list, Path::new("/run/nw"));
     assert!(said.is_err(), "routes of one piece lead to faces of the other");
 }
+
+#[test]
+fn a_folder_with_too_long_a_path_is_refused_for_each_link() {
+    let file = example("split_chain.graph");
+    // `/`, a name, `/a-b.sock`.
+    let folder = |len: usize| format!("/{}", "f".repeat(len - 1 - "/a-b.sock".len()));
+    assert!(cut(&file.graph, &services(&FOUR), Path::new(&folder(107))).is_ok());
+    let said = cut(&file.graph, &services(&FOUR), Path::new(&folder(108))).expect_err("too long").to_string();
+    // Each is joined with the next, and the dispatcher with the router.
+    assert_eq!(said.lines().count(), 4, "{said}");
+    assert!(said.contains("the socket between a and b would have a path of 108 octets"), "{said}");
+}

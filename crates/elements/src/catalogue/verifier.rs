@@ -30,7 +30,7 @@ impl Configured for SignatureVerifier {
             "drop",
             "what becomes of packets that are not valid: drop, or port (they leave by it)",
         ),
-        live("start_s", "0", "seconds since 1970 when the host began: certificates have a time"),
+        live("start_s", "the host's", "seconds since 1970 when the host began: certificates have a time"),
     ];
 
     fn make(reader: &mut Reader<'_>) -> Self {
@@ -79,7 +79,7 @@ impl Configured for SignatureVerifier {
         }
         self.set_sample(reader.number("sample", 1.0, 0.0..=1.0));
         self.set_drop_invalid(reader.word("invalid", 0, &["drop", "port"]) == 0);
-        let start_s = reader.integer("start_s", 0, 0..=1 << 40);
+        let start_s = reader.integer("start_s", reader.making().start_unix_ms / 1000, 0..=1 << 40);
         self.set_clock(Instant::START, start_s * 1000);
     }
 }

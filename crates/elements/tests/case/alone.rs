@@ -65,7 +65,7 @@ fn face_by_name(name: &str) -> Option<FaceId> {
     plain_face(name).ok()
 }
 
-const MAKING: Making<'static> = Making { key: KEY, seed: 1, faces: &face_by_name };
+const MAKING: Making<'static> = Making { key: KEY, seed: 1, start_unix_ms: 0, faces: &face_by_name };
 
 impl Alone {
     fn entry(&self) -> Result<&'static Entry, String> {

@@ -49,7 +49,7 @@ impl Faces {
         }
         let index = self.handshakes.iter().position(Option::is_none).unwrap_or(self.handshakes.len());
         if self.watch(socket.as_fd(), Token::Handshake(index as u32), false).is_err() {
-            self.listeners[listener as usize].refused += 1;
+            self.count_refusal(listener);
             return;
         }
         if index == self.handshakes.len() {
@@ -85,8 +85,8 @@ impl Faces {
     fn accept_handshake(&mut self, now: Instant, index: u32, scope: Scope, answer: &[u8]) {
         let Some(Some(shaken)) = self.handshakes.get(index as usize) else { return };
         let listener = shaken.listener;
-        let room = self.listeners[listener as usize].faces < self.config.websocket.faces_max
-            && self.slots.len() < self.config.faces_max;
+        let faces = self.listeners[listener as usize].as_ref().map_or(0, |listener| listener.faces);
+        let room = faces < self.config.websocket.faces_max && self.slots.len() < self.config.faces_max;
         if !room {
             return self.refuse_handshake(index, &handshake::no_room());
         }
@@ -99,13 +99,11 @@ impl Faces {
         let stream = Stream::new(shaken.socket, true, Some(WebSocket::accepted()));
         let options = FaceOptions { persistency: Some(Persistency::OnDemand), ..FaceOptions::default() };
         let added = self.add_stream(now, stream, shaken.ends, scope, &options);
-        let listener_is = &mut self.listeners[listener as usize];
-        let Ok(id) = added else {
-            listener_is.refused += 1;
-            return;
-        };
-        listener_is.accepted += 1;
-        listener_is.faces += 1;
+        let Ok(id) = added else { return self.count_refusal(listener) };
+        if let Some(listener) = &mut self.listeners[listener as usize] {
+            listener.accepted += 1;
+            listener.faces += 1;
+        }
         if let Some(face) = self.slots.get_mut(id) {
             face.listener = Some(listener);
         }
@@ -115,7 +113,7 @@ impl Faces {
     /// Ends a connection that becomes no face.
     fn refuse_handshake(&mut self, index: u32, answer: &[u8]) {
         let Some(shaken) = self.take_handshake(index) else { return };
-        self.listeners[shaken.listener as usize].refused += 1;
+        self.count_refusal(shaken.listener);
         if !answer.is_empty() {
             let why =
                 answer.split(|octet| *octet == b'\n').rfind(|line| !line.is_empty()).unwrap_or_default();
@@ -124,6 +122,19 @@ impl Faces {
             let _ = rustix::net::send(&shaken.socket, answer, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
             stream::hang_up(shaken.socket.as_fd());
         }
+    }
+
+    fn count_refusal(&mut self, listener: u32) {
+        if let Some(listener) = &mut self.listeners[listener as usize] {
+            listener.refused += 1;
+        }
+    }
+
+    /// Ends connections that are no faces yet, of a listener that goes.
+    pub(super) fn drop_handshakes_of(&mut self, listener: u32) {
+        let of = |at: &usize| self.handshakes[*at].as_ref().is_some_and(|shaken| shaken.listener == listener);
+        let waiting: Vec<usize> = (0..self.handshakes.len()).filter(of).collect();
+        waiting.into_iter().for_each(|at| drop(self.take_handshake(at as u32)));
     }
 
     /// A handshake took too long.

@@ -68,7 +68,7 @@ impl Faces {
 
     fn accept(&mut self, now: Instant, index: u32) {
         for _ in 0..self.config.accepts_per_turn {
-            let Some(listener) = self.listeners.get_mut(index as usize) else { return };
+            let Some(Some(listener)) = self.listeners.get_mut(index as usize) else { return };
             match listener.accept(&self.config) {
                 Ok(None) => return,
                 Ok(Some((socket, uri @ FaceUri::WsClient(_), local))) => {
@@ -85,7 +85,7 @@ impl Faces {
                         let (scope, stream) = (self.scope_of(&uri), Stream::new(socket, true, None));
                         self.add_stream(now, stream, (uri, local), scope, &options).ok()
                     };
-                    let listener = &mut self.listeners[index as usize];
+                    let Some(listener) = &mut self.listeners[index as usize] else { return };
                     match added {
                         Some(id) => {
                             listener.accepted += 1;

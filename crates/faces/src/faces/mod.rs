@@ -53,7 +53,8 @@ pub struct Faces {
     config: FacesConfig,
     epoll: OwnedFd,
     slots: FaceSlab<Face>,
-    listeners: Vec<Listener>,
+    /// Some are empty: nothing listens there any more.
+    listeners: Vec<Option<Listener>>,
     /// WebSocket connections that are no faces yet.
     handshakes: Vec<Option<Handshake>>,
     sockets: Vec<Option<DatagramSocket>>,
@@ -224,7 +225,7 @@ impl Faces {
 
     /// Where peers are accepted, and how that goes.
     pub fn listeners(&self) -> Vec<ListenerStatus> {
-        let streams = self.listeners.iter().map(|listener| ListenerStatus {
+        let streams = self.listeners.iter().flatten().map(|listener| ListenerStatus {
             uri: listener.uri.clone(),
             accepted: listener.accepted,
             refused: listener.refused,
@@ -336,7 +337,7 @@ impl Faces {
             None => self.ended.merge(&face.counters),
             Some(_) => self.ended_lanes.push((id, core::mem::take(&mut face.counters))),
         }
-        if let Some(listener) = face.listener.and_then(|index| self.listeners.get_mut(index as usize)) {
+        if let Some(Some(listener)) = face.listener.map(|index| &mut self.listeners[index as usize]) {
             listener.faces -= 1;
         }
         let status = self.describe(id, &face);
@@ -430,7 +431,7 @@ impl Faces {
     }
 
     fn resume_accepting(&mut self, now: Instant, index: u32) {
-        let Some(listener) = self.listeners.get(index as usize) else { return };
+        let Some(Some(listener)) = self.listeners.get(index as usize) else { return };
         let data = epoll::EventData::new_u64(Token::Listener(index).bits());
         if epoll::modify(&self.epoll, &listener.socket, data, epoll::EventFlags::IN).is_err() {
             self.timers.set(now + ACCEPT_PAUSE, Timer::Accept(index));

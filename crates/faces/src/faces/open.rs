@@ -14,6 +14,7 @@ use crate::stream::Stream;
 use crate::timers::Timer;
 use crate::uri::FaceUri;
 use nw_element::{FaceId, Instant, Scope};
+use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -66,10 +67,51 @@ impl Faces {
     /// # Errors
     /// What the system says.
     pub fn listen_udp(&mut self, address: SocketAddr) -> Result<SocketAddr, FaceError> {
+        let deaf = |socket: &&mut DatagramSocket| {
+            !socket.listening && socket.medium == Medium::Udp(address) && address.port() != 0
+        };
+        // It listened before, and faces use it still.
+        if let Some(socket) = self.sockets.iter_mut().flatten().find(deaf) {
+            socket.listening = true;
+            self.xdp.changed = true;
+            return Ok(address);
+        }
         let socket = DatagramSocket::bind(address, true, &self.config)?;
         let bound = socket.local_uri().address().unwrap_or(address);
         self.add_socket(socket)?;
         Ok(bound)
+    }
+
+    /// Accepts nobody any more at the address of a listener; false when there is none. Faces that were accepted there stay, and so does a UDP
+    /// socket for as long as faces use it.
+    pub fn stop_listening(&mut self, uri: &FaceUri) -> bool {
+        let is_stream =
+            |listener: &Option<Listener>| listener.as_ref().is_some_and(|known| known.uri == *uri);
+        if let Some(at) = self.listeners.iter().position(is_stream) {
+            self.drop_handshakes_of(at as u32);
+            // Another listener may take this place.
+            let ids: Vec<FaceId> = self.ids().collect();
+            for id in ids {
+                if let Some(face) = self.slots.get_mut(id) {
+                    face.listener.take_if(|listener| *listener == at as u32);
+                }
+            }
+            if let Some(listener) = self.listeners[at].take() {
+                // Closing would do, were the descriptor not shared with somebody.
+                let _ = epoll::delete(&self.epoll, &listener.socket);
+            }
+            return true;
+        }
+        let is_datagram = |socket: &Option<DatagramSocket>| {
+            socket.as_ref().is_some_and(|known| known.listening && known.local_uri() == *uri)
+        };
+        let Some(at) = self.sockets.iter().position(is_datagram) else { return false };
+        if let Some(socket) = &mut self.sockets[at] {
+            socket.listening = false;
+        }
+        self.xdp.changed = true;
+        self.drop_socket_without_peers(at);
+        true
     }
 
     /// Makes a face to a peer. `local` says from which address; where it is not said, UDP faces use the socket of a listener if there is one, so
@@ -284,10 +326,14 @@ impl Faces {
     }
 
     fn add_listener(&mut self, listener: Listener) -> Result<(), FaceError> {
-        let token = Token::Listener(self.listeners.len() as u32);
+        let index = self.listeners.iter().position(Option::is_none).unwrap_or(self.listeners.len());
+        let token = Token::Listener(index as u32);
         self.watch(listener.socket.as_fd(), token, false)
             .map_err(FaceError::system("watch", &listener.uri))?;
-        self.listeners.push(listener);
+        if index == self.listeners.len() {
+            self.listeners.push(None);
+        }
+        self.listeners[index] = Some(listener);
         Ok(())
     }
 

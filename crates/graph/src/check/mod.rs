@@ -22,6 +22,8 @@ use crate::model::FACES;
 use crate::{From, Graph, Problem, To};
 use flow::Flow;
 pub(crate) use flow::kind_name;
+use nw_faces::FaceUri;
+use nw_faces::uri::UNIX_PATH_LEN_MAX;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Ends of connections whose other end could not be read. Whoever complained about that has said enough.
@@ -146,6 +148,16 @@ fn faces(graph: &Graph, loose: &Loose, problems: &mut Vec<Problem>) {
             let remedy =
                 format!("write {} -> faces: it goes to the one that asked", graph.from_name(connection.from));
             problems.push(Problem::new(connection.place, what, remedy));
+        }
+    }
+    for face in &graph.faces {
+        if let Some(Ok(FaceUri::Unix(path))) = face.uri.as_deref().map(str::parse)
+            && path.as_os_str().len() > UNIX_PATH_LEN_MAX
+        {
+            let len = path.as_os_str().len();
+            let what = format!("face `{}` has a path of {len} octets", face.name);
+            let remedy = format!("give it one of {UNIX_PATH_LEN_MAX} at most: sockets can have no longer");
+            problems.push(Problem::new(face.place, what, remedy));
         }
     }
     let mut defaults = graph.faces.iter().filter(|face| face.is_default);

@@ -15,7 +15,7 @@ pub(super) fn check(graph: &Graph, problems: &mut Vec<Problem>) {
     let key = HashKey::new([1, 2, 3, 4]);
     let mut pool = Pool::new(key, 1, 16);
     for (at, node) in graph.nodes.iter().enumerate() {
-        let making = Making { key, seed: at as u64, faces: &face };
+        let making = Making { key, seed: at as u64, start_unix_ms: 0, faces: &face };
         for error in errors(node, &making, &mut pool) {
             problems.push(describe(graph, node, &error));
         }

@@ -33,6 +33,8 @@ pub struct Changed {
     pub removed: usize,
     /// False while old elements still wait for answers.
     pub complete: bool,
+    /// Parameters that the elements of the new graph did not take.
+    pub not_in_effect: Vec<Fault>,
 }
 
 /// Old elements wait for answers no longer than this: as long as Interests live as a rule, and a bit.
@@ -71,7 +73,7 @@ impl Engine {
     /// its time were over.
     ///
     /// # Errors
-    /// All that is wrong with parameters; nothing has changed then.
+    /// All that is wrong with parameters that elements are made with; nothing has changed then.
     pub fn change(
         &mut self,
         now: Instant,
@@ -86,7 +88,7 @@ impl Engine {
         for node in &graph.nodes {
             match self.kept(node) {
                 Some(place) => made.push(Ok(place)),
-                None => match self.make(node, graph, made.len()) {
+                None => match self.make(node, graph) {
                     Ok(slot) => made.push(Err(slot)),
                     Err(more) => faults.extend(more),
                 },
@@ -137,7 +139,7 @@ impl Engine {
             }
         }
         for node in 0..graph.nodes.len() {
-            faults.extend(self.apply_to(now, node, pool, out));
+            changed.not_in_effect.extend(self.apply_to(now, node, pool, out));
         }
         let is_idle = |place: &usize| self.slots[*place].as_ref().is_none_or(|slot| slot.element.is_idle());
         if order == ChangeOrder::Drop || old.iter().all(is_idle) {
@@ -148,7 +150,7 @@ impl Engine {
             let changing = Changing { order, until, look, wiring: before, old, held: VecDeque::new() };
             self.changing = Some(Box::new(changing));
         }
-        if faults.is_empty() { Ok(changed) } else { Err(faults) }
+        Ok(changed)
     }
 
     /// Where an element is that can stay for this node.
@@ -165,11 +167,12 @@ impl Engine {
         same.then_some(place)
     }
 
-    fn make(&self, node: &Node, graph: &Graph, number: usize) -> Result<Slot, Vec<Fault>> {
+    fn make(&mut self, node: &Node, graph: &Graph) -> Result<Slot, Vec<Fault>> {
         let face = |name: &str| graph.faces.iter().any(|face| face.name == name).then_some(FaceId::NONE);
-        // Elements made together, and one after the other, draw differently.
-        let seed = self.seed.wrapping_add((self.slots.len() + number) as u64);
-        let making = Making { key: self.key, seed, faces: &face };
+        // Elements draw differently, and their tables take no hints of one another.
+        let seed = self.seed.wrapping_add(self.made);
+        self.made += 1;
+        let making = Making { key: self.key, seed, start_unix_ms: self.start_unix_ms, faces: &face };
         let fault = |error| Fault { node: node.name.clone(), place: node.place, error };
         let element = node.entry.make(&making, &node.parameters);
         let element = element.map_err(|errors| errors.into_iter().map(fault).collect::<Vec<_>>())?;

@@ -75,6 +75,9 @@ pub struct PortCount<'a> {
 pub struct Engine {
     key: HashKey,
     seed: u64,
+    start_unix_ms: u64,
+    /// Elements made so far: each has a seed of its own.
+    made: u64,
     graph: Graph,
     /// Some are empty: what stood there was taken out.
     slots: Vec<Option<Slot>>,
@@ -113,14 +116,29 @@ impl Faces {
 }
 
 impl Engine {
-    /// Makes the elements of a graph that was found good. Faces are still to come.
+    /// Makes the elements of a graph that was found good. Faces are still to come. To elements it is 1970.
     ///
     /// # Errors
     /// All that is wrong with parameters.
     pub fn new(graph: &Graph, key: HashKey, seed: u64) -> Result<Self, Vec<Fault>> {
+        Engine::starting_at(graph, key, seed, 0)
+    }
+
+    /// As [`new`](Self::new), where the wall clock shows `start_unix_ms` at [`Instant::START`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn starting_at(
+        graph: &Graph,
+        key: HashKey,
+        seed: u64,
+        start_unix_ms: u64,
+    ) -> Result<Self, Vec<Fault>> {
         let mut engine = Engine {
             key,
             seed,
+            start_unix_ms,
+            made: 0,
             graph: Graph::default(),
             slots: Vec::new(),
             places: Vec::new(),
@@ -136,8 +154,8 @@ impl Engine {
             prefetch: true,
         };
         let mut pool = Pool::new(key, 1, 1);
-        engine.change(Instant::START, graph, ChangeOrder::Drop, &mut pool, &mut Vec::new())?;
-        Ok(engine)
+        let changed = engine.change(Instant::START, graph, ChangeOrder::Drop, &mut pool, &mut Vec::new())?;
+        if changed.not_in_effect.is_empty() { Ok(engine) } else { Err(changed.not_in_effect) }
     }
 
     /// Turns asking for memory off: for measuring what it brings.
@@ -199,7 +217,8 @@ impl Engine {
             let at = names.iter().position(|face| face.name == name)?;
             Some(of_graph[at].unwrap_or(FaceId::NONE))
         };
-        let making = Making { key: self.key, seed: self.seed.wrapping_add(place as u64), faces: &face };
+        let seed = self.seed.wrapping_add(place as u64);
+        let making = Making { key: self.key, seed, start_unix_ms: self.start_unix_ms, faces: &face };
         let mut lent = Lent { pool: &mut *pool, out: &mut self.left, drops: &mut self.drops };
         let applied = slot.entry.apply(slot.element.as_mut(), now, &making, &slot.parameters, &mut lent);
         self.go_left(now, place, pool, out);

@@ -106,10 +106,13 @@ impl Door {
         }
     }
 
-    /// Closes what leads there. What listens goes on listening; who connects is turned away from then on.
+    /// Closes what leads there, or stops listening. Faces that were accepted stay.
     pub fn close(&mut self, faces: &mut Faces, pool: &mut Pool) {
         if let Some(face) = self.face.take() {
             faces.close(face, pool);
+        }
+        if self.listens {
+            faces.stop_listening(&self.uri);
         }
         self.is_open = false;
     }

@@ -14,7 +14,7 @@ use crate::engine::{ChangeOrder, Engine, Fault};
 use crate::model::Graph;
 use crossbeam_channel::{Receiver, Sender};
 use doors::Door;
-use nw_element::{Cause, DropCounters, Instant, Kind, Packet, Pool};
+use nw_element::{Cause, DropCounters, FaceId, Instant, Kind, Packet, Pool};
 use nw_faces::{FaceError, FaceEvent, FaceStatus, Faces, FacesConfig};
 use nw_name::HashKey;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
@@ -22,7 +22,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{self, Duration};
+use std::time::{self, Duration, SystemTime, UNIX_EPOCH};
 
 /// Sockets served per wait.
 const EVENTS_MAX: usize = 256;
@@ -53,8 +53,11 @@ pub enum HostError {
         error: FaceError,
     },
     /// Elements that can't be made.
-    #[error("{}", .0.iter().map(|fault| format!("`{}`: {}", fault.node, fault.error)).collect::<Vec<_>>().join("\n"))]
+    #[error("{}", lines(.0))]
     Faults(Vec<Fault>),
+    /// The graph has changed, but for these.
+    #[error("the graph has changed, but these parameters are not in effect: mend them and change it again\n{}", lines(.0))]
+    NotInEffect(Vec<Fault>),
     /// The system refused something every program needs.
     #[error("the system refused {what}: {errno}")]
     System {
@@ -68,12 +71,17 @@ pub enum HostError {
     Ended,
 }
 
+fn lines(faults: &[Fault]) -> String {
+    let line = |fault: &Fault| format!("`{}`: {}", fault.node, fault.error);
+    faults.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
 fn system(what: &'static str) -> impl Fn(Errno) -> HostError {
     move |errno| HostError::System { what, errno }
 }
 
 enum Message {
-    Change(Box<Graph>, Vec<Door>, ChangeOrder),
+    Change(Box<Graph>, Vec<Door>, ChangeOrder, Sender<Result<(), HostError>>),
     Report(Sender<Report>),
     Drain,
     Stop,
@@ -107,14 +115,17 @@ impl Handle {
         self.tell(Message::Drain)
     }
 
-    /// Takes another graph, which was found good, in place of the one that runs. What comes of it is in the log. Asks the system's resolver
-    /// for host names, and waits for it.
+    /// Takes another graph, which was found good, in place of the one that runs; when this returns, packets go through it. Asks the system's
+    /// resolver for host names, and waits for it. Not to be called by the thread that runs the graph.
     ///
     /// # Errors
-    /// When a declared face leads nowhere, or the graph has ended.
+    /// When a declared face leads nowhere, an element can't be made or the graph has ended: then nothing has changed. And when it has
+    /// changed, but for some parameters: [`HostError::NotInEffect`].
     pub fn change(&self, graph: Graph, order: ChangeOrder) -> Result<(), HostError> {
         let doors = doors::doors(&graph)?;
-        self.tell(Message::Change(Box::new(graph), doors, order))
+        let (sender, receiver) = crossbeam_channel::bounded(1);
+        self.tell(Message::Change(Box::new(graph), doors, order, sender))?;
+        receiver.recv().map_err(|_| HostError::Ended)?
     }
 
     /// What was counted until now; waits for the end of a turn.
@@ -147,6 +158,8 @@ pub struct Host {
     engine: Engine,
     faces: Faces,
     doors: Vec<Door>,
+    /// Faces that were accepted where nothing listens any more: they stay until a change is complete.
+    leaving: Vec<FaceId>,
     pool: Pool,
     batch: Vec<Packet>,
     out: Vec<Packet>,
@@ -171,15 +184,20 @@ impl Host {
     /// What can't be had, and what helps. A peer that is not there yet is no error.
     pub fn new(graph: &Graph) -> Result<Self, HostError> {
         let started = time::Instant::now();
-        Host::with_clock(graph, Box::new(move || Instant::START + started.elapsed()))
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Host::with_clock(
+            graph,
+            Box::new(move || Instant::START + started.elapsed()),
+            since_1970.as_millis() as u64,
+        )
     }
 
-    /// As [`new`](Self::new), by a clock of the caller's: it starts at [`Instant::START`]. Whoever sets it on wakes the loop, by asking for a report for
-    /// example.
+    /// As [`new`](Self::new), by a clock of the caller's: it starts at [`Instant::START`], when the wall clock shows `start_unix_ms`. Whoever sets it on
+    /// wakes the loop, by asking for a report for example.
     ///
     /// # Errors
     /// See there.
-    pub fn with_clock(graph: &Graph, clock: Clock) -> Result<Self, HostError> {
+    pub fn with_clock(graph: &Graph, clock: Clock, start_unix_ms: u64) -> Result<Self, HostError> {
         let doors = doors::doors(graph)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("an epoll descriptor"))?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -187,7 +205,7 @@ impl Host {
         epoll::add(&epoll, &*wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)
             .map_err(system("to watch a descriptor"))?;
         let (key, seed) = random().map_err(system("random octets"))?;
-        let engine = Engine::new(graph, key, seed).map_err(HostError::Faults)?;
+        let engine = Engine::starting_at(graph, key, seed, start_unix_ms).map_err(HostError::Faults)?;
         let faces = Faces::new(FacesConfig::default(), epoll.as_fd())
             .map_err(|error| HostError::Face { name: crate::model::FACES.to_owned(), error })?;
         let (sender, messages) = crossbeam_channel::bounded(MESSAGES_MAX);
@@ -200,6 +218,7 @@ impl Host {
             engine,
             faces,
             doors,
+            leaving: Vec::new(),
             pool: Pool::new(key, CHUNKS_MAX, PACKETS_MAX),
             batch: Vec::new(),
             out: Vec::new(),
@@ -415,6 +434,11 @@ impl Host {
         if self.retry.is_some_and(|due| due <= now) {
             self.open_missing(now);
         }
+        if !self.engine.is_changing() {
+            for face in self.leaving.drain(..) {
+                self.faces.close(face, &mut self.pool);
+            }
+        }
         self.forward(now);
     }
 
@@ -428,25 +452,38 @@ impl Host {
                 Message::Drain => drop(self.drained.get_or_insert(now + DRAIN_MAX)),
                 // Who asked may have gone.
                 Message::Report(reply) => drop(reply.send(self.report())),
-                Message::Change(graph, doors, order) => self.change(now, &graph, doors, order),
+                Message::Change(graph, doors, order, reply) => {
+                    let done = self.change(now, &graph, doors, order);
+                    if let Err(error) = &done {
+                        tracing::error!("{error}");
+                    }
+                    // Likewise.
+                    drop(reply.send(done));
+                }
             }
         }
         true
     }
 
-    fn change(&mut self, now: Instant, graph: &Graph, mut doors: Vec<Door>, order: ChangeOrder) {
+    fn change(
+        &mut self,
+        now: Instant,
+        graph: &Graph,
+        mut doors: Vec<Door>,
+        order: ChangeOrder,
+    ) -> Result<(), HostError> {
         self.take_in_faces(now);
-        let changed = match self.engine.change(now, graph, order, &mut self.pool, &mut self.out) {
-            Ok(changed) => changed,
-            Err(faults) => {
-                tracing::error!("the graph stays as it was: {}", HostError::Faults(faults));
-                return;
-            }
-        };
+        let changed = self.engine.change(now, graph, order, &mut self.pool, &mut self.out);
+        let changed = changed.map_err(HostError::Faults)?;
         for old in &mut self.doors {
             match doors.iter_mut().find(|new| new.is_like(old)) {
                 Some(new) => new.clone_from(old),
-                None => old.close(&mut self.faces, &mut self.pool),
+                None => {
+                    let accepted =
+                        |id: &FaceId| self.faces.status(*id).is_some_and(|status| old.accepted(&status));
+                    self.leaving.extend(self.faces.ids().filter(accepted));
+                    old.close(&mut self.faces, &mut self.pool);
+                }
             }
         }
         // Those that ended are told of while their names are known.
@@ -455,8 +492,9 @@ impl Host {
         self.open_missing(now);
         self.take_in_faces(now);
         self.apply(now);
-        let crate::engine::Changed { kept, added, removed, .. } = changed;
+        let crate::engine::Changed { kept, added, removed, not_in_effect, .. } = changed;
         tracing::info!(kept, added, removed, "graph changed");
+        if not_in_effect.is_empty() { Ok(()) } else { Err(HostError::NotInEffect(not_in_effect)) }
     }
 }
 

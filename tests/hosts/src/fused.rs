@@ -37,7 +37,7 @@ impl InMemory for Fused {
         let mut plane = Plane::new(KEY, 7, router, CsConfig { packets_max: cached, bytes_max: 1 << 20 });
         let mut pool = Pool::new(KEY, 1, 1);
         let face = |name: &str| FACES.iter().position(|face| *face == name).map(memory::face);
-        let making = Making { key: KEY, seed: 0, faces: &face };
+        let making = Making { key: KEY, seed: 0, start_unix_ms: 0, faces: &face };
         let parameters = Parameters(route_parameters(trace));
         plane.with_router(Instant::START, &mut pool, &mut Vec::new(), |router, context| {
             faces().for_each(|(face, info)| router.add_face(face, info));

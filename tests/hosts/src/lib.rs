@@ -5,6 +5,7 @@
 pub mod fused;
 pub mod graph;
 pub mod memory;
+pub mod recorded;
 pub mod service;
 pub mod simulated;
 pub mod trace;

@@ -55,7 +55,8 @@ pub fn run<H: InMemory>(trace: &Trace, together: usize) -> Outcome {
             batch.extend(receive(now, &incoming, &mut pool));
         }
         let next = trace.steps.get(at + 1);
-        let is_alone = matches!(next, None | Some(Step::Wait { .. } | Step::Answer { .. }));
+        let is_alone =
+            matches!(next, None | Some(Step::Wait { .. } | Step::Answer { .. } | Step::Recorded { .. }));
         if is_alone || batch.len() >= together {
             host.process(now, &mut batch, &mut pool, &mut out);
         }

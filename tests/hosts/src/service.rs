@@ -13,8 +13,6 @@ use nw_element::{Instant, Parameters, Value};
 use nw_graph::host::{Handle, Host as GraphHost, Report};
 use nw_graph::{Connection, From, Graph, Place, To, standard};
 use nw_service::cut;
-use nw_wire::LpPacket;
-use nw_wire::lp::Token;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
@@ -35,6 +33,13 @@ const LIFETIME_MS: u16 = 60_000;
 
 /// A trace in which only applications ask, and nobody for what must not leave the machine: links between services are local.
 pub fn fitting(mut trace: Trace) -> Trace {
+    // Of what was recorded applications ask, and the others answer.
+    trace.steps.retain(|step| match step {
+        Step::Recorded { face, wire, nack, .. } => {
+            (*face == 0) == (nack.is_none() && nw_wire::Interest::check(wire).is_ok())
+        }
+        _ => true,
+    });
     for step in &mut trace.steps {
         match step {
             Step::Interest { face, name, token, lifetime_ms, .. } => {
@@ -58,7 +63,13 @@ pub fn fitting(mut trace: Trace) -> Trace {
                     *name = "/b/d".parse().expect("a name");
                 }
             }
-            Step::Answer { .. } | Step::Wait { .. } => {}
+            Step::Recorded { face: 0, token, .. } => {
+                token.truncate(TOKEN_LEN_MAX - LABEL_LEN);
+                if token.is_empty() {
+                    token.push(1);
+                }
+            }
+            Step::Recorded { .. } | Step::Answer { .. } | Step::Wait { .. } => {}
         }
     }
     trace
@@ -106,7 +117,7 @@ impl Running {
     fn start(graph: &Graph, clock: &Arc<AtomicU64>) -> Self {
         let clock = Arc::clone(clock);
         let now = move || Instant::START + Duration::from_nanos(clock.load(Ordering::Acquire));
-        let mut host = GraphHost::with_clock(graph, Box::new(now)).expect("a good piece");
+        let mut host = GraphHost::with_clock(graph, Box::new(now), 0).expect("a good piece");
         let handle = host.handle();
         let thread = std::thread::spawn(move || host.run().expect("it runs"));
         Running { handle, thread: Some(thread) }
@@ -241,33 +252,16 @@ impl Bench {
         let mut rest = std::mem::take(&mut self.rest);
         while let Some(len) = whole_len(&rest) {
             let packet: Vec<u8> = rest.drain(..len).collect();
-            sent.push(self.sent(0, &packet));
+            sent.push(Sent::seen(0, &packet, &mut self.open));
         }
         self.rest = rest;
         for number in 0..self.peers.len() {
             while let Ok(len) = self.peers[number].recv(&mut octets) {
-                sent.push(self.sent(number + 1, &octets[..len]));
+                sent.push(Sent::seen(number + 1, &octets[..len], &mut self.open));
             }
         }
         self.taken += sent.len() as u64;
         sent
-    }
-
-    fn sent(&mut self, face: usize, packet: &[u8]) -> Sent {
-        let lp = LpPacket::check(packet).expect("services send what they should");
-        let wire = lp.fragment.expect("with a packet in it").to_vec();
-        let kind = match (lp.nack, wire[0]) {
-            (Some(_), _) => "Nack",
-            (None, 5) => "Interest",
-            (None, _) => "Data",
-        };
-        let token: Token = lp.pit_token;
-        if kind == "Interest" {
-            self.open.push(Open { face, wire: wire.clone(), token });
-        }
-        let shown =
-            if kind == "Interest" { vec![token.as_bytes().len() as u8] } else { token.as_bytes().to_vec() };
-        Sent { face, kind, wire, token: shown, nack: lp.nack.map(nw_wire::NackReason::number) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use nw_element::{FaceInfo, Kind, LinkType, Scope};
 use nw_name::Name;
-use nw_wire::{DataBuilder, DigestSha256, InterestBuilder, LpHeader, NackReason, Token};
+use nw_wire::{DataBuilder, DigestSha256, InterestBuilder, LpHeader, LpPacket, NackReason, Token};
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::{collection, option};
 
@@ -85,6 +85,18 @@ pub enum Step {
         /// What stands in for a token.
         token: Vec<u8>,
     },
+    /// A packet comes as it was recorded. What answers and carried a token returns that of the last Interest that was sent by this face and that it
+    /// answers.
+    Recorded {
+        /// By which face.
+        face: usize,
+        /// Its octets.
+        wire: Vec<u8>,
+        /// The token it came with.
+        token: Vec<u8>,
+        /// The reason, of a Nack.
+        nack: Option<u8>,
+    },
     /// The peer to whom an Interest was sent answers: the one sent so many before the last.
     Answer {
         /// Counted backwards.
@@ -109,6 +121,25 @@ pub struct Sent {
     pub token: Vec<u8>,
     /// The reason of a Nack.
     pub nack: Option<u64>,
+}
+
+impl Sent {
+    /// A link packet that came out of a host by a face; an Interest is open from now on.
+    pub fn seen(face: usize, link_packet: &[u8], open: &mut Vec<Open>) -> Self {
+        let lp = LpPacket::check(link_packet).expect("hosts send what they should");
+        let wire = lp.fragment.expect("with a packet in it").to_vec();
+        let kind = match (lp.nack, wire[0]) {
+            (Some(_), _) => kind_name(Kind::Nack),
+            (None, 5) => kind_name(Kind::Interest),
+            (None, _) => kind_name(Kind::Data),
+        };
+        let mut token = lp.pit_token.as_bytes().to_vec();
+        if kind == kind_name(Kind::Interest) {
+            open.push(Open { face, wire: wire.clone(), token: lp.pit_token });
+            token = vec![token.len() as u8];
+        }
+        Sent { face, kind, wire, token, nack: lp.nack.map(NackReason::number) }
+    }
 }
 
 /// An Interest that was sent, to be answered later.
@@ -179,6 +210,15 @@ impl Step {
             Step::Data { face, name, freshness_ms, token: own } => {
                 Some(Incoming { face: *face, wire: data(name, *freshness_ms), token: token(own), nack: None })
             }
+            Step::Recorded { face, wire, token: own, nack } => {
+                let asks = nack.is_none() && nw_wire::Interest::check(wire).is_ok();
+                let own = match asks || own.is_empty() {
+                    true => token(own),
+                    false => awaited(open, *face, wire).map_or(Token::NONE, |sent| sent.token),
+                };
+                let nack = nack.map(|reason| NackReason::from(u64::from(reason)));
+                Some(Incoming { face: *face, wire: wire.clone(), token: own, nack })
+            }
             Step::Answer { back, answer, returns_token } => {
                 let sent = open.len().checked_sub(back + 1).and_then(|at| open.get(at))?;
                 let token = if *returns_token { sent.token } else { Token::NONE };
@@ -198,6 +238,15 @@ impl Step {
             }
         }
     }
+}
+
+/// The last Interest sent by a face that a packet answers.
+fn awaited<'a>(open: &'a [Open], face: usize, wire: &[u8]) -> Option<&'a Open> {
+    let name = crate::recorded::name_of(wire).ok()?;
+    open.iter().rev().find(|sent| {
+        let asked = crate::recorded::name_of(&sent.wire);
+        sent.face == face && asked.is_ok_and(|asked| asked.as_ref().is_prefix_of(name.as_ref()))
+    })
 }
 
 fn data(name: &Name, freshness_ms: u16) -> Vec<u8> {

@@ -2,11 +2,13 @@
 
 use nw_hosts::fused::Fused;
 use nw_hosts::graph::InGraph;
+use nw_hosts::recorded::trace_of;
 use nw_hosts::service::{self, Services};
-use nw_hosts::simulated::{self, Simulated};
+use nw_hosts::simulated::{self, Linked, Simulated};
 use nw_hosts::trace::traces;
-use nw_hosts::{Host, Outcome, memory};
+use nw_hosts::{Host, Outcome, Trace, memory};
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use std::path::{Path, PathBuf};
 
 /// Packets of a batch.
 const TOGETHER: usize = 48;
@@ -50,7 +52,31 @@ fn the_simulators_node_and_fused_are_one() {
     assert!(outcome.is_ok(), "{}", outcome.err().map_or_else(String::new, |error| error.to_string()));
 }
 
+/// With link services and links, which carry at once and lose nothing.
+#[test]
+fn the_simulators_links_and_fused_are_one() {
+    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::with_cases(cases()) });
+    let outcome = runner.run(&traces(60), |trace| {
+        let (name, own, fused) = over_links(&simulated::fitting(trace));
+        check(name, &own, &fused)
+    });
+    assert!(outcome.is_ok(), "{}", outcome.err().map_or_else(String::new, |error| error.to_string()));
+}
+
+fn over_links(trace: &Trace) -> (&'static str, Outcome, Outcome) {
+    let (own, mut fused) = (Linked::run(trace), Fused::run(trace));
+    fused.tables[..2].fill(0);
+    (Linked::NAME, own, fused)
+}
+
 /// Packets leave by sockets of their own, so those of one step have no order between faces.
+fn in_services(trace: &Trace) -> (&'static str, Outcome, Outcome) {
+    let [mut own, mut fused] = [Services::run(trace), Fused::run(trace)];
+    own.tables = fused.tables;
+    own.sent.iter_mut().chain(&mut fused.sent).for_each(|sent| sent.sort());
+    (Services::NAME, own, fused)
+}
+
 #[test]
 fn services_and_fused_are_one() {
     // Each trace takes two threads, their sockets, and some milliseconds.
@@ -58,13 +84,38 @@ fn services_and_fused_are_one() {
         Config { failure_persistence: None, max_shrink_iters: 200, ..Config::with_cases(cases() / 2) };
     let mut runner = TestRunner::new(config);
     let outcome = runner.run(&traces(40), |trace| {
-        let trace = service::fitting(trace);
-        let [mut own, mut fused] = [Services::run(&trace), Fused::run(&trace)];
-        own.tables = fused.tables;
-        own.sent.iter_mut().chain(&mut fused.sent).for_each(|sent| sent.sort());
-        check(Services::NAME, &own, &fused)
+        let (name, own, fused) = in_services(&service::fitting(trace));
+        check(name, &own, &fused)
     });
     assert!(outcome.is_ok(), "{}", outcome.err().map_or_else(String::new, |error| error.to_string()));
+}
+
+/// Packets of real clients, as they came to a real router.
+#[test]
+fn recorded_traffic_has_one_outcome() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("recorded");
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "pcapng"));
+    assert!(files.len() >= 2, "files that tests/hosts/record made");
+    for path in files {
+        let routes = std::fs::read_to_string(path.with_extension("routes")).expect("routes beside it");
+        let trace = trace_of(&std::fs::read(&path).expect("a file"), &routes);
+        let trace = trace.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let fused = Fused::run(&trace);
+        let sent = |kind| fused.sent.iter().flatten().filter(|sent| sent.kind == kind).count();
+        assert!(sent("Interest") > 5 && sent("Data") > 5, "{}: it leads through the router", path.display());
+        let mut outcomes = vec![(InGraph::NAME, InGraph::run(&trace), fused)];
+        let batched = memory::run::<InGraph>(&trace, TOGETHER);
+        outcomes.push((InGraph::NAME, batched, memory::run::<Fused>(&trace, TOGETHER)));
+        let fitting = simulated::fitting(trace.clone());
+        outcomes.push((Simulated::NAME, Simulated::run(&fitting), Fused::run(&fitting)));
+        outcomes.push(over_links(&fitting));
+        outcomes.push(in_services(&service::fitting(trace)));
+        for (name, own, fused) in outcomes {
+            check(name, &own, &fused).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        }
+    }
 }
 
 /// The traces are worth something: all that can happen does.

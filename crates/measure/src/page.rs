@@ -8,7 +8,7 @@ svg{width:100%;height:auto;font:12px system-ui,sans-serif;fill:#333}\
 .title{font-weight:600;font-size:14px;fill:#1b1b1b}.label{font-size:13px}\
 .grid{stroke:#e4e4e4}.axis{stroke:#666;fill:none}\
 table{border-collapse:collapse}td,th{padding:.15em .9em .15em 0;text-align:left;font-weight:400}\
-th{border-bottom:1px solid #bbb;color:#555}.n{text-align:right;font-variant-numeric:tabular-nums}\
+th{border-bottom:1px solid #bbb;color:#555}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}\
 .note{color:#666}footer{margin-top:2em;color:#666;font-size:.9em}";
 
 /// The beginning of a page, up to its heading. `title` is text.

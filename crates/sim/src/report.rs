@@ -69,7 +69,11 @@ pub fn page(outcome: &Outcome, topology: &Topology, title: &str) -> String {
         let _ = writeln!(out, "<figure style=\"margin:0\">{}</figure>", chart.svg());
     }
     let load = |link: usize| outcome.links[2 * link].utilisation.max(outcome.links[2 * link + 1].utilisation);
-    let _ = writeln!(out, "<figure style=\"margin:0\">{}</figure>\n</div>", topology::svg(topology, load));
+    let _ = writeln!(
+        out,
+        "<figure style=\"margin:0\">{}<figcaption class=\"note\">Links: the stronger, the busier</figcaption></figure>\n</div>",
+        topology::svg(topology, load)
+    );
     table(&mut out, "All", std::slice::from_ref(&outcome.totals));
     table(&mut out, "Applications", &outcome.applications);
     let mut links = outcome.links.clone();
@@ -83,19 +87,61 @@ pub fn page(outcome: &Outcome, topology: &Topology, title: &str) -> String {
 }
 
 fn table<R: Row>(out: &mut String, title: &str, rows: &[R]) {
-    let _ = write!(out, "<h2>{title}</h2>\n<table style=\"font-size:.8em\">\n<tr>");
-    R::HEAD.iter().for_each(|cell| out.push_str(&format!("<th>{}</th>", cell.replace('_', " "))));
+    // A wide one is pushed aside by itself, not with the page.
+    let _ = write!(
+        out,
+        "<h2>{title}</h2>\n<div style=\"overflow-x:auto\"><table style=\"font-size:.8em\">\n<tr>"
+    );
+    let shown: Vec<Vec<Cell>> = rows
+        .iter()
+        .take(PAGE_ROWS_MAX)
+        .map(|row| row.cells().iter().map(|cell| Cell::of(cell)).collect())
+        .collect();
+    for (at, head) in R::HEAD.iter().enumerate() {
+        let class = shown.first().map_or("", |cells| cells[at].class());
+        let _ = write!(out, "<th{class}>{}</th>", head.replace('_', " "));
+    }
     out.push_str("</tr>\n");
-    for row in rows.iter().take(PAGE_ROWS_MAX) {
+    for cells in &shown {
         out.push_str("<tr>");
-        row.cells().iter().for_each(|cell| out.push_str(&format!("<td>{}</td>", escape(cell))));
+        for cell in cells {
+            let _ = write!(out, "<td{}>{}</td>", cell.class(), escape(&cell.text));
+        }
         out.push_str("</tr>\n");
     }
-    out.push_str("</table>\n");
+    out.push_str("</table></div>\n");
     if rows.len() > PAGE_ROWS_MAX {
         let _ =
             writeln!(out, "<p class=\"note\">{} more are in the CSV file</p>", rows.len() - PAGE_ROWS_MAX);
     }
+}
+
+/// What stands in a table of the page: files have every digit, a page those that one reads.
+struct Cell {
+    text: String,
+    is_number: bool,
+}
+
+impl Cell {
+    fn of(written: &str) -> Self {
+        let number = written.parse::<f64>().ok();
+        let text = match number.filter(|number| number.is_finite() && written.contains('.')) {
+            Some(number) => rounded(number),
+            None => written.to_owned(),
+        };
+        Cell { text, is_number: number.is_some() || written.is_empty() }
+    }
+
+    fn class(&self) -> &'static str {
+        if self.is_number { " class=\"n\"" } else { "" }
+    }
+}
+
+/// With four digits that say something, or all there are before the point.
+fn rounded(number: f64) -> String {
+    let before = if number == 0.0 { 1.0 } else { number.abs().log10().floor() + 1.0 };
+    let text = format!("{number:.*}", (4.0 - before).clamp(0.0, 9.0) as usize);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 /// What a chart shows of a point.

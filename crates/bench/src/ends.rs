@@ -95,6 +95,29 @@ pub fn produce(uri: &FaceUri, prefix: &Name, segments: u32, len: usize, register
         },
         || false,
     );
+    until_closed(result)
+}
+
+/// Answers segments by packets made before, in their order, until the other side goes away.
+///
+/// # Errors
+/// When nobody is there.
+pub fn produce_prepared(uri: &FaceUri, packets: &[Vec<u8>]) -> Result<()> {
+    let mut client = Client::connect(uri)?;
+    let result = client.run(
+        |_, received, out| {
+            let number = received.name().component(-1).and_then(|number| number.integer());
+            if let Some(wire) = number.and_then(|number| packets.get(number as usize)) {
+                let link = LinkFields { token: received.token(), ..LinkFields::default() };
+                out.send_with(wire, link);
+            }
+        },
+        || false,
+    );
+    until_closed(result)
+}
+
+fn until_closed(result: Result<(), nw_app::ClientError>) -> Result<()> {
     match result {
         Err(nw_app::ClientError::Closed(_)) => Ok(()),
         other => Ok(other?),

@@ -1,14 +1,19 @@
 //! `chain4/…` and `service/…`: elements as processes of their own between one consumer and one producer, over unix sockets, as the services of µNDN were
 //! measured one by one and as a chain (their table 3; 8192 octets of payload).
 
-use crate::ends::Seen;
+use crate::ends::{Seen, produce_prepared};
 use crate::process::Running;
 use crate::report::Row;
 use crate::transfer::{Place, SETTLE, WARM_UP_SEGMENTS, gbit_per_s};
 use anyhow::{Context, Result};
+use nw_app::FaceUri;
 use nw_element::{Parameters, Value};
 use nw_graph::language;
+use nw_name::Name;
 use nw_service::{Ends, single};
+use nw_trust::certificate::{self, Validity};
+use nw_trust::{Key, KeyKind, Signer, text};
+use nw_wire::DataBuilder;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -31,6 +36,13 @@ const SERVICES: [(&str, &str, f64); 6] = [
     ("strategy_forwarder", "strategy_forwarder", 1.756),
     ("name_filter", "name_filter", 1.804),
 ];
+/// Signature verifiers: name of the row, kind of key, Gbit/s there.
+const VERIFIERS: [(&str, KeyKind, f64); 2] = [
+    ("signature_verifier_rsa", KeyKind::Rsa2048, 0.515),
+    ("signature_verifier_ecdsa", KeyKind::EcdsaP256, 0.122),
+];
+/// Segments that are signed, once for all runs: an RSA signature takes twenty times as long as what is measured.
+const SIGNED_SEGMENTS: u64 = 8_000;
 /// The content store where all is answered from it.
 const FROM_CACHE: f64 = 2.447;
 
@@ -73,6 +85,9 @@ fn services() -> Result<Vec<Row>> {
         let row = format!("service/{name}/8192");
         rows.push(Row::new(&row, "gbit_per_s", &gbit).beside(paper).at_least(5.0 * paper));
         rows.push(Row::new(&row, "cpu_us_per_exchange", &cpu_us));
+    }
+    for (name, kind, paper) in VERIFIERS {
+        rows.extend(verifier(&place, name, kind, paper)?);
     }
     let gbit = (0..RUNS).map(|run| from_cache(&place, run)).collect::<Result<Vec<f64>>>()?;
     let row = Row::new("service/content_store_hit/8192", "gbit_per_s", &gbit);
@@ -151,6 +166,48 @@ fn through(place: &Place, name: &str, elements: &[&str]) -> Result<(Seen, Durati
     let before = chain.cpu();
     let seen = place.consume(&chain.near, &prefix)?;
     Ok((seen, chain.cpu().saturating_sub(before)))
+}
+
+/// What is signed goes through a verifier that knows the key; what did not verify would not come.
+fn verifier(place: &Place, name: &str, kind: KeyKind, paper: f64) -> Result<Vec<Row>> {
+    let prefix = format!("/{name}");
+    let series: Name = prefix.parse()?;
+    let key = Key::generate(kind, series.as_ref())?;
+    let wire = certificate::self_signed(&key, 1, Validity { not_before_s: 0, not_after_s: 4_000_000_000 })?;
+    let known: String = text::armor(&wire).split_whitespace().collect();
+    let keys = ("keys".to_owned(), Value::List(vec![Value::Text(known)]));
+    let signer = Signer::from(key);
+    let last = Name::new().with_segment(SIGNED_SEGMENTS - 1);
+    let last = last.as_ref().component(0).context("a component")?;
+    let content = vec![0x5a; LEN];
+    let sign = |number| {
+        let name = series.clone().with_segment(number);
+        DataBuilder::new(&name, &content).freshness_ms(1000).final_block(last).encode(&signer)
+    };
+    let packets = (0..SIGNED_SEGMENTS).map(sign).collect::<Result<Vec<_>, _>>()?;
+    let (mut gbit, mut cpu_us) = (Vec::new(), Vec::new());
+    for run in 0..RUNS {
+        let parameters = Parameters(vec![keys.clone()]);
+        let chain = Chain::start(place, &format!("{name}{run}"), &["signature_verifier"], &parameters)?;
+        let far: FaceUri = format!("unix://{}", chain.far.display()).parse()?;
+        let seen = std::thread::scope(|scope| {
+            let producer = scope.spawn(|| produce_prepared(&far, &packets));
+            std::thread::sleep(SETTLE);
+            let before = chain.cpu();
+            let seen = place.consume(&chain.near, &prefix);
+            cpu_us.push(chain.cpu().saturating_sub(before).as_secs_f64() * 1e6 / SIGNED_SEGMENTS as f64);
+            // The producer ends with the service.
+            drop(chain);
+            producer.join().map_err(|_| anyhow::anyhow!("the producer panicked"))??;
+            seen
+        })?;
+        gbit.push(gbit_per_s(&seen));
+    }
+    let row = format!("service/{name}/8192");
+    Ok(vec![
+        Row::new(&row, "gbit_per_s", &gbit).beside(paper).at_least(5.0 * paper),
+        Row::new(&row, "cpu_us_per_exchange", &cpu_us),
+    ])
 }
 
 /// What was fetched once is fetched again.

@@ -11,7 +11,7 @@ const SHARDS_MAX: usize = 16;
 
 /// The rule, for people.
 pub const RULE: &str = "one thread a core, only on processors this process may use; all on the memory node of the network cards with most queues, as far as \
-                        its cores go, then on other nodes; last level caches are filled one after the other";
+                        its cores go, then on other nodes; cores that take no interrupts of a card first; last level caches are filled one after the other";
 
 /// One processor: a hyper-thread of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub struct Card {
     pub node: Option<u32>,
     /// Receive queues.
     pub queues: usize,
+    /// Its interrupts by number, each with the processors that take it.
+    pub interrupts: BTreeMap<usize, Vec<usize>>,
 }
 
 /// A machine.
@@ -52,13 +54,13 @@ impl Machine {
     /// This one, as this process may use it.
     pub fn here() -> Self {
         let allowed = rustix::thread::sched_getaffinity(None);
-        Machine::read(Path::new("/sys"), |id| {
+        Machine::read(Path::new("/sys"), Path::new("/proc"), |id| {
             allowed.as_ref().map_or(true, |set| id < CpuSet::MAX_CPU && set.is_set(id))
         })
     }
 
-    /// As a folder like `/sys` describes it.
-    pub fn read(sys: &Path, allowed: impl Fn(usize) -> bool) -> Self {
+    /// As folders like `/sys` and `/proc` describe it.
+    pub fn read(sys: &Path, proc: &Path, allowed: impl Fn(usize) -> bool) -> Self {
         let nodes = nodes(&sys.join("devices/system/node"));
         let folder = sys.join("devices/system/cpu");
         let mut cpus: Vec<Cpu> = numbered(&folder, "cpu")
@@ -81,7 +83,8 @@ impl Machine {
             .map(|name| {
                 let folder = sys.join("class/net").join(&name);
                 let queues = names(&folder.join("queues")).filter(|queue| queue.starts_with("rx-")).count();
-                Card { node: number(&folder.join("device/numa_node")), queues, name }
+                let interrupts = interrupts(&folder.join("device"), &proc.join("irq"));
+                Card { node: number(&folder.join("device/numa_node")), queues, interrupts, name }
             })
             .collect();
         cards.sort_by(|a, b| a.name.cmp(&b.name));
@@ -105,8 +108,14 @@ impl Machine {
     pub fn place(&self, shards: usize) -> Vec<usize> {
         let best = self.cards.iter().filter(|card| card.node.is_some()).max_by_key(|card| card.queues);
         let near = best.and_then(|card| card.node);
+        let interrupted: BTreeSet<usize> =
+            self.cards.iter().flat_map(|card| card.interrupts.values().flatten().copied()).collect();
+        let busy: BTreeSet<(u32, u32)> =
+            self.cpus.iter().filter(|cpu| interrupted.contains(&cpu.id)).map(|cpu| cpu.core).collect();
         let mut usable: Vec<&Cpu> = self.cpus.iter().filter(|cpu| cpu.allowed).collect();
-        usable.sort_by_key(|cpu| (Some(cpu.node) != near, cpu.node, cpu.cache, cpu.id));
+        usable.sort_by_key(|cpu| {
+            (Some(cpu.node) != near, cpu.node, busy.contains(&cpu.core), cpu.cache, cpu.id)
+        });
         let mut taken = BTreeSet::new();
         let (first, rest): (Vec<&Cpu>, Vec<&Cpu>) =
             usable.into_iter().partition(|cpu| taken.insert(cpu.core));
@@ -157,7 +166,13 @@ impl fmt::Display for Machine {
         }
         for card in &self.cards {
             let node = card.node.map_or("any memory node".to_owned(), |node| format!("memory node {node}"));
-            writeln!(f, "card {}: {node}, {} receive queues", card.name, card.queues)?;
+            write!(f, "card {}: {node}, {} receive queues", card.name, card.queues)?;
+            for (place, (number, cpus)) in card.interrupts.iter().enumerate() {
+                let cpus: Vec<String> = cpus.iter().map(usize::to_string).collect();
+                let before = if place == 0 { "; interrupts" } else { "," };
+                write!(f, "{before} {number} on {}", cpus.join(" "))?;
+            }
+            writeln!(f)?;
         }
         Ok(())
     }
@@ -171,6 +186,21 @@ fn nodes(folder: &Path) -> BTreeMap<usize, u32> {
         nodes.extend(cpu_list(&list).into_iter().map(|cpu| (cpu, node as u32)));
     }
     nodes
+}
+
+/// Interrupts of a card, each with the processors that take it: those of its device, or of what that is a part of, as a virtual card is of a PCI device.
+fn interrupts(device: &Path, irq: &Path) -> BTreeMap<usize, Vec<usize>> {
+    [device.join("msi_irqs"), device.join("../msi_irqs")]
+        .iter()
+        .map(|folder| names(folder).filter_map(|name| name.parse().ok()).collect::<Vec<usize>>())
+        .find(|numbers| !numbers.is_empty())
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|number| {
+            let list = irq.join(number.to_string()).join("effective_affinity_list");
+            Some((number, cpu_list(&fs::read_to_string(list).ok()?)))
+        })
+        .collect()
 }
 
 /// Such as `0-3,8`.
@@ -232,7 +262,7 @@ mod tests {
     #[test]
     fn threads_go_to_cores_near_the_card_first_and_share_last() {
         let sys = two_sockets(&[("eth0", "0\n", 2), ("eth1", "1\n", 8)]);
-        let machine = Machine::read(sys.path(), |_| true);
+        let machine = Machine::read(sys.path(), sys.path(), |_| true);
         assert_eq!((machine.cpus.len(), machine.cards.len(), machine.cores()), (16, 2, 8));
         assert_eq!((machine.cpus[13].core, machine.cpus[13].node, machine.cpus[13].cache), ((1, 1), 1, 2));
         assert_eq!(machine.shards(), 4);
@@ -247,17 +277,37 @@ mod tests {
     #[test]
     fn only_what_the_process_may_use_and_cards_that_say_no_node() {
         let sys = two_sockets(&[("eth0", "-1\n", 4)]);
-        let machine = Machine::read(sys.path(), |id| [3, 11, 6].contains(&id));
+        let machine = Machine::read(sys.path(), sys.path(), |id| [3, 11, 6].contains(&id));
         assert_eq!((machine.cores(), machine.shards()), (2, 1));
         assert_eq!(machine.place(3), [3, 6, 11]);
         assert!(machine.to_string().contains("any memory node"));
     }
 
     #[test]
+    fn cores_that_take_interrupts_come_last_on_their_node() {
+        let sys = two_sockets(&[("eth0", "0\n", 2)]);
+        let write = |path: &str, text: &str| {
+            let path = sys.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        for (number, cpus) in [("31", "0\n"), ("32", "10\n")] {
+            write(&format!("class/net/eth0/device/msi_irqs/{number}"), "msix\n");
+            write(&format!("irq/{number}/effective_affinity_list"), cpus);
+        }
+        write("class/net/eth0/device/msi_irqs/33", "msix\n");
+        let machine = Machine::read(sys.path(), sys.path(), |_| true);
+        assert_eq!(machine.cards[0].interrupts, BTreeMap::from([(31, vec![0]), (32, vec![10])]));
+        assert_eq!(machine.place(5), [1, 3, 0, 2, 4], "10 is the other half of core 2");
+        let shown = machine.to_string();
+        assert!(shown.contains("2 receive queues; interrupts 31 on 0, 32 on 10\n"), "{shown}");
+    }
+
+    #[test]
     fn here_and_nowhere() {
         let here = Machine::here();
         assert!(here.cpus.iter().any(|cpu| cpu.allowed) && here.shards() >= 1);
-        let nowhere = Machine::read(Path::new("/nonexistent"), |_| true);
+        let nowhere = Machine::read(Path::new("/nonexistent"), Path::new("/nonexistent"), |_| true);
         assert_eq!((nowhere.shards(), nowhere.place(2)), (1, vec![]));
         let own = rustix::thread::sched_getaffinity(None).unwrap();
         let cpu = here.place(1)[0];

@@ -5,6 +5,9 @@ use nw_wire::SignatureType;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// A job with so many octets is full. Large packets go in small jobs: copying a megabyte ahead costs more than handing over more often.
+const OCTETS_FULL: usize = 64 << 10;
+
 /// How a signature is to be verified.
 #[derive(Clone, Debug)]
 pub(super) enum By {
@@ -66,6 +69,11 @@ impl VerifyJob {
     /// Signatures in it.
     pub fn len(&self) -> usize {
         self.items.len()
+    }
+
+    /// Whether it has as many packets as it may, or as many octets as stay near the processor that copied them until another takes them.
+    pub(super) fn is_full(&self, packets_max: usize) -> bool {
+        self.len() >= packets_max || self.octets.len() >= OCTETS_FULL
     }
 
     /// True without signatures.

@@ -70,7 +70,7 @@ pub struct SignatureVerifierConfig {
     pub results_max: usize,
     /// Packets that may wait for other threads at one time; 0: each is verified at once.
     pub held_max: usize,
-    /// Packets of one job.
+    /// Packets of one job, at most.
     pub job_len: usize,
     /// Names that failed and are kept for control.
     pub failures_max: usize,
@@ -282,7 +282,7 @@ impl SignatureVerifier {
         };
         self.filling.push(by, &parts, signature, place);
         self.held[place] = Some(Held { packet, seal });
-        if self.filling.len() >= self.config.job_len {
+        if self.filling.is_full(self.config.job_len) {
             let empty = self.spare.pop().unwrap_or_else(|| VerifyJob::with_capacity(self.config.job_len));
             self.ready.push_back(core::mem::replace(&mut self.filling, empty));
         }

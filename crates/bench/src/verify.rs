@@ -11,8 +11,8 @@ use aws_lc_rs::signature::{
 use aws_lc_rs::{digest, hmac};
 use nw_element::decode::decode;
 use nw_element::pool::CHUNK_LEN;
-use nw_element::{Context, DropCounters, Element, Instant as Moment, Outbox, Packet, Pool};
-use nw_elements::signature_verifier::{In, Out, TrustConfig, VerifyJob};
+use nw_element::{Context, DropCounters, Element, Instant as Moment, Outbox, Packet, Pool, Work};
+use nw_elements::signature_verifier::{In, Out, TrustConfig};
 use nw_elements::{SignatureVerifier, SignatureVerifierConfig};
 use nw_name::{HashKey, Name};
 use nw_trust::{Key, KeyKind, Signer};
@@ -147,7 +147,7 @@ fn verifier(signer: &Signer, packets: &[Vec<u8>], cores: usize) -> Measured {
     std::thread::scope(|scope| {
         let (done, from_workers) = channel();
         let workers = (1..cores).map(|_| {
-            let (jobs, taken) = sync_channel::<VerifyJob>(JOBS);
+            let (jobs, taken) = sync_channel::<Box<dyn Work>>(JOBS);
             let done = done.clone();
             scope.spawn(move || {
                 while let Ok(mut job) = taken.recv() {
@@ -172,8 +172,8 @@ struct Host {
     drops: DropCounters,
     /// Not in the verifier.
     packets: VecDeque<Packet>,
-    workers: Vec<SyncSender<VerifyJob>>,
-    done: Receiver<VerifyJob>,
+    workers: Vec<SyncSender<Box<dyn Work>>>,
+    done: Receiver<Box<dyn Work>>,
     given_out: usize,
     passed: u64,
 }
@@ -182,8 +182,8 @@ impl Host {
     fn new(
         element: SignatureVerifier,
         packets: &[Vec<u8>],
-        workers: Vec<SyncSender<VerifyJob>>,
-        done: Receiver<VerifyJob>,
+        workers: Vec<SyncSender<Box<dyn Work>>>,
+        done: Receiver<Box<dyn Work>>,
     ) -> Self {
         let key = HashKey::new([0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 3, 5]);
         let mut pool = Pool::new(key, 2 + PACKETS * (CONTENT_LEN + 1024) / CHUNK_LEN, PACKETS);
@@ -232,10 +232,10 @@ impl Host {
     fn exchange_jobs(&mut self) {
         while let Ok(job) = self.done.try_recv() {
             self.given_out -= 1;
-            self.with(|element, context| element.done(Moment::START, job, context));
+            self.with(|element, context| element.finish_work(Moment::START, job, context));
         }
         while self.given_out < self.workers.len() * JOBS
-            && let Some(job) = self.element.take_job()
+            && let Some(job) = self.element.take_work()
         {
             let mut untaken = Some(job);
             for worker in &self.workers {
@@ -248,7 +248,7 @@ impl Host {
             if let Some(mut job) = untaken {
                 // No thread has room: it is done here.
                 job.run();
-                self.with(|element, context| element.done(Moment::START, job, context));
+                self.with(|element, context| element.finish_work(Moment::START, job, context));
             }
         }
     }

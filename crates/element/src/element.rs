@@ -4,6 +4,7 @@ use crate::drops::DropCounters;
 use crate::meta::Kind;
 use crate::pool::{Packet, Pool};
 use crate::{FaceId, FaceInfo, Instant};
+use core::any::Any;
 use std::collections::VecDeque;
 
 /// The ports of an element, in or out: an enum, so that a host wires them with an exhaustive `match`.
@@ -106,6 +107,12 @@ pub struct Context<'a, Out> {
     pub drops: &'a mut DropCounters,
 }
 
+/// What an element lets others do for it, with all that is needed for that: any thread may run it.
+pub trait Work: Any + Send {
+    /// Does it.
+    fn run(&mut self);
+}
+
 /// A packet function. Written once, run by every host.
 pub trait Element {
     /// Where packets enter.
@@ -165,6 +172,22 @@ pub trait Element {
     fn expects(&self, packet: &Packet, pool: &Pool) -> bool {
         let _ = (packet, pool);
         false
+    }
+
+    /// Work that another thread may do, while packets wait for it; it goes back by [`finish_work`](Self::finish_work). A host without other threads asks for
+    /// none: the element does it in [`tick`](Self::tick).
+    fn take_work(&mut self) -> Option<Box<dyn Work>> {
+        None
+    }
+
+    /// Takes back work that is done; what waited for it leaves.
+    fn finish_work(&mut self, now: Instant, work: Box<dyn Work>, context: &mut Context<'_, Self::Out>) {
+        let _ = (now, work, context);
+    }
+
+    /// Drops the packets that it holds, with a reason: it is taken away before they could leave. What it only remembers may stay.
+    fn give_up(&mut self, context: &mut Context<'_, Self::Out>) {
+        let _ = context;
     }
 
     /// When [`tick`](Self::tick) wants to be called, if ever.

@@ -1,7 +1,7 @@
 //! Elements for hosts that do not know their types: ports are numbers, in the order of [`Port::ALL`].
 
 use crate::{
-    Context, DropCounters, Element, FaceId, FaceInfo, Instant, Outbox, Packet, Pool, Port, PortInfo,
+    Context, DropCounters, Element, FaceId, FaceInfo, Instant, Outbox, Packet, Pool, Port, PortInfo, Work,
 };
 use core::any::Any;
 
@@ -140,6 +140,15 @@ pub trait AnyElement: Any + Send {
 
     /// [`Element::tick`].
     fn tick(&mut self, now: Instant, lent: &mut Lent<'_>);
+
+    /// [`Element::take_work`].
+    fn take_work(&mut self) -> Option<Box<dyn Work>>;
+
+    /// [`Element::finish_work`].
+    fn finish_work(&mut self, now: Instant, work: Box<dyn Work>, lent: &mut Lent<'_>);
+
+    /// [`Element::give_up`].
+    fn give_up(&mut self, lent: &mut Lent<'_>);
 }
 
 /// An element with its outbox.
@@ -257,5 +266,17 @@ impl<E: Element + Send + 'static> AnyElement for Erased<E> {
 
     fn tick(&mut self, now: Instant, lent: &mut Lent<'_>) {
         self.with(lent, |element, context| element.tick(now, context));
+    }
+
+    fn take_work(&mut self) -> Option<Box<dyn Work>> {
+        self.element.take_work()
+    }
+
+    fn finish_work(&mut self, now: Instant, work: Box<dyn Work>, lent: &mut Lent<'_>) {
+        self.with(lent, |element, context| element.finish_work(now, work, context));
+    }
+
+    fn give_up(&mut self, lent: &mut Lent<'_>) {
+        self.with(lent, |element, context| element.give_up(context));
     }
 }

@@ -18,7 +18,7 @@ mod problem;
 mod standard;
 pub mod trial;
 
-pub use engine::{ChangeOrder, Changed, Engine, Fault};
+pub use engine::{ChangeOrder, Changed, Engine, Errand, Fault};
 pub use language::{GraphFile, Test};
 pub use model::{Connection, Face, From, Graph, Node, Place, To};
 pub use problem::{Problem, Problems};

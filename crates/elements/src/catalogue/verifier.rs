@@ -12,7 +12,11 @@ use nw_wire::certificate::Certificate;
 impl Configured for SignatureVerifier {
     const PARAMETERS: &'static [ParameterInfo] = &[
         fixed("results", "16384", "packets of which is remembered what came of them; 0 for none"),
-        fixed("held", "0", "packets that may wait for other threads; 0: each is verified at once"),
+        fixed(
+            "held",
+            "0",
+            "packets that may wait for other threads, one for each further processor; 0: each is verified at once, in order",
+        ),
         fixed("failures", "64", "names that failed and are kept, at most"),
         live("keys", "[]", "certificates (base64) of keys that are believed at all times"),
         live("secrets", "[]", "\"/name/of/key HEX\": shared secrets of HMAC signatures"),

@@ -1,5 +1,6 @@
 //! Signatures to be verified elsewhere, some at a time.
 
+use nw_element::Work;
 use nw_trust::{VerifyKey, verify_digest};
 use nw_wire::SignatureType;
 use std::ops::Range;
@@ -37,22 +38,20 @@ pub(super) struct Item {
     pub valid: bool,
 }
 
-/// Some signatures with all that is needed to verify them: any thread may [`run`](Self::run) it. It goes back by
-/// [`done`](super::SignatureVerifier::done); the packets wait until then.
+/// Some signatures with all that is needed to verify them, so that any thread can. Their packets wait until it is back.
 #[derive(Debug, Default)]
-#[must_use = "packets wait until a job is done"]
-pub struct VerifyJob {
+pub(super) struct VerifyJob {
     octets: Vec<u8>,
-    pub(super) items: Vec<Item>,
+    pub items: Vec<Item>,
 }
 
 impl VerifyJob {
     /// With room for so many packets.
-    pub(super) fn with_capacity(packets: usize) -> Self {
+    pub fn with_capacity(packets: usize) -> Self {
         VerifyJob { octets: Vec::new(), items: Vec::with_capacity(packets) }
     }
 
-    pub(super) fn push(&mut self, by: By, parts: &[&[u8]], signature: &[u8], place: usize) {
+    pub fn push(&mut self, by: By, parts: &[&[u8]], signature: &[u8], place: usize) {
         let start = self.octets.len();
         parts.iter().for_each(|part| self.octets.extend_from_slice(part));
         let end = self.octets.len();
@@ -61,37 +60,28 @@ impl VerifyJob {
         self.items.push(Item { by, signed, signature, place, valid: false });
     }
 
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.octets.clear();
         self.items.clear();
     }
 
-    /// Signatures in it.
-    pub fn len(&self) -> usize {
-        self.items.len()
-    }
-
     /// Whether it has as many packets as it may, or as many octets as stay near the processor that copied them until another takes them.
-    pub(super) fn is_full(&self, packets_max: usize) -> bool {
-        self.len() >= packets_max || self.octets.len() >= OCTETS_FULL
+    pub fn is_full(&self, packets_max: usize) -> bool {
+        self.items.len() >= packets_max || self.octets.len() >= OCTETS_FULL
     }
 
     /// True without signatures.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
+}
 
+impl Work for VerifyJob {
     /// Verifies them all.
-    pub fn run(&mut self) {
+    fn run(&mut self) {
         for item in &mut self.items {
             let signed = &self.octets[item.signed.clone()];
             item.valid = item.by.verify(&[signed], &self.octets[item.signature.clone()]);
         }
     }
 }
-
-/// Jobs go to other threads.
-const _: () = {
-    const fn is_send<T: Send>() {}
-    is_send::<VerifyJob>();
-};

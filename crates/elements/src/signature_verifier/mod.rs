@@ -18,9 +18,9 @@
 //!
 //! Where signatures can't all be checked, a share of packets is (`sample`), drawn by the seed; the others pass as valid and are counted as skipped.
 //!
-//! **Threads.** The element starts none. With `held_max` above 0 packets wait while [`VerifyJob`]s are run elsewhere: a host takes them with
-//! [`take_job`](SignatureVerifier::take_job) after a batch, any thread runs them, and [`done`](SignatureVerifier::done) takes them back and lets the packets
-//! go. When as many packets wait as may, the next are verified at once by whoever brings them; jobs that nobody has taken are run by
+//! **Threads.** The element starts none. With `held_max` above 0 packets wait while others verify some of them at a time: a host takes that work with
+//! [`take_work`](Element::take_work) after a batch, any thread runs it, and [`finish_work`](Element::finish_work) takes it back and lets the packets
+//! go. When as many packets wait as may, the next are verified at once by whoever brings them; work that nobody has taken is done by
 //! [`tick`](Element::tick). So nothing is lost or stuck, whatever the host does. Packets of one job leave in the order in which they came, jobs in the
 //! order in which they are done: packets of one name may overtake one another.
 
@@ -30,14 +30,14 @@ mod job;
 mod trust;
 
 pub use failures::{Failure, Fault};
-pub use job::VerifyJob;
 pub use trust::{TrustConfig, TrustRule, WANTED_MAX};
 
 use crate::strategy::Generator;
 use cache::{Cache, Known};
+use core::any::Any;
 use failures::Failures;
-use job::By;
-use nw_element::{Cause, Context, Element, Instant, Kind, Packet};
+use job::{By, VerifyJob};
+use nw_element::{Cause, Context, Element, Instant, Kind, Packet, Work};
 use nw_name::{Name, NameRef};
 use nw_trust::Refusal;
 use nw_wire::types::content_type;
@@ -119,9 +119,10 @@ pub struct SignatureVerifier {
     cache: Cache,
     held: Vec<Option<Held>>,
     places_free: Vec<usize>,
-    filling: VerifyJob,
-    ready: VecDeque<VerifyJob>,
-    spare: Vec<VerifyJob>,
+    filling: Box<VerifyJob>,
+    ready: VecDeque<Box<VerifyJob>>,
+    #[expect(clippy::vec_box, reason = "jobs are handed out in their boxes, and come back in them")]
+    spare: Vec<Box<VerifyJob>>,
     failures: Failures,
     verified: Verified,
 }
@@ -154,7 +155,7 @@ impl SignatureVerifier {
             cache: Cache::new(config.results_max),
             held: Vec::with_capacity(config.held_max),
             places_free: Vec::with_capacity(config.held_max),
-            filling: VerifyJob::with_capacity(config.job_len),
+            filling: Box::new(VerifyJob::with_capacity(config.job_len)),
             ready: VecDeque::new(),
             spare: Vec::new(),
             failures: Failures::new(config.failures_max),
@@ -212,20 +213,23 @@ impl SignatureVerifier {
         self.held.len() - self.places_free.len()
     }
 
-    /// Signatures to be verified on any thread; `None` when none wait. To be given back by [`done`](Self::done).
-    pub fn take_job(&mut self) -> Option<VerifyJob> {
+    /// The next job that nobody has taken; `None` when no packet waits for one.
+    fn next_job(&mut self) -> Option<Box<VerifyJob>> {
         if let Some(job) = self.ready.pop_front() {
             return Some(job);
         }
-        if self.filling.is_empty() {
-            return None;
-        }
-        let empty = self.spare.pop().unwrap_or_else(|| VerifyJob::with_capacity(self.config.job_len));
-        Some(core::mem::replace(&mut self.filling, empty))
+        if self.filling.is_empty() { None } else { Some(self.full_one()) }
+    }
+
+    /// The job that is being filled; an empty one is in its place then.
+    fn full_one(&mut self) -> Box<VerifyJob> {
+        let len = self.config.job_len;
+        let empty = self.spare.pop().unwrap_or_else(|| Box::new(VerifyJob::with_capacity(len)));
+        core::mem::replace(&mut self.filling, empty)
     }
 
     /// Takes back a job that was run; its packets leave.
-    pub fn done(&mut self, now: Instant, mut job: VerifyJob, context: &mut Context<'_, Out>) {
+    fn done(&mut self, now: Instant, mut job: Box<VerifyJob>, context: &mut Context<'_, Out>) {
         for item in &job.items {
             let Some(Held { packet, seal }) = self.held[item.place].take() else { continue };
             self.places_free.push(item.place);
@@ -283,8 +287,8 @@ impl SignatureVerifier {
         self.filling.push(by, &parts, signature, place);
         self.held[place] = Some(Held { packet, seal });
         if self.filling.is_full(self.config.job_len) {
-            let empty = self.spare.pop().unwrap_or_else(|| VerifyJob::with_capacity(self.config.job_len));
-            self.ready.push_back(core::mem::replace(&mut self.filling, empty));
+            let job = self.full_one();
+            self.ready.push_back(job);
         }
     }
 
@@ -411,9 +415,32 @@ impl Element for SignatureVerifier {
         (!self.ready.is_empty() || !self.filling.is_empty()).then_some(Instant::START)
     }
 
-    /// Runs one job that nobody has taken.
+    fn take_work(&mut self) -> Option<Box<dyn Work>> {
+        Some(self.next_job()?)
+    }
+
+    fn finish_work(&mut self, now: Instant, work: Box<dyn Work>, context: &mut Context<'_, Out>) {
+        let work: Box<dyn Any> = work;
+        // Nothing else was given out.
+        if let Ok(job) = work.downcast::<VerifyJob>() {
+            self.done(now, job, context);
+        }
+    }
+
+    fn give_up(&mut self, context: &mut Context<'_, Out>) {
+        self.ready.clear();
+        self.filling.clear();
+        for (place, held) in self.held.iter_mut().enumerate() {
+            if let Some(Held { packet, .. }) = held.take() {
+                self.places_free.push(place);
+                context.pool.drop_packet(packet, Cause::Draining, context.drops);
+            }
+        }
+    }
+
+    /// Does work that nobody has taken, a job of it.
     fn tick(&mut self, now: Instant, context: &mut Context<'_, Out>) {
-        if let Some(mut job) = self.take_job() {
+        if let Some(mut job) = self.next_job() {
             job.run();
             self.done(now, job, context);
         }

@@ -186,11 +186,11 @@ fn only_the_last_failures_are_kept() {
 
 /// What a host with threads does.
 fn run_elsewhere(lab: &mut Lab<SignatureVerifier>) -> Vec<Left> {
-    let mut jobs: Vec<VerifyJob> = std::iter::from_fn(|| lab.element.take_job()).collect();
+    let mut jobs: Vec<Box<dyn Work>> = std::iter::from_fn(|| lab.element.take_work()).collect();
     std::thread::scope(|scope| jobs.iter_mut().for_each(|job| _ = scope.spawn(|| job.run())));
     // In any order.
     for job in jobs.into_iter().rev() {
-        lab.with(|verifier, now, context| verifier.done(now, job, context));
+        lab.with(|verifier, now, context| verifier.finish_work(now, job, context));
     }
     lab.left()
 }

@@ -6,7 +6,7 @@ use super::wiring::Wiring;
 use super::{Engine, Fault, Slot};
 use crate::model::{Graph, Node};
 use nw_element::parameters::Making;
-use nw_element::{Cause, FaceId, Instant, Kind, Packet, Parameters, Pool};
+use nw_element::{Cause, FaceId, Instant, Kind, Lent, Packet, Parameters, Pool};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -110,6 +110,8 @@ impl Engine {
                 }
                 Err(mut slot) => {
                     changed.added += 1;
+                    self.made += 1;
+                    slot.serial = self.made;
                     for (face, info, _) in &self.faces.known {
                         slot.element.face_added(*face, *info);
                     }
@@ -143,7 +145,7 @@ impl Engine {
         }
         let is_idle = |place: &usize| self.slots[*place].as_ref().is_none_or(|slot| slot.element.is_idle());
         if order == ChangeOrder::Drop || old.iter().all(is_idle) {
-            old.into_iter().for_each(|place| self.slots[place] = None);
+            old.into_iter().for_each(|place| self.take_away(place, pool));
             changed.complete = true;
         } else {
             let (until, look) = (now + WAIT_MAX, now + LOOK_EVERY);
@@ -177,6 +179,8 @@ impl Engine {
         let element = node.entry.make(&making, &node.parameters);
         let element = element.map_err(|errors| errors.into_iter().map(fault).collect::<Vec<_>>())?;
         Ok(Slot {
+            // Given when it is put among the others.
+            serial: 0,
             name: node.name.clone(),
             entry: node.entry,
             parameters: node.parameters.clone(),
@@ -277,10 +281,17 @@ impl Engine {
     fn end_change(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>) {
         let Some(mut changing) = self.changing.take() else { return };
         for place in changing.old {
-            self.slots[place] = None;
+            self.take_away(place, pool);
         }
         let mut held: Vec<Packet> = changing.held.drain(..).collect();
         self.process(now, &mut held, pool, out);
+    }
+
+    /// An element goes; packets that it still holds are dropped.
+    fn take_away(&mut self, place: usize, pool: &mut Pool) {
+        if let Some(mut slot) = self.slots[place].take() {
+            slot.element.give_up(&mut Lent { pool, out: &mut self.left, drops: &mut self.drops });
+        }
     }
 
     /// True for an element that only waits for answers.

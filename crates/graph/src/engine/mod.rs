@@ -24,7 +24,7 @@ use change::Changing;
 use nw_element::parameters::{Making, ParameterError};
 use nw_element::{
     AnyElement, Cause, Context, DropCounters, Element, Erased, FaceId, FaceInfo, Instant, Kind, Lent, Packet,
-    Parameters, Pool, Runs,
+    Parameters, Pool, Runs, Work,
 };
 use nw_elements::catalogue::Entry;
 use nw_name::HashKey;
@@ -49,6 +49,8 @@ pub struct Fault {
 
 /// An element of a running graph.
 struct Slot {
+    /// No other element of this engine ever has it.
+    serial: u64,
     name: String,
     entry: &'static Entry,
     parameters: Parameters,
@@ -56,6 +58,19 @@ struct Slot {
     /// By port: packets that entered, and that left, before the connections became what they are.
     entered: Vec<u64>,
     left: Vec<u64>,
+}
+
+/// Work of an element for another thread; it goes back by [`Engine::finish_work`].
+pub struct Errand {
+    element: u64,
+    work: Box<dyn Work>,
+}
+
+impl Errand {
+    /// Does it.
+    pub fn run(&mut self) {
+        self.work.run();
+    }
 }
 
 /// What passed one port of an element.
@@ -81,6 +96,8 @@ pub struct Engine {
     graph: Graph,
     /// Some are empty: what stood there was taken out.
     slots: Vec<Option<Slot>>,
+    /// Elements made so far.
+    made: u64,
     /// By node of the graph.
     places: Vec<usize>,
     wiring: Wiring,
@@ -141,6 +158,7 @@ impl Engine {
             made: 0,
             graph: Graph::default(),
             slots: Vec::new(),
+            made: 0,
             places: Vec::new(),
             wiring: Wiring::default(),
             faces: Faces::default(),
@@ -459,18 +477,43 @@ impl Engine {
             if !self.slots[element].as_ref().is_some_and(is_due) {
                 continue;
             }
-            let mut tick = |engine: &mut Self| {
+            self.by_itself(element, |engine| {
                 let Some(slot) = &mut engine.slots[element] else { return };
                 let mut lent = Lent { pool: &mut *pool, out: &mut engine.left, drops: &mut engine.drops };
                 slot.element.tick(now, &mut lent);
                 engine.go_left(now, element, pool, out);
-            };
-            match self.is_going(element) {
-                true => self.with_old_wiring(tick),
-                false => tick(self),
-            }
+            });
         }
         self.go_on_changing(now, pool, out);
+    }
+
+    /// Work that another thread may do; `None` when there is none.
+    pub fn take_work(&mut self) -> Option<Errand> {
+        self.slots.iter_mut().flatten().find_map(|slot| {
+            let work = slot.element.take_work()?;
+            Some(Errand { element: slot.serial, work })
+        })
+    }
+
+    /// Takes back what another thread has done; what leaves is appended to `out`. Where its element is there no more, its packets were dropped with it.
+    pub fn finish_work(&mut self, now: Instant, errand: Errand, pool: &mut Pool, out: &mut Vec<Packet>) {
+        let Errand { element, work } = errand;
+        let is_of = |slot: &Option<Slot>| slot.as_ref().is_some_and(|slot| slot.serial == element);
+        let Some(place) = self.slots.iter().position(is_of) else { return };
+        self.by_itself(place, |engine| {
+            let Some(slot) = &mut engine.slots[place] else { return };
+            let mut lent = Lent { pool: &mut *pool, out: &mut engine.left, drops: &mut engine.drops };
+            slot.element.finish_work(now, work, &mut lent);
+            engine.go_left(now, place, pool, out);
+        });
+    }
+
+    /// Lets an element do something outside of a packet's way: what leaves it goes by the connections that it had when it came.
+    fn by_itself(&mut self, element: usize, act: impl FnOnce(&mut Self)) {
+        match self.is_going(element) {
+            true => self.with_old_wiring(act),
+            false => act(self),
+        }
     }
 
     /// When [`tick`](Self::tick) wants to be called.

@@ -1,4 +1,4 @@
-//! Runs a graph with sockets: wait, read, take through the elements, write. One thread, nothing crosses it.
+//! Runs a graph with sockets: wait, read, take through the elements, write. One thread; only what an element lets others do crosses it (`threads.rs`).
 //!
 //! ```text
 //! epoll ─▶ faces.on_ready ─▶ engine.process ─▶ faces.send … ─▶ faces.flush ─▶ timers ─▶ epoll
@@ -6,6 +6,7 @@
 
 mod doors;
 mod report;
+mod threads;
 
 pub use doors::DoorError;
 pub use report::{FaceReport, PortReport, Report};
@@ -23,6 +24,7 @@ use rustix::io::Errno;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{self, Duration, SystemTime, UNIX_EPOCH};
+use threads::Threads;
 
 /// Sockets served per wait.
 const EVENTS_MAX: usize = 256;
@@ -163,6 +165,8 @@ pub struct Host {
     pool: Pool,
     batch: Vec<Packet>,
     out: Vec<Packet>,
+    /// Started with the first work for them.
+    threads: Option<Threads>,
     /// When faces that are not there are tried again.
     retry: Option<Instant>,
     /// While it is drained: until when at most.
@@ -222,6 +226,7 @@ impl Host {
             pool: Pool::new(key, CHUNKS_MAX, PACKETS_MAX),
             batch: Vec::new(),
             out: Vec::new(),
+            threads: None,
             retry: None,
             drained: None,
             drained_drops: DropCounters::default(),
@@ -353,7 +358,30 @@ impl Host {
             self.refuse_interests();
         }
         self.engine.process(now, &mut self.batch, &mut self.pool, &mut self.out);
+        self.exchange_work(now);
         self.send(now);
+    }
+
+    /// Takes back what other threads have done, and gives them what waits.
+    fn exchange_work(&mut self, now: Instant) {
+        let threads = match &mut self.threads {
+            Some(threads) => threads,
+            // The first errand is done here: it shows that there are some.
+            none => {
+                let Some(mut errand) = self.engine.take_work() else { return };
+                errand.run();
+                self.engine.finish_work(now, errand, &mut self.pool, &mut self.out);
+                none.insert(Threads::start(&self.wake))
+            }
+        };
+        while let Some(errand) = threads.take_back() {
+            self.engine.finish_work(now, errand, &mut self.pool, &mut self.out);
+        }
+        while threads.has_room()
+            && let Some(errand) = self.engine.take_work()
+        {
+            threads.give(errand);
+        }
     }
 
     fn refuse_interests(&mut self) {

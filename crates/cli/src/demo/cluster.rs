@@ -48,7 +48,10 @@ pub fn cluster(ended: &Ended) -> Result<()> {
     let publish = PublishPlan { octets: OCTETS, segment_len: SEGMENT, ..PublishPlan::default() };
     let content = cluster.publish(0, &name, &publish)?;
     let copy = cluster.folder().join("copy");
-    say(&format!("fetching {} MiB through it; each packet is asked for once, so that one lost would be the end", OCTETS >> 20));
+    say(&format!(
+        "fetching {} MiB through it; each packet is asked for once, so that one lost would be the end",
+        OCTETS >> 20
+    ));
     let fetch = FetchPlan { window: WINDOW, retries: 0, output: Some(copy.clone()), ..FetchPlan::default() };
     let mut download = cluster.consumers()[0].fetch(&name, &fetch)?;
     let control = cluster.balancers().first().context("one was planned")?.control().to_owned();

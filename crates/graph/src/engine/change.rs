@@ -110,8 +110,6 @@ impl Engine {
                 }
                 Err(mut slot) => {
                     changed.added += 1;
-                    self.made += 1;
-                    slot.serial = self.made;
                     for (face, info, _) in &self.faces.known {
                         slot.element.face_added(*face, *info);
                     }
@@ -179,8 +177,7 @@ impl Engine {
         let element = node.entry.make(&making, &node.parameters);
         let element = element.map_err(|errors| errors.into_iter().map(fault).collect::<Vec<_>>())?;
         Ok(Slot {
-            // Given when it is put among the others.
-            serial: 0,
+            serial: self.made,
             name: node.name.clone(),
             entry: node.entry,
             parameters: node.parameters.clone(),

@@ -91,13 +91,11 @@ pub struct Engine {
     key: HashKey,
     seed: u64,
     start_unix_ms: u64,
-    /// Elements made so far: each has a seed of its own.
+    /// Elements made so far: each has a seed and a number of its own.
     made: u64,
     graph: Graph,
     /// Some are empty: what stood there was taken out.
     slots: Vec<Option<Slot>>,
-    /// Elements made so far.
-    made: u64,
     /// By node of the graph.
     places: Vec<usize>,
     wiring: Wiring,
@@ -158,7 +156,6 @@ impl Engine {
             made: 0,
             graph: Graph::default(),
             slots: Vec::new(),
-            made: 0,
             places: Vec::new(),
             wiring: Wiring::default(),
             faces: Faces::default(),

@@ -141,6 +141,7 @@ class Cluster:
                              transport=over or f"unix://{node['socket']}", stdout=subprocess.PIPE)
         ready = json.loads(process.stdout.readline())
         assert ready["event"] == "ready", ready
+        process.name = ready["name"]
         if over is None:
             self.route(name, face or f"udp4://{node['address']}:{node['port']}", known_by, local)
         else:
@@ -152,7 +153,7 @@ class Cluster:
         control = self.status()["control_member"]
         socket = next(f"unix://{member['socket']}" for member in self.members if member["name"] == control)
         if local:
-            nw("face", "create", "--socket", socket, face, "--local", local)
+            face = json.loads(nw("face", "create", "--json", "--socket", socket, face, "--local", local))["face_id"]
         nw("route", "add", "--socket", socket, name, face)
         self.known(name, known_by)
 

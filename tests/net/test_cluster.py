@@ -65,18 +65,18 @@ class Downloads(Tests):
     def test_newest_version_and_can_be_prefix(self):
         cluster = self.build("--members", 3)
         content, _ = cluster.publish("/net/versions/file", 5000)
-        # `32=metadata` told the version; names that end before a version are answered by longer ones.
+        # `32=metadata` told the version; names that end before a version are answered by longer ones, whichever member they fall to.
         got, report = cluster.fetched(cluster.fetch("/net/versions/file"))
         self.assertEqual(got, content)
         self.assertIn("/v=", report["name"])
+        members = set()
         for number in range(8):
-            poke = cluster.start(cluster.producers[0], NW, "poke", f"/net/prefix/{number}/long/name", "--timeout", 20000,
-                                 transport=f"unix://{cluster.producers[0]['socket']}")
-            if number == 0:
-                cluster.route("/net/prefix", f"udp4://{cluster.producers[0]['address']}:6363")
-            asked = lambda: cluster.run(cluster.consumers[0], NW, "peek", "--prefix", f"/net/prefix/{number}", "--json", code=None)[0]
-            self.assertIn(f"/net/prefix/{number}/long/name", until(asked, "it is answered"))
-            poke.wait(30)
+            name = f"/net/prefix/{number}"
+            members.add(cluster.balancer("where", name)["member"])
+            cluster.publish(name, 100)
+            told, _ = cluster.run(cluster.consumers[0], NW, "peek", "--prefix", name, "--json")
+            self.assertIn(f"{name}/v=", told)
+        self.assertGreater(len(members), 1)
 
     def test_depth_rules_keep_names_together(self):
         cluster = self.build("--members", 4, "--caching", "--depth", "/video=2")
@@ -99,7 +99,12 @@ class Downloads(Tests):
     def test_a_producer_registers_with_the_cluster(self):
         """Over the cluster's address, as with one router: all members send it Interests, and take its answers."""
         cluster = self.build("--members", 3)
-        by_member, _ = self.exchange(cluster, segment=500, over=cluster.uri)
+        content, process = cluster.publish("/net/file", 500_000, segment=500, over=cluster.uri)
+        before = cluster.interests()
+        # Its answers go by their own names: version discovery, whose answer has a longer name, would meet the member that asked once in three times.
+        got, _ = cluster.fetched(cluster.fetch(process.name))
+        self.assertEqual(got, content)
+        by_member = {member: interests - before[member] for member, interests in cluster.interests().items()}
         fair = sum(by_member.values()) / 3
         self.assertTrue(all(interests > fair * 0.7 for interests in by_member.values()), by_member)
 
@@ -192,7 +197,12 @@ class Links(Tests):
         self.assertTrue(all(n > before[m] + 50 for m, n in cluster.interests().items()))
 
     def test_members_in_a_vlan(self):
-        cluster = self.build("--members", 2, "--vlan", 100)
+        try:
+            cluster = self.build("--members", 2, "--vlan", 100)
+        except Failed as failure:
+            if "Unknown device type" not in str(failure):
+                raise
+            self.skipTest("this kernel has no VLANs")
         by_member, _ = self.exchange(cluster)
         self.assertTrue(all(by_member.values()), by_member)
 

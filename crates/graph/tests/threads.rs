@@ -30,7 +30,7 @@ struct Lab {
 
 impl Lab {
     fn new(held: u32) -> Self {
-        let mut engine = Engine::new(&graph(held), KEY, 7, 0).unwrap_or_else(|faults| panic!("{faults:?}"));
+        let mut engine = Engine::new(&graph(held), KEY, 7).unwrap_or_else(|faults| panic!("{faults:?}"));
         engine.add_face(SOUTH, INFO, 0, false);
         engine.add_face(NORTH, INFO, 1, false);
         let (mut pool, mut out) = (Pool::new(KEY, 32, 512), Vec::new());

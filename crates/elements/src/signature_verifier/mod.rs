@@ -8,7 +8,7 @@
 //! State:  keys, rules, certificates, results of packets seen before, packets that wait for other threads, names that failed: each up to a number
 //! Timers: due at once while jobs wait that no thread has taken
 //! Cost:   that of the signature, benchmark `verify/TYPE`; the library allocates while it verifies by a public key
-//! Drops:  signature_invalid (unless what is invalid is to leave by its port)
+//! Drops:  signature_invalid (unless what is invalid is to leave by its port), draining (what waits when the element is taken away)
 //! Spec:   NDN Packet Format 0.3, Signature and Signed Interest; the signature verifier of µNDN
 //! ```
 //!

@@ -141,7 +141,7 @@ class Cluster:
                              transport=over or f"unix://{node['socket']}", stdout=subprocess.PIPE)
         ready = json.loads(process.stdout.readline())
         assert ready["event"] == "ready", ready
-        process.name = ready["name"]
+        process.versioned = ready["versioned"]
         if over is None:
             self.route(name, face or f"udp4://{node['address']}:{node['port']}", known_by, local)
         else:

@@ -8,6 +8,7 @@ import sys
 
 from ndn.app import NDNApp
 from ndn.encoding import Component, Name
+from ndn.security import KeychainDigest
 from ndn.transport.udp_face import UdpFace
 
 
@@ -27,7 +28,7 @@ async def fetch(app, name):
 
 def main():
     host, name = sys.argv[1:]
-    app = NDNApp(face=UdpFace(host, 6363))
+    app = NDNApp(face=UdpFace(host, 6363), keychain=KeychainDigest())
 
     async def work():
         print(json.dumps(await fetch(app, name)), flush=True)

@@ -91,7 +91,11 @@ pub enum BalancerVerb {
     },
     /// Give the router of a member on this machine the cluster's routes, and answer probes here
     ///
-    /// For members on other machines than the balancer's, which has to listen on TCP for it (`listen`, `allow_remote` and `token_file` of its section `control`). There is no TLS.
+    /// For members on other machines than the balancer's, which has to listen on TCP for it ([control] listen, allow_remote, token_file). There is no TLS.
+    #[allow(
+        rustdoc::broken_intra_doc_links,
+        reason = "help for a terminal: the brackets are those of a section"
+    )]
     Agent(agent::AgentArgs),
     /// Print a configuration of keepalived for one of two balancers
     Vrrp(vrrp::VrrpArgs),

@@ -27,6 +27,7 @@ mod signals;
 mod signing;
 mod sim;
 mod systemd;
+mod target;
 mod transfer;
 
 use args::{Arguments, Command};

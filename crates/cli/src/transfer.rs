@@ -3,6 +3,7 @@
 use crate::args::{Cat, Put};
 use crate::connect::connect;
 use crate::output::{duration_us, json_line};
+use crate::target::Target;
 use crate::{progress, signals, signing};
 use anyhow::{Context, Result, bail};
 use nw_app::ClientError;
@@ -11,7 +12,7 @@ use nw_app::object::{ObjectOptions, ObjectReport, fetch_object};
 use nw_app::publish::{Publication, PublishOptions};
 use serde_json::json;
 use std::fs::File;
-use std::io::{self, Write, stdin, stdout};
+use std::io::{self, stdin};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -97,7 +98,7 @@ fn open(path: Option<&Path>) -> Result<File> {
 /// Fetches and writes.
 pub fn cat(args: &Cat) -> Result<ExitCode> {
     let ended = signals::Ended::watch()?;
-    let mut target = Target::new(args.output.as_deref())?;
+    let mut target = Target::new(args.output.as_deref(), 0o644)?;
     let mut client = connect(&args.router)?;
     client.stop_when(ended.flag());
     let options = ObjectOptions {
@@ -158,51 +159,5 @@ fn summarize(args: &Cat, report: &ObjectReport) {
             duration_us(rtt(0.5)),
             duration_us(rtt(0.99)),
         );
-    }
-}
-
-/// Where content goes. A file gets its final name when it is whole; until then it has a name that nobody takes for it, and is removed when
-/// something fails.
-enum Target {
-    Stdout(io::BufWriter<io::StdoutLock<'static>>),
-    File { file: tempfile::NamedTempFile, path: std::path::PathBuf },
-}
-
-impl Target {
-    fn new(path: Option<&Path>) -> Result<Self> {
-        let Some(path) = path else {
-            return Ok(Target::Stdout(io::BufWriter::with_capacity(256 * 1024, stdout().lock())));
-        };
-        if path.is_dir() {
-            bail!("{} is a folder: name the file", path.display());
-        }
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = tempfile::Builder::new()
-            .prefix(".nw-")
-            .suffix(".part")
-            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-            .tempfile_in(folder)
-            .with_context(|| format!("can't write into {}", folder.display()))?;
-        Ok(Target::File { file, path: path.to_owned() })
-    }
-
-    fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
-        match self {
-            Target::Stdout(out) => out.write_all(content),
-            Target::File { file, .. } => file.write_all(content),
-        }
-    }
-
-    fn finish(self) -> Result<()> {
-        match self {
-            Target::Stdout(mut out) => Ok(out.flush()?),
-            Target::File { file, path } => {
-                file.as_file().sync_all().with_context(|| format!("can't write {}", path.display()))?;
-                file.persist(&path)
-                    .map_err(|e| e.error)
-                    .with_context(|| format!("can't name it {}", path.display()))?;
-                Ok(())
-            }
-        }
     }
 }

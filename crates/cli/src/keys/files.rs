@@ -1,10 +1,11 @@
 //! Packets from files and to files.
 
 use super::Writing;
+use crate::target::Target;
 use anyhow::{Context, Result, bail};
 use nw_trust::text;
 use std::fs::File;
-use std::io::{Read, Write, stdin, stdout};
+use std::io::{Read, stdin};
 use std::path::Path;
 
 /// No certificate or SafeBag is longer, as base64 neither.
@@ -30,14 +31,7 @@ pub fn write(writing: &Writing, packet: &[u8]) -> Result<()> {
         true => packet.to_vec(),
         false => text::armor(packet).into_bytes(),
     };
-    let Some(path) = &writing.output else { return Ok(stdout().write_all(&octets)?) };
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let failed = || format!("can't write {}", path.display());
-    let mut file = tempfile::Builder::new().prefix(".nw-").tempfile_in(folder).with_context(failed)?;
-    file.write_all(&octets).and_then(|()| file.as_file().sync_all()).with_context(failed)?;
-    file.persist(path).with_context(failed)?;
-    Ok(())
+    let mut target = Target::new(writing.output.as_deref(), 0o600)?;
+    target.write_all(&octets).context("can't write all of it")?;
+    target.finish()
 }

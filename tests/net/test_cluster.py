@@ -254,7 +254,7 @@ class Laboratory(Tests):
 
 def remains(name):
     found = []
-    for folder in ("/run/netns", "/run/nwlab", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"):
+    for folder in ("/run/netns", "/run/nwlab", "/var/lib/nwlab", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"):
         if Path(folder).is_dir():
             found += [str(path) for path in Path(folder).iterdir() if path.name == name or path.name.startswith(f"{name}-")]
     return found

@@ -258,7 +258,7 @@ impl Cluster {
         let node = self.node(Role::Producer, number, self.plan.end_share, self.plan.end_rate_mbit)?;
         let config = format!("{NO_STORE}{}", self.ethernet_config());
         let router = self.start_router(&self.namewire(), &node, (node.addresses, PORT), &config)?;
-        Ok(Producer { router, node, nw: self.plan.nw.clone(), cluster: self.uri() })
+        Ok(Producer { router, node, nw: self.plan.nw.clone(), cluster: self.uri(), contents: self.claim.contents.clone() })
     }
 
     fn start_consumer(&self, number: usize) -> Result<Consumer, LabError> {
@@ -343,6 +343,11 @@ impl Cluster {
     /// Where its sockets, configurations and logs are.
     pub fn folder(&self) -> &Path {
         &self.claim.folder
+    }
+
+    /// Where what is published is kept, and what is fetched may be: it goes with the rest.
+    pub fn contents(&self) -> &Path {
+        &self.claim.contents
     }
 
     /// The cluster's addresses; its port is [`PORT`].

@@ -217,6 +217,8 @@ pub struct Producer {
     pub(crate) nw: PathBuf,
     /// The cluster, for those who register there.
     pub(crate) cluster: String,
+    /// Where what is published is kept.
+    pub(crate) contents: PathBuf,
 }
 
 impl Producer {
@@ -226,7 +228,7 @@ impl Producer {
     /// When it is not served in time.
     pub fn publish(&self, name: &Name, plan: &PublishPlan) -> Result<Publication, LabError> {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let file = self.node.path(&format!("{number}.content"));
+        let file = self.contents.join(format!("{}.{number}", self.node.name));
         write_content(&file, plan.octets, number as u64).map_err(LabError::at("write", &file))?;
         let transport = match plan.register_with_cluster {
             true => self.cluster.clone(),

@@ -4,6 +4,7 @@
 //!  /run/nwlab/lock            held while names are given and remains are looked for
 //!  /run/nwlab/nwlab1/lock     held by the process whose laboratory it is, until it ends
 //!  /run/nwlab/nwlab1/…        sockets, configurations, logs
+//!  /var/lib/nwlab/nwlab1/…    what is published and fetched: /run may be memory
 //!  /run/netns/nwlab1-…        namespaces
 //!  <cpu>/nwlab1/…             control groups
 //! ```
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const PLACE: &str = "/run/nwlab";
+const CONTENTS: &str = "/var/lib/nwlab";
 /// What every name of ours starts with.
 const NAME: &str = "nwlab";
 /// For processes to end by themselves.
@@ -29,6 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(crate) struct Claim {
     pub(crate) name: String,
     pub(crate) folder: PathBuf,
+    pub(crate) contents: PathBuf,
     _lock: File,
 }
 
@@ -40,7 +43,10 @@ impl Claim {
         let name = format!("{NAME}{number}");
         let folder = Path::new(PLACE).join(&name);
         let lock = locked(&folder)?;
-        Ok(Claim { name, folder, _lock: lock })
+        let contents = Path::new(CONTENTS).join(&name);
+        let claim = Claim { name, folder, contents, _lock: lock };
+        fs::create_dir_all(&claim.contents).map_err(LabError::at("make the folder", &claim.contents))?;
+        Ok(claim)
     }
 }
 
@@ -92,7 +98,7 @@ pub fn clean() -> Result<Cleaned, LabError> {
     needs_root()?;
     let _all = locked(Path::new(PLACE))?;
     let mut names: BTreeSet<String> = BTreeSet::new();
-    let folders = fs::read_dir(PLACE).into_iter().flatten().flatten();
+    let folders = [PLACE, CONTENTS].into_iter().flat_map(|place| fs::read_dir(place).into_iter().flatten().flatten());
     let folders = folders.filter_map(|entry| entry.file_name().into_string().ok());
     let groups = Groups::find().map(|groups| groups.laboratories()).unwrap_or_default();
     for name in folders.chain(spaces()).chain(groups) {
@@ -136,6 +142,7 @@ fn remove_all_of(name: &str) {
         }
     }
     let _ = fs::remove_dir_all(folder);
+    let _ = fs::remove_dir_all(Path::new(CONTENTS).join(name));
 }
 
 /// Ends what runs in namespaces of ours, whoever started it: they are about to go.

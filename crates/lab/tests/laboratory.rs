@@ -31,7 +31,7 @@ fn plan() -> Option<Plan> {
 
 /// What has a laboratory's name: namespaces, control groups, the folder.
 fn remains(name: &str) -> Vec<String> {
-    let folders = ["/run/netns", "/run/nwlab", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"];
+    let folders = ["/run/netns", "/run/nwlab", "/var/lib/nwlab", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"];
     let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     names.filter(|found| found == name || found.starts_with(&format!("{name}-"))).collect()
@@ -48,7 +48,7 @@ fn two_download_through_a_router() {
     let publish = PublishPlan { octets: 2_000_000, ..PublishPlan::default() };
     let publication = cluster.publish(0, &content, &publish).unwrap();
     let before = cluster.traffic().unwrap();
-    let output = cluster.folder().join("fetched");
+    let output = cluster.contents().join("fetched");
     let fetches = [Some(output.clone()), None].map(|output| FetchPlan { output, ..FetchPlan::default() });
     let downloads: Vec<_> =
         (0..2).map(|at| cluster.consumers()[at].fetch(&content, &fetches[at]).unwrap()).collect();

@@ -12,7 +12,7 @@ const RUNS: usize = 3;
 /// Of one processor, for each member: downloads last longer than what is done meanwhile.
 const SHARE: f64 = 0.05;
 const SEGMENT: usize = 1000;
-const SEGMENTS: u64 = 40_000;
+const SEGMENTS: u64 = 15_000;
 /// Interests on their way of each download: those of the paper.
 const WINDOW: u16 = 16;
 /// Names that are looked up to see which move.

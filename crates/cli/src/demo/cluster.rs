@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const SHARE: f64 = 0.05;
 const MEMBERS: usize = 3;
 const SEGMENT: usize = 1000;
-const OCTETS: u64 = 120 << 20;
+const OCTETS: u64 = 200 << 20;
 /// Interests on their way: members that are held back for most of the time find some whenever they run.
 const WINDOW: u16 = 1024;
 /// Between two rows of the table.
@@ -47,11 +47,8 @@ pub fn cluster(ended: &Ended) -> Result<()> {
     let name = "/demo/cluster".parse()?;
     let publish = PublishPlan { octets: OCTETS, segment_len: SEGMENT, ..PublishPlan::default() };
     let content = cluster.publish(0, &name, &publish)?;
-    let copy = cluster.folder().join("copy");
-    say(&format!(
-        "fetching {} MiB through it; each packet is asked for once, so that one lost would be the end",
-        OCTETS >> 20
-    ));
+    let copy = cluster.contents().join("copy");
+    say(&format!("fetching {} MiB through it; each packet is asked for once, so that one lost would be the end", OCTETS >> 20));
     let fetch = FetchPlan { window: WINDOW, retries: 0, output: Some(copy.clone()), ..FetchPlan::default() };
     let mut download = cluster.consumers()[0].fetch(&name, &fetch)?;
     let control = cluster.balancers().first().context("one was planned")?.control().to_owned();

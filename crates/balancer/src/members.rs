@@ -284,6 +284,7 @@ impl Members {
     pub fn on_lost(&mut self, name: &str) {
         if let Ok(member) = self.find(name) {
             member.has_routes = false;
+            member.healthy = member.healthy.map(|_| false);
             member.lost = member.state == MemberState::Active;
         }
     }

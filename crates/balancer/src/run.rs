@@ -13,7 +13,7 @@ use crate::agent::{Board, Looked, Watcher};
 use crate::config::Config;
 use crate::datapath::{self, DataPath};
 use crate::engine::{Engine, ProcessEngine};
-use crate::health::{Probed, Prober, Target};
+use crate::health::{Outcome, Probed, Prober, Target};
 use crate::kept::{self, Kept, KeptMember};
 use crate::key::{KeyError, key};
 use crate::members::{Change, Members, Patience};
@@ -414,7 +414,9 @@ impl Balancer {
     fn take(&mut self, event: Event) {
         match event {
             Event::Probed(probed) => {
-                if let Some(healthy) = probed.verdict {
+                // A lost probe does not speak for a member, though the verdict on those before still may.
+                let is_back = matches!(probed.outcome, Outcome::Back(_));
+                if let Some(healthy) = probed.verdict.filter(|healthy| is_back || !healthy) {
                     self.members.on_health(&probed.name, healthy);
                 }
                 self.probes.insert(probed.name.clone(), probed);

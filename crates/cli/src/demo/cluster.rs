@@ -11,13 +11,13 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Of one processor, for each member: what limits is the members, not this machine.
-const SHARE: f64 = 0.05;
+/// Mbit/s of each member's link: what limits is the members, not this machine.
+const RATE_MBIT: f64 = 20.0;
 const MEMBERS: usize = 3;
 const SEGMENT: usize = 1000;
-const OCTETS: u64 = 200 << 20;
-/// Interests on their way: members that are held back for most of the time find some whenever they run.
-const WINDOW: u16 = 1024;
+const OCTETS: u64 = 100 << 20;
+/// Interests on their way: enough for all links, and fewer than the shortest queue of virtual interfaces holds (256 frames).
+const WINDOW: u16 = 200;
 /// Between two rows of the table.
 const ROW: Duration = Duration::from_millis(500);
 /// How long each state of the cluster is watched.
@@ -29,7 +29,7 @@ pub fn cluster(ended: &Ended) -> Result<()> {
     println!();
     let plan = Plan {
         members: MEMBERS,
-        member_share: Some(SHARE),
+        member_rates_mbit: vec![Some(RATE_MBIT)],
         ..Plan::new(std::env::current_exe().context("can't find this program's own file")?)
     };
     let mut cluster = match Cluster::build(&plan) {
@@ -41,14 +41,17 @@ pub fn cluster(ended: &Ended) -> Result<()> {
         Err(error) => return Err(error.into()),
     };
     say(&format!(
-        "a cluster: {MEMBERS} routers behind a kernel balancer, each with a twentieth of a processor, in network namespaces of their own"
+        "a cluster: {MEMBERS} routers behind a kernel balancer, each on a link of {RATE_MBIT} Mbit/s, in network namespaces of their own"
     ));
     print!("{}", cluster.picture().lines().take(3).map(|line| format!("    {line}\n")).collect::<String>());
     let name = "/demo/cluster".parse()?;
     let publish = PublishPlan { octets: OCTETS, segment_len: SEGMENT, ..PublishPlan::default() };
     let content = cluster.publish(0, &name, &publish)?;
     let copy = cluster.contents().join("copy");
-    say(&format!("fetching {} MiB through it; each packet is asked for once, so that one lost would be the end", OCTETS >> 20));
+    say(&format!(
+        "fetching {} MiB through it; each packet is asked for once, so that one lost would be the end",
+        OCTETS >> 20
+    ));
     let fetch = FetchPlan { window: WINDOW, retries: 0, output: Some(copy.clone()), ..FetchPlan::default() };
     let mut download = cluster.consumers()[0].fetch(&name, &fetch)?;
     let control = cluster.balancers().first().context("one was planned")?.control().to_owned();

@@ -10,7 +10,7 @@ const LAYERS: &[(u32, &[&str])] = &[
     (3, &["nw-element", "nw-elements"]),
     (4, &["nw-faces", "nw-kernel", "nw-api"]),
     (5, &["nw-router", "nw-rest", "nw-graph", "nw-service"]),
-    (6, &["nw-app", "nw-sim", "nw-balancer", "nw-lab", "nw-bench"]),
+    (6, &["nw-app", "nw-sim", "nw-balancer", "nw-lab", "nw-paper", "nw-bench"]),
     (7, &["nw-cli", "nw-hosts"]),
 ];
 
@@ -23,6 +23,7 @@ const WITHIN: &[(&str, &str)] = &[
     ("nw-sim", "nw-app"),
     ("nw-balancer", "nw-app"),
     ("nw-lab", "nw-app"),
+    ("nw-paper", "nw-lab"),
     ("nw-bench", "nw-app"),
     ("nw-bench", "nw-lab"),
     ("nw-bench", "nw-sim"),

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod balancer;
 pub mod cluster;
 pub mod control;
 pub mod ends;

@@ -8,8 +8,8 @@ use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
 use nw_bench::machine::Machine;
 use nw_bench::{
-    cluster, control, ends, forward, idle, plain, relay, report, services, shards, sim, table_rows, transfer,
-    verify, veth,
+    balancer, cluster, control, ends, forward, idle, plain, relay, report, services, shards, sim, table_rows,
+    transfer, verify, veth,
 };
 use nw_name::Name;
 use std::net::SocketAddr;
@@ -137,6 +137,7 @@ const ROWS: &[&str] = &[
     "cluster/cache",
     "cluster/multicast",
     "cluster/failover",
+    "balancer/xdp",
 ];
 
 fn main() -> Result<()> {
@@ -209,6 +210,7 @@ fn run(wanted: &str, json: Option<PathBuf>) -> Result<()> {
             Some("sim") => sim::run(row)?,
             Some("verify") => verify::run(row),
             Some("control") => control::run(row)?,
+            Some("balancer") => balancer::run(row)?,
             _ => table_rows::run(row),
         });
     }

@@ -89,6 +89,9 @@ pub enum Command {
     /// Build a cluster, consumers and producers on this machine, from network namespaces
     #[command(subcommand)]
     Lab(crate::lab::LabVerb),
+    /// Repeat the experiments of papers on this machine, and draw them beside what the papers found
+    #[command(subcommand)]
+    Paper(crate::paper::PaperVerb),
     /// Show packets as a readable tree
     Dissect(Dissect),
     /// Watch a real file cross two real routers on this machine, with figures; then, with the rights of root, a cluster of routers

@@ -17,6 +17,7 @@ mod keys;
 mod lab;
 mod logs;
 mod output;
+mod paper;
 mod peek;
 mod ping;
 mod progress;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::Bench(verb) => bench::bench(&verb),
         Command::Sim(verb) => sim::sim(&verb),
         Command::Lab(verb) => lab::lab(&verb),
+        Command::Paper(verb) => paper::paper(&verb),
         Command::Dissect(args) => dissect::dissect(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Config(args) => documents::config(&args),

@@ -117,6 +117,7 @@ impl Cluster {
         let entries: Vec<_> = self.members.iter().map(|member| self.entry(member)).collect();
         let stand_in = nodes.len() > 1;
         for node in nodes {
+            node.take_by_threads(&self.switch)?;
             if !stand_in {
                 node.take_gateways(&self.switch)?;
             }
@@ -247,6 +248,7 @@ impl Cluster {
     /// A plain router in the cluster's place: it has the cluster's address.
     fn start_single(&mut self) -> Result<(), LabError> {
         let node = self.node(Role::Balancer, 1, self.plan.member_share, None)?;
+        node.send_by_threads(&self.switch)?;
         node.take_gateways(&self.switch)?;
         let router =
             self.start_router(&self.plan.router, &node, (self.addresses(), PORT), &self.member_config())?;

@@ -18,6 +18,8 @@ pub(crate) const CARD: &str = "eth0";
 /// Octets that a shaped link lets through in a row, and how long a packet may wait for it.
 const BURST: &str = "64kb";
 const LATENCY: &str = "100ms";
+/// Packets that may wait for a thread that carries them.
+const QUEUE_PACKETS: u32 = 20_000;
 
 /// What passed an interface, as its node sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -54,13 +56,19 @@ pub(crate) struct Switch {
     pub(crate) space: String,
     vlan: Option<u16>,
     has_v6: bool,
+    link_threads: bool,
 }
 
 impl Switch {
     pub(crate) fn make(lab: &str, plan: &Plan) -> Result<Switch, LabError> {
         let space = format!("{lab}-net");
         space::make(&[&space])?;
-        let switch = Switch { space, vlan: plan.member_vlan, has_v6: plan.has_v6() };
+        let switch = Switch {
+            space,
+            vlan: plan.member_vlan,
+            has_v6: plan.has_v6(),
+            link_threads: plan.link_threads,
+        };
         space::set(&switch.space, "net/ipv6/conf/default/disable_ipv6", "1")?;
         let mut lines = String::new();
         for bridge in [OUTSIDE, INSIDE] {
@@ -79,6 +87,16 @@ impl Switch {
         space::batch("ip", Some(&self.space), &format!("link set {port} master {bridge} up\n"))?;
         space::within(node, || ethtool::set(card, ethtool::WHOLE))?;
         space::within(&self.space, || ethtool::set(port, ethtool::WHOLE))
+    }
+
+    /// Gives what arrives at an interface to a thread of its own; a queue at the other end holds back whoever fills it.
+    fn carry(space: &str, card: &str, (from, other): (&str, &str)) -> Result<(), LabError> {
+        // Only an interface that has GRO, or a kernel program, has what such a thread works for.
+        space::within(space, || ethtool::set(card, ethtool::TAKES_REDIRECTED))?;
+        // `ip netns exec` shows the namespace's own /sys.
+        let word = format!("echo 1 > /sys/class/net/{card}/threaded");
+        space::ask("ip", &["netns", "exec", space, "sh", "-c", &word])?;
+        space::batch("tc", Some(from), &format!("qdisc replace dev {other} root pfifo limit {QUEUE_PACKETS}\n"))
     }
 
     /// What passed each port, by its name, as the nodes see it.
@@ -161,6 +179,9 @@ impl Node {
 
     fn wire(&self, switch: &Switch, net: Net) -> Result<(), LabError> {
         switch.join(&self.space, CARD, &self.name, net.link())?;
+        if switch.link_threads && net == Net::Members {
+            Switch::carry(&switch.space, &self.name, (&self.space, CARD))?;
+        }
         let mut lines = String::new();
         let card = match switch.vlan.filter(|_| net == Net::Members) {
             Some(vlan) => {
@@ -208,6 +229,25 @@ impl Node {
             self.set("net/ipv6/conf/all/forwarding", "1")?;
         }
         self.batch(&own_addresses(switch, |net| Addresses::of(net, 1 + number as u8)))
+    }
+
+    /// What reaches a balancer is worked off by threads, where the plan says so.
+    pub(crate) fn take_by_threads(&self, switch: &Switch) -> Result<(), LabError> {
+        self.carry_both(switch, |link, port| Switch::carry(&self.space, link, (&switch.space, port)))
+    }
+
+    /// What the router in the cluster's place sends is carried by threads, where the plan says so: as a member's.
+    pub(crate) fn send_by_threads(&self, switch: &Switch) -> Result<(), LabError> {
+        self.carry_both(switch, |link, port| Switch::carry(&switch.space, port, (&self.space, link)))
+    }
+
+    fn carry_both(
+        &self,
+        switch: &Switch,
+        carry: impl Fn(&str, &str) -> Result<(), LabError>,
+    ) -> Result<(), LabError> {
+        let mut links = [OUTSIDE, INSIDE].into_iter().filter(|_| switch.link_threads);
+        links.try_for_each(|link| carry(link, &format!("{}-{link}", self.name)))
     }
 
     /// Gives the only balancer the addresses that others know.

@@ -68,6 +68,9 @@ pub struct Plan {
     pub member_share: Option<f64>,
     /// Share of one processor that each consumer gets, and each producer.
     pub end_share: Option<f64>,
+    /// Threads of the kernel's carry what routers of the cluster send, and work off what reaches a balancer; else whoever sends a packet does all
+    /// that follows from it, out of its own share. Queues hold their senders back where the kernel can (Linux 6.17); before that, bursts are lost.
+    pub link_threads: bool,
     /// Packets that each member's content store holds; 0 is none.
     pub cache_packets: u64,
     /// Octets of the largest UDP link packet of members and producers; larger ones are sent in pieces. 8800 leaves that to IP.
@@ -102,6 +105,7 @@ impl Plan {
             member_rates_mbit: Vec::new(),
             member_share: None,
             end_share: None,
+            link_threads: false,
             cache_packets: 0,
             link_packet_len: 1400,
             consumer_routers: false,

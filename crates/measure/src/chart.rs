@@ -9,7 +9,17 @@ const RIGHT: f64 = 16.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 50.0;
 /// Told apart by people who do not see all colours (Okabe and Ito), and by their dashes.
-const STROKES: [(&str, &str); 3] = [("#0072b2", "none"), ("#d55e00", "6 3"), ("#555555", "2 3")];
+const STROKES: [(&str, &str); 7] = [
+    ("#0072b2", "none"),
+    ("#d55e00", "6 3"),
+    ("#555555", "2 3"),
+    ("#009e73", "9 3"),
+    ("#cc79a7", "4 2"),
+    ("#e69f00", "10 3 2 3"),
+    ("#56b4e9", "3 2"),
+];
+/// Pixels of a row of the legend, where it does not fit beside the title.
+const LEGEND_ROW: f64 = 17.0;
 
 /// How values lie on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +30,8 @@ pub enum Scale {
     Log,
     /// Shares of 1, by nines: 0.9, 0.99 and 0.999 are equal steps.
     Nines,
+    /// A column for each of these, to the right; the values are 0, 1, 2 …
+    Columns(&'static [&'static str]),
 }
 
 /// One axis.
@@ -47,6 +59,8 @@ pub enum Style {
     Lines,
     /// A bar from each point's x to the next one's; the last point ends the last bar.
     Bars,
+    /// A bar in each column for each line, side by side; x is [`Scale::Columns`].
+    Beside,
 }
 
 /// A chart.
@@ -88,6 +102,7 @@ impl Ruler {
             Scale::Linear => linear(high),
             Scale::Log => log(low, high),
             Scale::Nines => nines(high),
+            Scale::Columns(names) => columns(names),
         };
         let (from, to) = (place(scale, from), place(scale, to));
         Ruler { scale, ticks, from, to, start, end }
@@ -101,7 +116,7 @@ impl Ruler {
 
 fn place(scale: Scale, value: f64) -> f64 {
     match scale {
-        Scale::Linear => value,
+        Scale::Linear | Scale::Columns(_) => value,
         Scale::Log => value.max(1e-9).log10(),
         Scale::Nines => -(1.0 - value).max(1e-9).log10(),
     }
@@ -154,6 +169,12 @@ fn nines(high: f64) -> (Vec<(f64, String)>, f64, f64) {
     (ticks, 0.0, high.max(0.9))
 }
 
+/// A column's name stands in its middle.
+fn columns(names: &[&str]) -> (Vec<(f64, String)>, f64, f64) {
+    let ticks = names.iter().enumerate().map(|(at, name)| (at as f64, (*name).to_owned())).collect();
+    (ticks, -0.5, names.len().max(1) as f64 - 0.5)
+}
+
 /// As short as can be read: 250, 1.5 k, 2 M.
 fn number(value: f64) -> String {
     let (value, unit) = match value {
@@ -169,29 +190,30 @@ fn number(value: f64) -> String {
 impl Chart {
     /// The element, to stand in an HTML page.
     pub fn svg(&self) -> String {
+        let legend = self.legend();
+        let (top, height) = (TOP + legend.room, HEIGHT + legend.room);
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let x = Ruler::new(self.x.scale, points().map(|(x, _)| *x), LEFT, WIDTH - RIGHT);
-        let y = Ruler::new(self.y.scale, points().map(|(_, y)| *y), HEIGHT - BOTTOM, TOP);
+        let y = Ruler::new(self.y.scale, points().map(|(_, y)| *y), height - BOTTOM, top);
         let mut out = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\" xmlns=\"http://www.w3.org/2000/svg\">\n<text class=\"title\" x=\"{LEFT}\" y=\"16\">{title}</text>\n",
+            "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\" xmlns=\"http://www.w3.org/2000/svg\">\n<text class=\"title\" x=\"{LEFT}\" y=\"16\">{title}</text>\n",
             title = self.title
         );
         self.axes(&x, &y, &mut out);
-        for (line, (colour, dashes)) in self.lines.iter().zip(STROKES) {
+        for (at, (line, (colour, dashes))) in self.lines.iter().zip(STROKES.iter().cycle()).enumerate() {
             match self.style {
                 Style::Lines => lines(line, &x, &y, colour, dashes, &mut out),
                 Style::Bars => bars(line, &x, &y, colour, &mut out),
+                Style::Beside => beside(line, (at, self.lines.len()), &x, &y, colour, &mut out),
             }
         }
-        if self.lines.len() > 1 {
-            self.legend(&mut out);
-        }
+        out.push_str(&legend.drawn);
         if points().next().is_none() {
             let _ = writeln!(
                 out,
                 "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">nothing was answered</text>",
                 WIDTH / 2.0,
-                HEIGHT / 2.0
+                height / 2.0
             );
         }
         out.push_str("</svg>\n");
@@ -199,7 +221,7 @@ impl Chart {
     }
 
     fn axes(&self, x: &Ruler, y: &Ruler, out: &mut String) {
-        let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+        let (bottom, top, right) = (y.start, y.end, WIDTH - RIGHT);
         for (value, text) in &y.ticks {
             let at = y.at(*value);
             let _ = writeln!(
@@ -211,37 +233,68 @@ impl Chart {
         }
         for (value, text) in &x.ticks {
             let at = x.at(*value);
+            if !matches!(x.scale, Scale::Columns(_)) {
+                let _ = write!(
+                    out,
+                    "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top}\" y2=\"{bottom}\"/>"
+                );
+            }
             let _ = writeln!(
                 out,
-                "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/><text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>",
+                "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>",
                 bottom + 16.0
             );
         }
-        let middle = (TOP + bottom) / 2.0;
+        let middle = (top + bottom) / 2.0;
         let _ = writeln!(
             out,
-            "<path class=\"axis\" d=\"M{LEFT} {TOP}V{bottom}H{right}\"/>\n<text class=\"label\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n<text class=\"label\" x=\"16\" y=\"{middle}\" text-anchor=\"middle\" transform=\"rotate(-90 16 {middle})\">{}</text>",
+            "<path class=\"axis\" d=\"M{LEFT} {top}V{bottom}H{right}\"/>\n<text class=\"label\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n<text class=\"label\" x=\"16\" y=\"{middle}\" text-anchor=\"middle\" transform=\"rotate(-90 16 {middle})\">{}</text>",
             (LEFT + right) / 2.0,
-            HEIGHT - 10.0,
+            bottom + 40.0,
             self.x.label,
             self.y.label
         );
     }
 
-    fn legend(&self, out: &mut String) {
-        let mut x = WIDTH - RIGHT;
-        for (line, (colour, dashes)) in self.lines.iter().zip(STROKES).rev() {
-            // About seven pixels a letter.
-            x -= 7.0 * line.label.chars().count() as f64 + 34.0;
+    /// Beside the title, right-aligned, where there is room; else in rows of its own below it.
+    fn legend(&self) -> Legend {
+        if self.lines.len() < 2 {
+            return Legend::default();
+        }
+        // About seven pixels a letter, eight of the title's.
+        let width = |line: &Line| 7.0 * line.label.chars().count() as f64 + 40.0;
+        let title = LEFT + 8.0 * self.title.chars().count() as f64;
+        let all: f64 = self.lines.iter().map(width).sum();
+        let mut legend = Legend::default();
+        let (mut x, mut y) = (WIDTH - RIGHT - all, 16.0);
+        if x < title {
+            (x, y, legend.room) = (LEFT, 16.0 + LEGEND_ROW, LEGEND_ROW);
+        }
+        for (line, (colour, dashes)) in self.lines.iter().zip(STROKES.iter().cycle()) {
+            if x + width(line) > WIDTH {
+                (x, y, legend.room) = (LEFT, y + LEGEND_ROW, legend.room + LEGEND_ROW);
+            }
+            let (sample, broad) = if self.style == Style::Lines { (*dashes, 2) } else { ("none", 8) };
             let _ = writeln!(
-                out,
-                "<line x1=\"{x}\" x2=\"{}\" y1=\"12\" y2=\"12\" stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{dashes}\"/><text x=\"{}\" y=\"16\">{}</text>",
+                legend.drawn,
+                "<line x1=\"{x}\" x2=\"{}\" y1=\"{}\" y2=\"{}\" stroke=\"{colour}\" stroke-width=\"{broad}\" stroke-dasharray=\"{sample}\"/><text x=\"{}\" y=\"{y}\">{}</text>",
                 x + 22.0,
+                y - 4.0,
+                y - 4.0,
                 x + 27.0,
                 line.label
             );
+            x += width(line);
         }
+        legend
     }
+}
+
+/// What tells the lines apart, and the pixels it takes below the title.
+#[derive(Default)]
+struct Legend {
+    drawn: String,
+    room: f64,
 }
 
 fn lines(line: &Line, x: &Ruler, y: &Ruler, colour: &str, dashes: &str, out: &mut String) {
@@ -265,7 +318,23 @@ fn bars(line: &Line, x: &Ruler, y: &Ruler, colour: &str, out: &mut String) {
             out,
             "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\"/>",
             (right - left - 0.5).max(0.5),
-            (HEIGHT - BOTTOM - top).max(0.0)
+            (y.start - top).max(0.0)
+        );
+    }
+}
+
+/// The bars of the `at`-th of `all` lines. A column's bars take four fifths of it.
+fn beside(line: &Line, (at, all): (usize, usize), x: &Ruler, y: &Ruler, colour: &str, out: &mut String) {
+    let column = x.at(1.0) - x.at(0.0);
+    let width = 0.8 * column / all as f64;
+    for (number, value) in &line.points {
+        let left = x.at(*number) - 0.4 * column + at as f64 * width;
+        let top = y.at(*value);
+        let _ = writeln!(
+            out,
+            "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\"/>",
+            (width - 1.0).max(0.5),
+            (y.start - top).max(0.0)
         );
     }
 }
@@ -285,6 +354,27 @@ mod tests {
         let (ticks, from, to) = log(37.0, 84_000.0);
         assert_eq!((from, to), (10.0, 100_000.0));
         assert_eq!(ticks.len(), 5);
+    }
+
+    #[test]
+    fn legends_keep_clear_of_titles() {
+        let line = |label| Line { label, points: vec![(0.0, 1.0), (1.0, 2.0)] };
+        let axis = |scale| Axis { label: "x", scale };
+        let chart = |title, lines| Chart {
+            title,
+            x: axis(Scale::Columns(&["one", "two"])),
+            y: axis(Scale::Linear),
+            style: Style::Beside,
+            lines,
+        };
+        let short = chart("short", vec![line("here"), line("paper")]).svg();
+        assert!(short.contains("viewBox=\"0 0 560 300\"") && short.contains(">two</text>"));
+        assert_eq!(short.matches("<rect").count(), 4);
+        let long = "a title that leaves no room for what tells the lines apart";
+        let labels = ["no cluster", "1 member", "2 members", "3 members", "4 members", "paper"];
+        let many = chart(long, labels.map(line).to_vec()).svg();
+        assert!(many.contains("viewBox=\"0 0 560 334\""), "two rows more: {many}");
+        assert!(labels.iter().all(|label| many.contains(&format!(">{label}</text>"))));
     }
 
     proptest! {

@@ -10,7 +10,7 @@
 pub mod ends;
 pub mod null;
 mod packets;
-mod path;
+pub(crate) mod path;
 pub mod xdp;
 
 use crate::process::Running;

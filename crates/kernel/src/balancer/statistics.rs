@@ -1,7 +1,7 @@
 //! The kernel's own statistics of its programs.
 
 use crate::error::{Cause, KernelError};
-use aya::programs::Xdp;
+use aya::programs::{ProgramInfo, Xdp, loaded_programs};
 use aya::sys::{Stats, enable_stats};
 use std::os::fd::OwnedFd;
 
@@ -34,18 +34,39 @@ pub struct RunTime {
 
 impl RunTime {
     pub(super) fn of(program: &Xdp) -> Result<RunTime, Cause> {
-        let info = program.info()?;
-        let time_ns = u64::try_from(info.run_time().as_nanos()).unwrap_or(u64::MAX);
-        Ok(RunTime { runs: info.run_count(), time_ns })
+        Ok(RunTime::from(program.info()?))
+    }
+
+    /// What the programs of all balancers on this machine did, in all network namespaces. Programs that are gone count no more.
+    ///
+    /// # Errors
+    /// When the kernel does not list its programs.
+    pub fn of_all_balancers() -> Result<RunTime, KernelError> {
+        let mut sum = RunTime::default();
+        for info in loaded_programs() {
+            let info = info.map_err(|e| KernelError::of("listing programs", e))?;
+            if info.name_as_str() == Some(super::PROGRAM_XDP) {
+                let one = RunTime::from(info);
+                sum = RunTime { runs: sum.runs + one.runs, time_ns: sum.time_ns.saturating_add(one.time_ns) };
+            }
+        }
+        Ok(sum)
     }
 
     /// What was between this and an earlier reading.
     pub fn since(self, earlier: RunTime) -> RunTime {
-        RunTime { runs: self.runs - earlier.runs, time_ns: self.time_ns - earlier.time_ns }
+        RunTime { runs: self.runs.saturating_sub(earlier.runs), time_ns: self.time_ns.saturating_sub(earlier.time_ns) }
     }
 
     /// Nanoseconds a run; 0 for none.
     pub fn ns_per_run(self) -> f64 {
         if self.runs == 0 { 0.0 } else { self.time_ns as f64 / self.runs as f64 }
+    }
+}
+
+impl From<ProgramInfo> for RunTime {
+    fn from(info: ProgramInfo) -> RunTime {
+        let time_ns = u64::try_from(info.run_time().as_nanos()).unwrap_or(u64::MAX);
+        RunTime { runs: info.run_count(), time_ns }
     }
 }

@@ -1,0 +1,370 @@
+//! What the paper found, what was found here, and whether the two agree: computed from the numbers, with the tolerance said.
+
+use crate::caching::Caching;
+use crate::live::Live;
+use crate::multicast::Multicast;
+use crate::numbers::Csr;
+use crate::report::Report;
+use crate::scale::{MEMBERS, MEMBERS_MAX, Scale};
+use crate::weights::Weights;
+use serde::{Deserialize, Serialize};
+
+/// How a number should stand to the paper's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Relation {
+    /// At most this share of the paper's off it.
+    Within(f64),
+    /// Not above it.
+    AtMost,
+    /// Not below it.
+    AtLeast,
+}
+
+/// One number held against the paper's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// What it is.
+    pub what: String,
+    /// Ours.
+    pub here: f64,
+    /// The paper's, or what follows from its text.
+    pub paper: f64,
+    /// How the two should stand to each other.
+    pub relation: Relation,
+}
+
+impl Check {
+    fn new(what: impl Into<String>, here: f64, paper: f64, relation: Relation) -> Check {
+        Check { what: what.into(), here, paper, relation }
+    }
+
+    /// True when they stand so. A number that is none never does.
+    pub fn holds(&self) -> bool {
+        match self.relation {
+            Relation::Within(share) => (self.here - self.paper).abs() <= share * self.paper.abs(),
+            Relation::AtMost => self.here <= self.paper,
+            Relation::AtLeast => self.here >= self.paper,
+        }
+    }
+
+    /// How far it is from the edge of what is allowed; above 1 it does not hold.
+    fn strain(&self) -> f64 {
+        let strain = match self.relation {
+            Relation::Within(share) => (self.here - self.paper).abs() / (share * self.paper.abs()),
+            Relation::AtMost => self.here / self.paper,
+            Relation::AtLeast => self.paper / self.here,
+        };
+        if strain.is_nan() { f64::INFINITY } else { strain }
+    }
+
+    /// As a person reads it.
+    pub fn words(&self) -> String {
+        let wanted = match self.relation {
+            Relation::Within(share) => format!("{} ± {:.0} %", short(self.paper), 100.0 * share),
+            Relation::AtMost => format!("at most {}", short(self.paper)),
+            Relation::AtLeast => format!("at least {}", short(self.paper)),
+        };
+        format!("{} is {} (wanted: {wanted})", self.what, short(self.here))
+    }
+}
+
+fn short(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// What came of a figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The paper's number.
+    pub figure: u8,
+    /// The paper's caption.
+    pub caption: String,
+    /// What the paper found.
+    pub paper: String,
+    /// What was found here.
+    pub here: String,
+    /// What the verdict is made of.
+    pub checks: Vec<Check>,
+}
+
+impl Finding {
+    fn new(csr: &Csr, figure: u8, here: String, checks: Vec<Check>) -> Finding {
+        let text = csr.text(figure);
+        Finding { figure, caption: text.caption.clone(), paper: text.found.clone(), here, checks }
+    }
+
+    /// True when all checks hold, and there are any.
+    pub fn agrees(&self) -> bool {
+        !self.checks.is_empty() && self.checks.iter().all(Check::holds)
+    }
+
+    /// What the paper found, what was found here, whether that agrees.
+    pub fn sentence(&self) -> String {
+        format!("The paper found that {}. Here {}. {}", self.paper, self.here, self.verdict())
+    }
+
+    /// Whether it agrees, and by what.
+    pub fn verdict(&self) -> String {
+        let count = self.checks.len();
+        let failed: Vec<_> = self.checks.iter().filter(|check| !check.holds()).collect();
+        let closest = self.checks.iter().max_by(|a, b| a.strain().total_cmp(&b.strain()));
+        match (failed.first(), closest) {
+            (None, None) => "Nothing was measured to tell whether it agrees.".to_owned(),
+            (None, Some(closest)) => {
+                format!("That agrees: all {count} checks hold; the closest to its bound: {}.", closest.words())
+            }
+            (Some(_), _) => format!(
+                "That does not agree: of {count} checks {} fail; first {}.",
+                failed.len(),
+                failed.iter().map(|check| check.words()).take(3).collect::<Vec<_>>().join("; ")
+            ),
+        }
+    }
+}
+
+/// What came of the wanted figures that were measured.
+pub(crate) fn findings(csr: &Csr, report: &Report, wanted: &[u8]) -> Vec<Finding> {
+    let unit = report.setup.capacity_mbit;
+    let mut all = Vec::new();
+    if let Some(scale) = &report.scale {
+        all.extend([figure_6(csr, scale, unit), figure_7(csr, scale), figure_8(csr, scale, report.setup.share)]);
+    }
+    if let Some(weights) = &report.weights {
+        all.extend([figure_9(csr, weights, unit), figure_10(csr, weights)]);
+    }
+    if let Some(multicast) = &report.multicast {
+        all.push(figure_11(csr, multicast, report.scale.as_ref()));
+    }
+    if let Some(caching) = &report.caching {
+        all.extend([figure_12(csr, caching), figure_13(csr, caching)]);
+    }
+    if let Some(live) = &report.live {
+        all.push(figure_14(csr, live, unit));
+    }
+    all.retain(|finding| wanted.contains(&finding.figure));
+    all
+}
+
+fn figure_6(csr: &Csr, scale: &Scale, unit: f64) -> Finding {
+    let within = Relation::Within(0.15);
+    let mut checks: Vec<_> = scale
+        .cells
+        .iter()
+        .map(|cell| {
+            let who = if cell.members == 0 { "a plain router".to_owned() } else { count(cell.members, "member") };
+            let what = format!("throughput of {who} with {}, in members' capacities,", count(cell.downloads, "download"));
+            Check::new(what, cell.throughput_mbit / unit, csr.throughput(cell.members, cell.downloads), within)
+        })
+        .collect();
+    let most = |members| scale.row(members).map(|cell| cell.throughput_mbit).fold(0.0, f64::max);
+    let (plain, one, four) = (most(0), most(1), most(MEMBERS_MAX));
+    if plain > 0.0 {
+        let what = "one member behind the balancer over a plain router";
+        checks.push(Check::new(what, one / plain, 1.0, Relation::Within(0.1)));
+    }
+    let here = format!(
+        "a plain router got {plain:.0} Mbit/s at most, one member behind the balancer {one:.0}, and four {four:.0}: {:.2} times one",
+        four / one
+    );
+    Finding::new(csr, 6, here, checks)
+}
+
+fn figure_7(csr: &Csr, scale: &Scale) -> Finding {
+    let mut checks = Vec::new();
+    let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
+    for cell in scale.row(MEMBERS) {
+        let all: f64 = cell.member_mbit.iter().sum();
+        for (at, mbit) in cell.member_mbit.iter().enumerate() {
+            let share = mbit / all;
+            (least, most) = (least.min(share), most.max(share));
+            let what = format!("member {}'s share with {}", at + 1, count(cell.downloads, "download"));
+            checks.push(Check::new(what, share, 1.0 / MEMBERS as f64, Relation::Within(0.1)));
+        }
+    }
+    let here = format!(
+        "a member handled {:.1} to {:.1} % of the traffic, whatever the number of downloads",
+        100.0 * least,
+        100.0 * most
+    );
+    Finding::new(csr, 7, here, checks)
+}
+
+fn figure_8(csr: &Csr, scale: &Scale, share: f64) -> Finding {
+    let mut checks = Vec::new();
+    let mut last = (0.0, 0.0, 0.0);
+    for cell in scale.row(MEMBERS) {
+        let most = cell.member_cpu.iter().copied().fold(0.0, f64::max) / share;
+        let least = cell.member_cpu.iter().copied().fold(f64::INFINITY, f64::min) / share;
+        let with = count(cell.downloads, "download");
+        checks.push(Check::new(
+            format!("the busiest member's processor time over the least busy one's with {with}"),
+            most / least,
+            1.15,
+            Relation::AtMost,
+        ));
+        checks.push(Check::new(
+            format!("the balancer's processor time over the least busy member's with {with}"),
+            cell.balancer_cpu / share / least,
+            0.8,
+            Relation::AtMost,
+        ));
+        if cell.downloads >= MEMBERS {
+            let what = format!("the busiest member's load, in its own processor, with {with}");
+            checks.push(Check::new(what, most, 0.85, Relation::AtLeast));
+        }
+        last = (most, least, cell.balancer_cpu / share);
+    }
+    let here = format!(
+        "with most downloads the members' load was {:.0} to {:.0} % of what each has, and the balancer's {:.0} %",
+        100.0 * last.1,
+        100.0 * last.0,
+        100.0 * last.2
+    );
+    Finding::new(csr, 8, here, checks)
+}
+
+fn figure_9(csr: &Csr, weights: &Weights, unit: f64) -> Finding {
+    let mut checks = Vec::new();
+    for (cells, of, what) in [(&weights.uniform, [1; 3], "equal"), (&weights.weighted, weights.weights, "matching")] {
+        for cell in cells {
+            let what = format!("throughput by {what} weights with {}, in members' capacities,", count(cell.downloads, "download"));
+            checks.push(Check::new(what, cell.throughput_mbit / unit, csr.of_unlike(of, cell.downloads), Relation::Within(0.15)));
+        }
+    }
+    let last = |cells: &[crate::scale::Cell]| cells.last().map_or(0.0, |cell| cell.throughput_mbit);
+    let (uniform, weighted) = (last(&weights.uniform), last(&weights.weighted));
+    let paper = csr.of_unlike(weights.weights, usize::MAX) / csr.of_unlike([1; 3], usize::MAX);
+    checks.push(Check::new(
+        "throughput by matching weights over that by equal ones with most downloads",
+        weighted / uniform,
+        paper,
+        Relation::Within(0.1),
+    ));
+    let here = format!(
+        "with most downloads equal weights got {uniform:.0} Mbit/s, matching ones {weighted:.0}: {:.2} times as much",
+        weighted / uniform
+    );
+    Finding::new(csr, 9, here, checks)
+}
+
+fn figure_10(csr: &Csr, weights: &Weights) -> Finding {
+    let all: f64 = weights.weights.iter().map(|weight| f64::from(*weight)).sum();
+    let mut checks = Vec::new();
+    let mut last = Vec::new();
+    for cell in &weights.weighted {
+        let sum: f64 = cell.member_mbit.iter().sum();
+        last = cell.member_mbit.iter().map(|mbit| mbit / sum).collect();
+        for (at, (share, weight)) in last.iter().zip(weights.weights).enumerate() {
+            let what = format!("member {}'s share with {}", at + 1, count(cell.downloads, "download"));
+            checks.push(Check::new(what, *share, f64::from(weight) / all, Relation::Within(0.1)));
+        }
+    }
+    let shares: Vec<_> = last.iter().map(|share| format!("{:.0}", 100.0 * share)).collect();
+    Finding::new(csr, 10, format!("the members handled {} % with most downloads", shares.join(", ")), checks)
+}
+
+fn figure_11(csr: &Csr, multicast: &Multicast, scale: Option<&Scale>) -> Finding {
+    let one = multicast.one_consumer_mbit();
+    let consumers: f64 = multicast.consumers_mbit.iter().sum();
+    let members: f64 = multicast.members_mbit.iter().sum();
+    let close = Relation::Within(0.05);
+    let mut checks = vec![
+        Check::new("the producer's traffic over one consumer's", multicast.producer_mbit / one, 1.0, close),
+        Check::new("the consumers' traffic over the members'", consumers / members, 1.0, close),
+    ];
+    if let Some(unlike) = scale.and_then(|scale| scale.row(MEMBERS).last()) {
+        let before: f64 = unlike.member_mbit.iter().sum();
+        checks.push(Check::new(
+            "what members handled over what they did with different contents",
+            members / before,
+            1.0,
+            Relation::AtLeast,
+        ));
+    }
+    let here = format!(
+        "the producer's traffic was {:.2} times that of one consumer, while five got {consumers:.0} Mbit/s from members that handled {members:.0}",
+        multicast.producer_mbit / one
+    );
+    Finding::new(csr, 11, here, checks)
+}
+
+fn figure_12(csr: &Csr, caching: &Caching) -> Finding {
+    let [first, second] = [0, 1].map(|at| caching.producer_octets[at] / caching.consumer_octets[at]);
+    let checks = vec![
+        Check::new("the producer's traffic over the consumer's in the first download", first, 1.0, Relation::Within(0.05)),
+        // What is asked for anew is the version, and what refreshes it.
+        Check::new("the same in the second", second, 0.02, Relation::AtMost),
+    ];
+    let here = format!(
+        "the producer sent and received {:.1} % of what the consumer did in the first download, and {:.2} % in the second",
+        100.0 * first,
+        100.0 * second
+    );
+    Finding::new(csr, 12, here, checks)
+}
+
+fn figure_13(csr: &Csr, caching: &Caching) -> Finding {
+    let [first, second] = caching.downloads.map(|(_, end)| caching.stored_at(end + 0.5));
+    let packets = caching.packets as f64;
+    let mut checks = Vec::new();
+    for (at, stored) in first.iter().enumerate() {
+        let what = format!("member {}'s share of the content after the first download", at + 1);
+        checks.push(Check::new(what, stored / packets, 1.0 / MEMBERS as f64, Relation::Within(0.1)));
+    }
+    let (before, after): (f64, f64) = (first.iter().sum(), second.iter().sum());
+    checks.push(Check::new("what is stored after the second download over before it", after / before, 1.0, Relation::Within(0.02)));
+    let list = first.iter().map(|stored| format!("{stored:.0}")).collect::<Vec<_>>().join(", ");
+    let here = format!("the members held {list} packets after the first download of {packets:.0}, and {after:.0} together after the second");
+    Finding::new(csr, 13, here, checks)
+}
+
+fn figure_14(csr: &Csr, live: &Live, unit: f64) -> Finding {
+    let mut checks: Vec<_> = live
+        .stages
+        .iter()
+        .enumerate()
+        .map(|(at, stage)| {
+            let what = format!("throughput in stage {} ({}), in members' capacities,", at + 1, count(stage.members, "member"));
+            Check::new(what, stage.throughput_mbit / unit, stage.members as f64, Relation::Within(0.15))
+        })
+        .collect();
+    checks.push(Check::new("completed downloads", live.completed as f64, live.downloads as f64, Relation::AtLeast));
+    checks.push(Check::new("Interests sent again", live.retransmissions as f64, 0.0, Relation::AtMost));
+    let stages: Vec<_> = live.stages.iter().map(|stage| format!("{:.0}", stage.throughput_mbit)).collect();
+    let here = format!(
+        "throughput was {} Mbit/s in turn; {} of {} downloads were completed, and {} Interests were sent again",
+        stages.join(", "),
+        live.completed,
+        live.downloads,
+        live.retransmissions
+    );
+    Finding::new(csr, 14, here, checks)
+}
+
+fn count(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_hold_as_they_say() {
+        let check = |here, relation| Check::new("a", here, 2.0, relation);
+        assert!(check(2.19, Relation::Within(0.1)).holds() && !check(2.3, Relation::Within(0.1)).holds());
+        assert!(check(2.0, Relation::AtMost).holds() && !check(2.1, Relation::AtMost).holds());
+        assert!(check(2.0, Relation::AtLeast).holds() && !check(1.9, Relation::AtLeast).holds());
+        assert!(!check(f64::NAN, Relation::Within(9.0)).holds() && !check(f64::NAN, Relation::AtMost).holds());
+        assert_eq!(check(2.3, Relation::Within(0.1)).words(), "a is 2.3 (wanted: 2 ± 10 %)");
+    }
+
+    #[test]
+    fn what_was_not_measured_does_not_agree() {
+        let finding = Finding::new(&Csr::read(), 6, "nothing was measured".into(), Vec::new());
+        assert!(!finding.agrees());
+        assert!(finding.sentence().contains("Nothing was measured to tell"));
+    }
+}

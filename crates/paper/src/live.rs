@@ -1,0 +1,100 @@
+//! Figure 14: members come and go during five downloads by a client that never retransmits.
+
+use crate::bed::{Bed, ENDS, Failure, content, publish_plan};
+use crate::numbers::Csr;
+use crate::sampler::{self, Curve, Sampler};
+use nw_lab::{Cluster, Plan, PublishPlan};
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
+/// Between two looks.
+const EVERY: Duration = Duration::from_millis(100);
+/// For the downloads to end after the last change.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// Of contents, so much more than should pass while members change.
+const SPARE: f64 = 1.25;
+
+/// What was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Live {
+    /// Mbit/s of all consumers over time, in and out.
+    pub consumers: Curve,
+    /// One after the other.
+    pub stages: Vec<Stage>,
+    /// Downloads that were begun.
+    pub downloads: usize,
+    /// Those that got all of their content.
+    pub completed: usize,
+    /// Interests that were sent again.
+    pub retransmissions: u64,
+    /// Why downloads were not completed.
+    pub complaints: Vec<String>,
+}
+
+/// While the number of members was the same.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stage {
+    /// So many.
+    pub members: usize,
+    /// Seconds since the start: all of them took names, or none was leaving any more.
+    pub from_s: f64,
+    /// And when that ended.
+    pub to_s: f64,
+    /// All consumers, in and out.
+    pub throughput_mbit: f64,
+}
+
+pub(crate) fn run(bed: &Bed<'_>) -> Result<Live, Failure> {
+    let csr = Csr::read();
+    let members: Vec<usize> = csr.all("live_members").iter().map(|count| *count as usize).collect();
+    let stage = bed.options.stage();
+    bed.say("members come and go");
+    let plan = Plan { consumers: ENDS, producers: ENDS, members: members[0], ..bed.plan() };
+    let mut cluster = Cluster::build(&plan)?;
+    let sum: usize = members.iter().sum();
+    let octets = bed.octets(SPARE * sum as f64 * stage.as_secs_f64() / ENDS as f64);
+    let publish = |at| cluster.publish(at, &content(at), &PublishPlan { octets, ..publish_plan() });
+    let contents = (0..ENDS).map(publish).collect::<Result<Vec<_>, _>>()?;
+    let sampler = Sampler::start(cluster.consumers().iter().map(|consumer| &consumer.node), EVERY);
+    let plan = bed.fetch_plan();
+    let fetch = cluster.consumers().iter().zip(&contents);
+    let mut downloads =
+        fetch.map(|(consumer, content)| consumer.fetch(&content.name, &plan)).collect::<Result<Vec<_>, _>>()?;
+    let mut stages: Vec<Stage> = Vec::new();
+    for count in members {
+        while cluster.members().len() < count {
+            cluster.add_member()?;
+        }
+        while cluster.members().len() > count {
+            let last = cluster.members().last().expect("more than wanted").number;
+            cluster.remove_member(last)?;
+        }
+        let from_s = sampler.now();
+        bed.say(&format!("{count} members, five downloads"));
+        bed.pause(stage)?;
+        stages.push(Stage { members: count, from_s, to_s: sampler.now(), throughput_mbit: 0.0 });
+    }
+    let mut live = Live { downloads: ENDS, ..Live::default() };
+    let end = Instant::now() + PATIENCE;
+    for download in &mut downloads {
+        bed.await_end(download, end.saturating_duration_since(Instant::now()))?;
+    }
+    for (download, content) in downloads.into_iter().zip(&contents) {
+        match download.finish(EVERY) {
+            Ok(fetched) if fetched.bytes == content.octets => {
+                live.completed += 1;
+                live.retransmissions += fetched.retransmissions;
+            }
+            Ok(fetched) => live.complaints.push(format!("{} of {} octets came", fetched.bytes, content.octets)),
+            Err(error) => live.complaints.push(error.to_string()),
+        }
+    }
+    let octets = sampler::sum(&sampler.finish()?);
+    for stage in &mut stages {
+        let passed = sampler::at(&octets, stage.to_s) - sampler::at(&octets, stage.from_s);
+        stage.throughput_mbit = passed * 8e-6 / (stage.to_s - stage.from_s);
+    }
+    live.consumers = sampler::rates(&octets);
+    live.stages = stages;
+    Ok(live)
+}

@@ -1,0 +1,64 @@
+"""A paper's experiment, repeated: a figure measured, Ctrl-C, what is refused.
+
+Needs root, `ip`, `tc`, a kernel with XDP; skips with a word where they are missing. Usage: python3 tests/net/test_paper.py [unittest's arguments]
+The command is target/release/nw, or $NW_BIN."""
+
+import json
+import signal
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from cluster import NW, until, why_not
+
+WHY_NOT = why_not()
+SPACES = Path("/run/netns")
+
+
+def laboratories():
+    return {path.name for path in SPACES.glob("nwlab*")}
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT or "")
+class Paper(unittest.TestCase):
+    def setUp(self):
+        self.place = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.before = laboratories()
+
+    def paper(self, *words):
+        return [str(NW), "paper", "csr", "--quick", "--output", str(self.place / "out"), *words]
+
+    def test_a_figure_is_measured_and_drawn(self):
+        done = subprocess.run(self.paper("--figures", "12,13", "--json"), capture_output=True, text=True, timeout=180)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        report = json.loads(done.stdout)
+        self.assertEqual(json.loads((self.place / "out/csr.json").read_text()), report)
+        self.assertEqual([finding["figure"] for finding in report["findings"]], [12, 13])
+        self.assertNotIn("scale", report)
+        # What does not depend on how busy this machine is: the second download came from the caches.
+        first, second = report["caching"]["producer_octets"]
+        self.assertLess(second, first / 20, report["caching"])
+        page = (self.place / "out/csr.html").read_text()
+        self.assertEqual(page.count("<section"), 2)
+        self.assertGreaterEqual(page.count("<svg"), 3)
+        self.assertEqual(laboratories() - self.before, set())
+
+    def test_ctrl_c_leaves_nothing(self):
+        process = subprocess.Popen(self.paper("--figures", "14"), stderr=subprocess.PIPE, text=True)
+        with process:
+            until(lambda: laboratories() - self.before, "a laboratory is there")
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertIn("interrupted", said)
+        self.assertEqual(laboratories() - self.before, set())
+
+    def test_figures_that_are_none_are_refused(self):
+        done = subprocess.run(self.paper("--figures", "5"), capture_output=True, text=True, timeout=30)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("6..=14", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

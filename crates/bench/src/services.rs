@@ -43,6 +43,8 @@ const VERIFIERS: [(&str, KeyKind, f64); 2] = [
 ];
 /// Segments that are signed, once for all runs: an RSA signature takes twenty times as long as what is measured.
 const SIGNED_SEGMENTS: u64 = 8_000;
+/// Packets that wait for the verifier's threads, at most.
+const HELD: i64 = 1024;
 /// The content store where all is answered from it.
 const FROM_CACHE: f64 = 2.447;
 
@@ -187,7 +189,7 @@ fn verifier(place: &Place, name: &str, kind: KeyKind, paper: f64) -> Result<Vec<
     let packets = (0..SIGNED_SEGMENTS).map(sign).collect::<Result<Vec<_>, _>>()?;
     let (mut gbit, mut cpu_us) = (Vec::new(), Vec::new());
     for run in 0..RUNS {
-        let parameters = Parameters(vec![keys.clone()]);
+        let parameters = Parameters(vec![keys.clone(), ("held".to_owned(), Value::Integer(HELD))]);
         let chain = Chain::start(place, &format!("{name}{run}"), &["signature_verifier"], &parameters)?;
         let far: FaceUri = format!("unix://{}", chain.far.display()).parse()?;
         let seen = std::thread::scope(|scope| {

@@ -36,6 +36,70 @@ __attribute__((noinline)) __u32 find_rule(void)
 	return 0;
 }
 
+inlined struct asking *the_asking(void)
+{
+	return bpf_map_lookup_elem(&asking, (const void *)&ONLY);
+}
+
+/* CanBePrefix, which has no value, is the first element behind a name. */
+inlined int is_can_be_prefix(const struct work *w)
+{
+	return w->behind_name[0] == 0x21;
+}
+
+/*
+ * Notes who sends the Interest whose name was hashed. A peer of one port sends its answer to the cluster's port, where a Data's name
+ * decides; a longer one would meet another member.
+ */
+__attribute__((noinline)) __u32 note_asked(void)
+{
+	struct scratch *s = the_scratch();
+	struct asking *asking = the_asking();
+	struct work *w = the_work();
+	__u32 length;
+
+	if (!s || !w || !asking)
+		return 0;
+	length = opaque(s, again(s->components)) & (2 * COMPONENTS_MAX - 1);
+	barrier_var(length);
+	w->asked_hash = s->prefixes[length];
+	w->asked.until_ns = bpf_ktime_get_ns() + ASKED_NS;
+	w->asked.member = w->member;
+	w->asked.length = length;
+	bpf_map_update_elem(&asked, &w->asked_hash, &w->asked, 0);
+	asking = the_asking();
+	if (asking && !(again(asking->lengths) >> (length & 31) & 1))
+		__sync_fetch_and_or(&asking->lengths, 1u << (length & 31));
+	return 0;
+}
+
+/* Who waits for the Data whose name is in the scratch, by a prefix of it; 0 for nobody. Who is found has waited. */
+__attribute__((noinline)) __u32 find_asked(void)
+{
+	struct scratch *s = the_scratch();
+	struct asking *asking = the_asking();
+	__u32 candidates, member;
+	__u64 until_ns;
+
+	if (!s || !asking)
+		return 0;
+	candidates = asking->lengths & ((2u << (s->components & 31)) - 1);
+	rounds(i, COMPONENTS_MAX + 1) {
+		if (again(candidates) >> (COMPONENTS_MAX - i) & 1) {
+			struct asked *entry = bpf_map_lookup_elem(&asked, &s->prefixes[COMPONENTS_MAX - i]);
+
+			if (entry && entry->length == COMPONENTS_MAX - i) {
+				member = entry->member;
+				until_ns = entry->until_ns;
+				bpf_map_delete_elem(&asked, &s->prefixes[COMPONENTS_MAX - i]);
+				if (bpf_ktime_get_ns() < until_ns)
+					return member;
+			}
+		}
+	}
+	return 0;
+}
+
 /* The member that a hash leads to, 0 for none. */
 inlined __u32 member_of_hash(struct work *w, __u64 hash)
 {
@@ -77,10 +141,11 @@ __attribute__((noinline)) __u32 choose(__u32 reason)
 	struct scratch *s = the_scratch();
 	struct ruling *ruling = the_ruling();
 	struct work *w = the_work();
-	__u32 refused = refusal(reason), rule = 0;
+	__u32 refused = refusal(reason), rule = 0, waits = 0;
+	struct asking *asking = the_asking();
 	__u64 hash;
 
-	if (!s || !w || !ruling)
+	if (!s || !w || !ruling || !asking)
 		return DONE;
 	if (refused <= FAILED)
 		return done(w, refused);
@@ -91,7 +156,10 @@ __attribute__((noinline)) __u32 choose(__u32 reason)
 	} else {
 		/* w->kind was noted by look(). */
 		w->verdict = w->kind == KIND_INTEREST ? INTEREST : w->kind == KIND_DATA ? DATA : NACK;
-		if (unlikely(ruling->lengths))
+		if (unlikely(w->kind == KIND_DATA && asking->lengths))
+			waits = find_asked();
+		ruling = the_ruling();
+		if (ruling && unlikely(ruling->lengths))
 			rule = find_rule();
 	}
 	s = the_scratch();
@@ -99,7 +167,9 @@ __attribute__((noinline)) __u32 choose(__u32 reason)
 	ruling = the_ruling();
 	if (!s || !w || !ruling)
 		return DONE;
-	if (rule >> 16 & 1) {
+	if (waits) {
+		w->member = waits;
+	} else if (rule >> 16 & 1) {
 		w->verdict = CONTROL;
 		w->member = ruling->control;
 	} else {

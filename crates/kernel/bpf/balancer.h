@@ -12,6 +12,8 @@
 #include "ndn.h"
 
 static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;
+static long (*const bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
+static __u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 
 /* Numbers that lie in heads, which are declared as others. */
 typedef __u64 __attribute__((may_alias)) u64_at;
@@ -155,6 +157,23 @@ struct interest_fragment {
 	__u64 member;
 };
 
+/* An Interest that longer names answer too, as a member sent it to a peer of one port: who waits for the Data, and until when. */
+struct asked {
+	__u64 until_ns;
+	__u32 member;
+	/* Components of its name, which a match is held to. */
+	__u32 length;
+};
+
+/* InterestLifetime when a packet names none; those that name more are forgotten sooner than their member forgets them. */
+#define ASKED_NS 4000000000ull
+
+/* What is looked for among them. */
+struct asking {
+	/* Bit n: there was a name of n components. */
+	__u32 lengths;
+};
+
 struct link {
 	__u32 ifindex;
 	__u32 vlan;
@@ -216,8 +235,9 @@ struct work {
 	__u32 member;
 	__u32 kind;
 	__u32 outwards;
-	/* Of a member's: an Interest, or a fragment of one. */
+	/* Of a member's: an Interest, or a fragment of one; and that its peer answers to the cluster's port. */
 	__u32 as_interest;
+	__u32 to_one_port;
 	/* To send: by which interface and with which tag. */
 	__u32 out_ifindex;
 	__u32 out_vlan;
@@ -232,6 +252,8 @@ struct work {
 	__u32 tag_at;
 	__u32 tag;
 	__u32 octet;
+	/* What follows the name of an Interest. */
+	__u16 behind_name[2];
 	/* Keys and values of maps, which must be in memory. */
 	__u32 line;
 	__u64 address[2];
@@ -240,6 +262,8 @@ struct work {
 	struct ip_fragment ip_fragment;
 	struct fragment_entry fragment;
 	struct interest_fragment interest_fragment;
+	__u64 asked_hash;
+	struct asked asked;
 	__u32 out_link;
 	__u32 forgotten;
 	struct bpf_fib_lookup fib;
@@ -341,6 +365,20 @@ struct {
 	__type(key, struct interest_fragment);
 	__type(value, __u32);
 } fragments SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u64);
+	__type(value, struct asked);
+} asked SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct asking);
+} asking SEC(".maps");
 
 inlined struct work *the_work(void)
 {

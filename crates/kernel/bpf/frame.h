@@ -302,7 +302,7 @@ __attribute__((noinline)) __u32 sort_frame(void)
 
 	if (!w)
 		return DONE;
-	w->fragmented = w->outwards = w->keep_l2 = w->family = 0;
+	w->fragmented = w->outwards = w->keep_l2 = w->family = w->to_one_port = 0;
 	w->tag_at = 0;
 	w->sum_addresses = w->sum_udp = w->sum_id = 0;
 	w->kind = KIND_OTHER;

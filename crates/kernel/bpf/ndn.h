@@ -226,6 +226,14 @@ inlined __u64 word(const struct scratch *s, __u32 at)
 	return *(const __u64 *)(s->octets + at);
 }
 
+/* The same, where it is known how far `at` may be. */
+inlined __u64 wide_word(const struct scratch *s, __u64 at)
+{
+	at &= ROOM - 1;
+	barrier_var(at);
+	return *(const __u64 *)(s->octets + at);
+}
+
 /*
  * `for` without a way back: the compiler lays the rounds one behind the other. Without CAP_PERFMON the verifier finds no end in a loop, as
  * on ways of mere speculation it forgets the counter.
@@ -542,6 +550,48 @@ inlined void note_digest(struct scratch *s, __u32 type)
 }
 
 /*
+ * Names of short components alone, as nearly all are: no head is longer than two octets, no component with its head longer than 16, none is a
+ * digest, all were copied. Each component is one step then. Returns 0 when the name is another one.
+ */
+__attribute__((noinline)) __u32 hash_short(void)
+{
+	struct scratch *s = the_scratch();
+	struct config *c = the_config();
+	__u64 state, at, end;
+
+	if (!s || !c)
+		return 0;
+	state = c->key[0];
+	s->multiplier = c->key[1];
+	at = s->name;
+	end = s->name_end;
+	if (end != s->copied_end)
+		return 0;
+	rounds(i, COMPONENTS_MAX + 1) {
+		__u64 first, len, type;
+		const __u64 *mask;
+
+#ifdef NDN_MEMBERS
+		s->prefixes[i] = state;
+#endif
+		if (at == end) {
+			s->hash = state;
+			s->components = i;
+			return 1;
+		}
+		first = wide_word(s, at);
+		type = first & 0xff;
+		len = first >> 8 & 0xff;
+		if (i == COMPONENTS_MAX || (__s64)((type - 3) | (252 - type) | (14 - len) | (end - at - 2 - len)) < 0)
+			return 0;
+		mask = MASKS[len + 2 & 31];
+		state = fold((first & mask[0]) ^ state, (wide_word(s, at + 8) & mask[1]) ^ s->multiplier);
+		at += len + 2;
+	}
+	return 0;
+}
+
+/*
  * Hashes the name in the scratch as crates/name/src/hash.rs does, implicit digests at its end left out. One loop for components and for
  * the words in them: each step begins a component or goes on in one, and takes 16 octets of it.
  *
@@ -557,14 +607,22 @@ __attribute__((noinline)) __u32 hash_name(void)
 
 	if (!s || !c)
 		return REASON_FAILED;
+#ifdef NDN_MEMBERS
+	s->digests = 0;
+#endif
+	if (likely(hash_short())) {
+		s = the_scratch();
+		return s ? s->reason : REASON_FAILED;
+	}
+	s = the_scratch();
+	c = the_config();
+	if (!s || !c)
+		return REASON_FAILED;
 	state = c->key[0];
 	s->multiplier = c->key[1];
 	s->hash = state;
 	s->at = s->component_end = s->name;
 	s->components = s->in_digest = 0;
-#ifdef NDN_MEMBERS
-	s->digests = 0;
-#endif
 	rounds(i, COMPONENTS_MAX + NAME_OCTETS_MAX / 16 + 1) {
 		__u32 at = again(s->at), component_end = again(s->component_end), taken;
 		const __u64 *mask;

@@ -46,6 +46,23 @@ __attribute__((noinline)) __u32 PATH(hash)(context *ctx)
 	return hash_name();
 }
 
+/* A member's Interest to a peer of one port: when longer names answer it too, whose it is has to be known. */
+__attribute__((noinline)) __u32 PATH(note_interest)(context *ctx)
+{
+	struct scratch *s;
+	struct work *w;
+
+	if (PATH(look)(ctx) != NAME_FOUND)
+		return 0;
+	s = the_scratch();
+	w = the_work();
+	if (!s || !w || s->name_end + 2 > w->present || path_load(ctx, w->packet + s->name_end, w->behind_name, 2))
+		return 0;
+	if (is_can_be_prefix(w) && PATH(hash)(ctx) == REASON_INTEREST)
+		note_asked();
+	return 0;
+}
+
 /* A member's packet, to the outside: by the way that the system knows. */
 __attribute__((noinline)) __u32 PATH(out)(context *ctx)
 {
@@ -96,7 +113,13 @@ __attribute__((noinline)) __u32 PATH(decide)(context *ctx)
 	}
 	if (step == TO_PORT)
 		return to_member(0);
-	return step == OUT ? PATH(out)(ctx) : DONE;
+	if (step != OUT)
+		return DONE;
+	step = PATH(out)(ctx);
+	w = the_work();
+	if (w && unlikely(w->to_one_port) && !w->fragmented)
+		PATH(note_interest)(ctx);
+	return step;
 }
 
 /* Decides, writes and counts: the step that is left to do. */

@@ -214,6 +214,7 @@ __attribute__((noinline)) __u32 leave(void)
 		set_port(w, w->udp, c->port);
 	} else if (is_to_one_port(w)) {
 		w->verdict = INTEREST_OUT_ONE_PORT;
+		w->to_one_port = 1;
 		set_port(w, w->udp, c->port);
 	} else {
 		w->verdict = INTEREST_OUT;

@@ -6,7 +6,7 @@ use common::cluster::{Cluster, DROP, PASS, REDIRECT, VIP, VIP6, member_mac, memb
 use common::frames::Udp;
 use common::may_run;
 use common::net::{alone, give_mac, index_of, ip, set};
-use common::packets::{data, fragment, interest, link};
+use common::packets::{data, fragment, interest, link, prefix_interest};
 use nw_kernel::balancer::{Link, Verdict};
 use nw_wire::lp::LpHeader;
 use std::net::SocketAddr;
@@ -172,6 +172,59 @@ fn peers_of_one_port_get_all_from_it() {
         let frame = from_member(2, PEER, &interest("/a"));
         let out = outside(&frame, member_port(2)).frame();
         net.expect("no more", &frame.frame(), Verdict::InterestOut, REDIRECT, &out);
+    });
+}
+
+/// Version discovery: the answer's name is longer, comes to the cluster's port, and would fall to another member.
+#[test]
+fn what_answers_a_prefix_meets_the_member_that_asked() {
+    in_namespace("balancer, prefixes", || {
+        let mut net = Net::new();
+        let peers: Vec<SocketAddr> =
+            [PEER, PEER6].iter().map(|peer| peer.parse().expect("an address")).collect();
+        net.cluster.balancer.set_one_port_peers(&peers).expect("peers");
+        let token = LpHeader { pit_token: nw_wire::Token::new(&[7; 4]).unwrap(), ..LpHeader::default() };
+        let (prefix, answer) = ("/video/lecture", "/video/lecture/v=1/seg=0");
+        let by_name = net.cluster.member_of(answer);
+        let asks = (1..=3).find(|number| *number != by_name).expect("three members");
+        let run = |net: &mut Net, frame: &Udp, tc: bool| match tc {
+            true => net.cluster.run_tc(&frame.frame(), Some(net.inside)).1,
+            false => net.cluster.run_on(&frame.frame(), Some(net.inside)).1,
+        };
+        for tc in [false, true] {
+            for peer in [PEER, PEER6] {
+                let served = |net: &mut Net, name: &str| {
+                    let to = if peer == PEER { VIP } else { VIP6 };
+                    let out = run(net, &Udp::new(peer, to, &data(name)), tc);
+                    if peer == PEER { out[33] } else { out[53] }
+                };
+                for asked in [prefix_interest(prefix), link(&token, &prefix_interest(prefix))] {
+                    run(&mut net, &from_member(asks, peer, &asked), tc);
+                    assert_eq!(served(&mut net, "/video/other/v=1/seg=0"), net.cluster.member_of("/video/other/v=1/seg=0"));
+                    assert_eq!(served(&mut net, answer), asks);
+                    // One answer is all that there is to an Interest.
+                    assert_eq!(served(&mut net, answer), by_name);
+                }
+                // An Interest that nothing but its own name answers leaves no note.
+                run(&mut net, &from_member(asks, peer, &interest(prefix)), tc);
+                assert_eq!(served(&mut net, answer), by_name);
+                // The longest name that was asked for; and a name that is the answer's own.
+                run(&mut net, &from_member(asks, peer, &prefix_interest(prefix)), tc);
+                run(&mut net, &from_member(by_name, peer, &prefix_interest("/video/lecture/v=1")), tc);
+                assert_eq!(served(&mut net, answer), by_name);
+                assert_eq!(served(&mut net, answer), asks);
+                run(&mut net, &from_member(asks, peer, &prefix_interest(answer)), tc);
+                assert_eq!(served(&mut net, answer), asks);
+            }
+        }
+        // What nobody answers is forgotten.
+        run(&mut net, &from_member(asks, PEER, &prefix_interest(prefix)), false);
+        std::thread::sleep(std::time::Duration::from_millis(4100));
+        assert_eq!(run(&mut net, &Udp::new(PEER, VIP, &data(answer)), false)[33], by_name);
+        // To a peer that answers by the port it was asked from, nothing is noted.
+        net.cluster.balancer.set_one_port_peers(&[]).expect("peers");
+        run(&mut net, &from_member(asks, PEER, &prefix_interest(prefix)), false);
+        assert_eq!(run(&mut net, &Udp::new(PEER, VIP, &data(answer)), false)[33], by_name);
     });
 }
 

@@ -168,6 +168,14 @@ pub(super) fn contradictions(config: &Config, places: &Places, source: &mut Sour
         }
         _ => {}
     }
+    let is_control = |member: &MemberItem| cluster.control_member.as_ref() == Some(&member.name);
+    if let Some(index) = config.member.iter().position(is_control)
+        && config.routes.replicate
+        && config.member[index].control.is_none()
+    {
+        let expected = "the socket of its router, as the others get its routes; or replicate = false in [routes]";
+        problem(&format!("member[{index}].control"), "none".to_owned(), expected);
+    }
     rules(config, &mut problem);
     let elastic = &config.elastic;
     if elastic.members_min > elastic.members_max {

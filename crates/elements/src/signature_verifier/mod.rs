@@ -80,7 +80,7 @@ pub struct SignatureVerifierConfig {
 
 impl Default for SignatureVerifierConfig {
     fn default() -> Self {
-        SignatureVerifierConfig { results_max: 1 << 14, held_max: 0, job_len: 32, failures_max: 64, seed: 0 }
+        SignatureVerifierConfig { results_max: 1 << 14, held_max: 0, job_len: 16, failures_max: 64, seed: 0 }
     }
 }
 

@@ -382,6 +382,13 @@ impl Host {
         {
             threads.give(errand);
         }
+        // They have enough to do: one more is done here, so that no processor waits.
+        if !threads.has_room()
+            && let Some(mut errand) = self.engine.take_work()
+        {
+            errand.run();
+            self.engine.finish_work(now, errand, &mut self.pool, &mut self.out);
+        }
     }
 
     fn refuse_interests(&mut self) {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Whoever changes a map in `bpf/balancer.h` or `bpf/ndn.h` that is kept gives the layout another number.
-pub(super) const LAYOUT: u32 = 1;
+pub(super) const LAYOUT: u32 = 2;
 /// Maps that outlive the process. The others hold notes of the packet at hand.
 pub(super) const KEPT: &[&str] = &[
     "config",
@@ -29,6 +29,8 @@ pub(super) const KEPT: &[&str] = &[
     "links",
     "ip_fragments",
     "fragments",
+    "asked",
+    "asking",
     "counters",
 ];
 const LINE_OCTETS: usize = 64;

@@ -178,7 +178,8 @@ impl Cluster {
         assert_eq!(hex(&left), hex(&out), "{what}, tc: the frame");
     }
 
-    fn run_tc(&mut self, frame: &[u8], index: Option<u32>) -> (u32, Vec<u8>) {
+    /// As [`run_on`](Self::run_on), by the program for traffic control.
+    pub fn run_tc(&mut self, frame: &[u8], index: Option<u32>) -> (u32, Vec<u8>) {
         let mut out = vec![0; frame.len() + 64];
         // `struct __sk_buff`: the tenth number is the interface that the frame came by.
         let mut context = [0; 48];

@@ -14,6 +14,11 @@ pub fn interest(uri: &str) -> Vec<u8> {
     InterestBuilder::new(name(uri)).nonce(7).encode()
 }
 
+/// One that longer names answer too.
+pub fn prefix_interest(uri: &str) -> Vec<u8> {
+    InterestBuilder::new(name(uri)).can_be_prefix(true).nonce(7).encode()
+}
+
 pub fn data(uri: &str) -> Vec<u8> {
     DataBuilder::new(name(uri).as_ref(), &[7; 100]).encode(&DigestSha256).expect("signed")
 }

@@ -51,11 +51,10 @@ inlined int is_can_be_prefix(const struct work *w)
  * Notes who sends the Interest whose name was hashed. A peer of one port sends its answer to the cluster's port, where a Data's name
  * decides; a longer one would meet another member.
  */
-__attribute__((noinline)) __u32 note_asked(void)
+__attribute__((noinline)) __u32 note_asked(struct work *w)
 {
 	struct scratch *s = the_scratch();
 	struct asking *asking = the_asking();
-	struct work *w = the_work();
 	__u32 length;
 
 	if (!s || !w || !asking)
@@ -136,11 +135,10 @@ inlined __u32 refusal(__u32 reason)
 }
 
 /* To the cluster's port: who serves it. `reason` is what hash_name() gave, or locate() when there was no name to find. */
-__attribute__((noinline)) __u32 choose(__u32 reason)
+__attribute__((noinline)) __u32 choose(struct work *w, __u32 reason)
 {
 	struct scratch *s = the_scratch();
 	struct ruling *ruling = the_ruling();
-	struct work *w = the_work();
 	__u32 refused = refusal(reason), rule = 0, waits = 0;
 	struct asking *asking = the_asking();
 	__u64 hash;
@@ -163,7 +161,6 @@ __attribute__((noinline)) __u32 choose(__u32 reason)
 			rule = find_rule();
 	}
 	s = the_scratch();
-	w = the_work();
 	ruling = the_ruling();
 	if (!s || !w || !ruling)
 		return DONE;
@@ -194,12 +191,11 @@ inlined int is_present(struct work *w, struct scratch *s, __u32 reason)
 }
 
 /* Notes what kind of packet locate() found, and gives its reason on. */
-__attribute__((noinline)) __u32 note_kind(__u32 reason)
+inlined __u32 note_kind(struct work *w, __u32 reason)
 {
 	struct scratch *s = the_scratch();
-	struct work *w = the_work();
 
-	if (!s || !w)
+	if (!s)
 		return REASON_FAILED;
 	if (!is_present(w, s, reason))
 		return REASON_MALFORMED;
@@ -213,11 +209,9 @@ __attribute__((noinline)) __u32 note_kind(__u32 reason)
 }
 
 /* Notes what a packet without a link header is, by its first octet. */
-__attribute__((noinline)) __u32 note_bare(void)
+inlined __u32 note_bare(struct work *w)
 {
-	struct work *w = the_work();
-
-	if (!w || (w->first_octet != 5 && w->first_octet != 6))
+	if (w->first_octet != 5 && w->first_octet != 6)
 		return REASON_NOT_NDN;
 	w->kind = w->first_octet == 5 ? KIND_INTEREST : KIND_DATA;
 	return NAME_FOUND;
@@ -244,10 +238,9 @@ inlined int is_of_interest(struct work *w, struct scratch *s)
 }
 
 /* A link packet of a member's, to the outside: `reason` is locate()'s. Whether it leaves as an Interest does is noted. */
-__attribute__((noinline)) __u32 judge(__u32 reason)
+__attribute__((noinline)) __u32 judge(struct work *w, __u32 reason)
 {
 	struct scratch *s = the_scratch();
-	struct work *w = the_work();
 	__u32 refused = refusal(reason);
 
 	if (!s || !w)

@@ -59,10 +59,7 @@ int nw_balance(struct xdp_md *ctx)
 	w->frame_len = bpf_xdp_get_buff_len(ctx);
 	w->ifindex = ctx->ingress_ifindex;
 	read_frame(w, (const __u8 *)(long)ctx->data, (const __u8 *)(long)ctx->data_end);
-	step = xdp_balance(ctx);
-	w = the_work();
-	if (!w)
-		return XDP_PASS;
+	step = xdp_balance(ctx, w);
 	if (step == SEND) {
 		if (w->out_ifindex == w->ifindex)
 			return XDP_TX;
@@ -86,10 +83,7 @@ int nw_balance_tc(struct __sk_buff *ctx)
 	w->frame_len = ctx->len;
 	w->ifindex = ctx->ingress_ifindex;
 	read_frame(w, (const __u8 *)(long)ctx->data, (const __u8 *)(long)ctx->data_end);
-	step = tc_balance(ctx);
-	w = the_work();
-	if (!w)
-		return TC_ACT_UNSPEC;
+	step = tc_balance(ctx, w);
 	if (step == SEND)
 		return bpf_redirect(w->out_ifindex, 0);
 	return w->verdict >= NO_MEMBER ? TC_ACT_SHOT : TC_ACT_UNSPEC;

@@ -403,11 +403,9 @@ inlined __u32 done(struct work *w, __u32 verdict)
 }
 
 /* The frame could not be written. */
-__attribute__((noinline)) __u32 fail(void)
+inlined __u32 fail(struct work *w)
 {
-	struct work *w = the_work();
-
-	return w ? done(w, FAILED) : DONE;
+	return done(w, FAILED);
 }
 
 /* As opaque() in ndn.h. */
@@ -418,10 +416,9 @@ inlined __u32 unknown(struct work *w, __u32 number)
 }
 
 /* Counts the frame by its verdict, and as its member's when it was sent on. */
-__attribute__((noinline)) __u32 count(__u32 step)
+__attribute__((noinline)) __u32 count(struct work *w, __u32 step)
 {
 	struct counters *c = bpf_map_lookup_elem(&counters, (const void *)&ONLY);
-	struct work *w = the_work();
 	struct direction *direction;
 	__u32 at;
 

@@ -3,7 +3,7 @@
  * What a frame is to the balancer: Ethernet, up to two VLAN tags, IPv4 or IPv6, UDP.
  *
  * read_frame() copies the heads to the notes, the only place where a packet is read by pointer: at offsets that are known when this is
- * compiled, one copy of the code for each number of tags. sort_frame() looks at the notes alone.
+ * compiled, one copy of the code for each number of tags. sort_frame(w) looks at the notes alone.
  */
 #ifndef NW_FRAME_H
 #define NW_FRAME_H
@@ -177,9 +177,8 @@ inlined __u32 member_of_address(struct work *w)
 }
 
 /* A fragment of an IPv4 packet that is not the first: it does as that did. */
-__attribute__((noinline)) __u32 sort_fragment(__u32 to_cluster)
+__attribute__((noinline)) __u32 sort_fragment(struct work *w, __u32 to_cluster)
 {
-	struct work *w = the_work();
 	struct fragment_entry *entry;
 
 	if (!w)
@@ -203,9 +202,8 @@ __attribute__((noinline)) __u32 sort_fragment(__u32 to_cluster)
 	return entry->way == FRAGMENT_OUT ? OUT : TO_PORT;
 }
 
-__attribute__((noinline)) __u32 sort_ipv4(void)
+__attribute__((noinline)) __u32 sort_ipv4(struct work *w)
 {
-	struct work *w = the_work();
 	struct cluster *c = the_cluster();
 	__u32 to_cluster, whole, fragment, header;
 
@@ -225,7 +223,7 @@ __attribute__((noinline)) __u32 sort_ipv4(void)
 	w->family = FAMILY_V4;
 	w->packet = w->l2 + IPV4_HEADER + UDP_HEADER;
 	if (fragment & IPV4_FRAGMENT_OFFSET)
-		return sort_fragment(to_cluster);
+		return sort_fragment(w, to_cluster);
 	w->fragmented = !!(fragment & IPV4_MORE_FRAGMENTS);
 	if (whole < IPV4_HEADER + UDP_HEADER)
 		return done(w, to_cluster ? MALFORMED : PASSED);
@@ -238,9 +236,8 @@ inlined int is_extension(__u32 next)
 	return next == 0 || next == 43 || next == 44 || next == 51 || next == 60;
 }
 
-__attribute__((noinline)) __u32 sort_ipv6(void)
+__attribute__((noinline)) __u32 sort_ipv6(struct work *w)
 {
-	struct work *w = the_work();
 	struct cluster *c = the_cluster();
 	__u32 to_cluster, payload, next;
 
@@ -264,9 +261,8 @@ __attribute__((noinline)) __u32 sort_ipv6(void)
 }
 
 /* NDN over Ethernet, where the cluster has such faces. */
-__attribute__((noinline)) __u32 sort_ethernet(void)
+__attribute__((noinline)) __u32 sort_ethernet(struct work *w)
 {
-	struct work *w = the_work();
 	struct cluster *c = the_cluster();
 	__u64 to, from;
 
@@ -296,23 +292,19 @@ __attribute__((noinline)) __u32 sort_ethernet(void)
 }
 
 /* What the frame in the notes is: the step that it goes on with. */
-__attribute__((noinline)) __u32 sort_frame(void)
+inlined __u32 sort_frame(struct work *w)
 {
-	struct work *w = the_work();
-
-	if (!w)
-		return DONE;
 	w->fragmented = w->outwards = w->keep_l2 = w->family = w->to_one_port = 0;
 	w->tag_at = 0;
 	w->sum_addresses = w->sum_udp = w->sum_id = 0;
 	w->kind = KIND_OTHER;
 	w->verdict = PASSED;
 	if (w->type == ETHERTYPE_IPV4)
-		return sort_ipv4();
+		return sort_ipv4(w);
 	if (w->type == ETHERTYPE_IPV6)
-		return sort_ipv6();
+		return sort_ipv6(w);
 	if (w->type == ETHERTYPE_NDN)
-		return sort_ethernet();
+		return sort_ethernet(w);
 	return DONE;
 }
 

@@ -577,6 +577,9 @@ __attribute__((noinline)) __u32 hash_short(void)
 		if (at == end) {
 			s->hash = state;
 			s->components = i;
+#ifdef NDN_MEMBERS
+			s->digests = 0;
+#endif
 			return 1;
 		}
 		first = wide_word(s, at);
@@ -601,15 +604,10 @@ __attribute__((noinline)) __u32 hash_short(void)
  */
 __attribute__((noinline)) __u32 hash_name(void)
 {
-	struct scratch *s = the_scratch();
-	struct config *c = the_config();
+	struct scratch *s;
+	struct config *c;
 	__u64 state;
 
-	if (!s || !c)
-		return REASON_FAILED;
-#ifdef NDN_MEMBERS
-	s->digests = 0;
-#endif
 	if (likely(hash_short())) {
 		s = the_scratch();
 		return s ? s->reason : REASON_FAILED;
@@ -623,6 +621,9 @@ __attribute__((noinline)) __u32 hash_name(void)
 	s->hash = state;
 	s->at = s->component_end = s->name;
 	s->components = s->in_digest = 0;
+#ifdef NDN_MEMBERS
+	s->digests = 0;
+#endif
 	rounds(i, COMPONENTS_MAX + NAME_OCTETS_MAX / 16 + 1) {
 		__u32 at = again(s->at), component_end = again(s->component_end), taken;
 		const __u64 *mask;

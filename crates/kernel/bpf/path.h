@@ -11,10 +11,9 @@
  */
 
 /* Reads what a choice depends on. */
-__attribute__((noinline)) __u32 PATH(look)(context *ctx)
+__attribute__((noinline)) __u32 PATH(look)(context *ctx, struct work *w)
 {
 	struct scratch *s = the_scratch();
-	struct work *w = the_work();
 	__u32 more;
 
 	if (!s || !w)
@@ -23,14 +22,13 @@ __attribute__((noinline)) __u32 PATH(look)(context *ctx)
 	barrier_var(more);
 	if (more == 0 || more > HEAD_OCTETS || path_load(ctx, w->packet, s->octets, more))
 		return REASON_FAILED;
-	return note_kind(locate(again(w->packet_len)));
+	return note_kind(w, locate(again(w->packet_len)));
 }
 
 /* Hashes the name that was found. */
-__attribute__((noinline)) __u32 PATH(hash)(context *ctx)
+__attribute__((noinline)) __u32 PATH(hash)(context *ctx, struct work *w)
 {
 	struct scratch *s = the_scratch();
-	struct work *w = the_work();
 	__u32 more;
 
 	if (!s || !w)
@@ -47,88 +45,80 @@ __attribute__((noinline)) __u32 PATH(hash)(context *ctx)
 }
 
 /* A member's Interest to a peer of one port: when longer names answer it too, whose it is has to be known. */
-__attribute__((noinline)) __u32 PATH(note_interest)(context *ctx)
+__attribute__((noinline)) __u32 PATH(note_interest)(context *ctx, struct work *w)
 {
 	struct scratch *s;
-	struct work *w;
 
-	if (PATH(look)(ctx) != NAME_FOUND)
+	if (!w || PATH(look)(ctx, w) != NAME_FOUND)
 		return 0;
 	s = the_scratch();
-	w = the_work();
-	if (!s || !w || s->name_end + 2 > w->present || path_load(ctx, w->packet + s->name_end, w->behind_name, 2))
+	if (!s || s->name_end + 2 > w->present || path_load(ctx, w->packet + s->name_end, w->behind_name, 2))
 		return 0;
-	if (is_can_be_prefix(w) && PATH(hash)(ctx) == REASON_INTEREST)
-		note_asked();
+	if (is_can_be_prefix(w) && PATH(hash)(ctx, w) == REASON_INTEREST)
+		note_asked(w);
 	return 0;
 }
 
 /* A member's packet, to the outside: by the way that the system knows. */
-__attribute__((noinline)) __u32 PATH(out)(context *ctx)
+__attribute__((noinline)) __u32 PATH(out)(context *ctx, struct work *w)
 {
-	struct work *w;
-	__u32 step = leave();
+	__u32 step;
 
-	w = the_work();
 	if (!w)
 		return DONE;
+	step = leave(w);
 	if (w->tag_at) {
 		if (path_load(ctx, w->tag_at, &w->octet, 1))
 			return done(w, FAILED);
-		tag_sequence(w->octet);
-		w = the_work();
-		if (!w)
-			return DONE;
+		tag_sequence(w);
 	}
 	if (step != OUT)
 		return step;
-	return take_way(bpf_fib_lookup(ctx, &w->fib, sizeof(w->fib), 0));
+	return take_way(w, bpf_fib_lookup(ctx, &w->fib, sizeof(w->fib), 0));
 }
 
 /* The step that the frame in the notes ends with. */
-__attribute__((noinline)) __u32 PATH(decide)(context *ctx)
+__attribute__((noinline)) __u32 PATH(decide)(context *ctx, struct work *w)
 {
-	__u32 step = sort_frame(), reason;
-	struct work *w;
+	__u32 step, reason;
 
+	if (!w)
+		return DONE;
+	step = sort_frame(w);
 	if (step == BY_NAME) {
-		reason = PATH(look)(ctx);
+		reason = PATH(look)(ctx, w);
 		if (reason == NAME_FOUND)
-			reason = PATH(hash)(ctx);
-		step = choose(reason);
-		return step == DONE ? DONE : to_member(1);
+			reason = PATH(hash)(ctx, w);
+		step = choose(w, reason);
+		return step == DONE ? DONE : to_member(w, 1);
 	}
 	if (step == DONE)
 		return DONE;
-	w = the_work();
-	if (!w)
-		return DONE;
 	if (w->fragmented != 2) {
 		if (w->first_octet == 100)
-			reason = PATH(look)(ctx);
+			reason = PATH(look)(ctx, w);
 		else
-			reason = note_bare();
+			reason = note_bare(w);
 		if (step == OUT)
-			step = judge(reason);
+			step = judge(w, reason);
 	}
 	if (step == TO_PORT)
-		return to_member(0);
+		return to_member(w, 0);
 	if (step != OUT)
 		return DONE;
-	step = PATH(out)(ctx);
-	w = the_work();
-	if (w && unlikely(w->to_one_port) && !w->fragmented)
-		PATH(note_interest)(ctx);
+	step = PATH(out)(ctx, w);
+	if (unlikely(w->to_one_port) && !w->fragmented)
+		PATH(note_interest)(ctx, w);
 	return step;
 }
 
 /* Decides, writes and counts: the step that is left to do. */
-__attribute__((noinline)) __u32 PATH(balance)(context *ctx)
+inlined __u32 PATH(balance)(context *ctx, struct work *w)
 {
-	__u32 step = PATH(decide)(ctx);
+	__u32 step = PATH(decide)(ctx, w);
 
-	if (step != DONE && PATH(write)(ctx, step))
-		step = fail();
-	count(step);
+	if (step != DONE && PATH(write)(ctx, w, step))
+		step = fail(w);
+	count(w, step);
 	return step;
 }

@@ -85,9 +85,8 @@ inlined __u32 to_member_ethernet(struct work *w, struct cluster *c, struct membe
 }
 
 /* To w->member: its address and port, by its next hop. */
-__attribute__((noinline)) __u32 to_member(__u32 by_name)
+__attribute__((noinline)) __u32 to_member(struct work *w, __u32 by_name)
 {
-	struct work *w = the_work();
 	struct cluster *c = the_cluster();
 	struct member *m;
 
@@ -177,9 +176,8 @@ inlined __u32 leave_ethernet(struct work *w, struct cluster *c)
 }
 
 /* A member's, to the outside: the cluster's address and the port that answers shall come to. Asks then for the way. */
-__attribute__((noinline)) __u32 leave(void)
+__attribute__((noinline)) __u32 leave(struct work *w)
 {
-	struct work *w = the_work();
 	struct cluster *c = the_cluster();
 	__u32 id;
 
@@ -224,9 +222,8 @@ __attribute__((noinline)) __u32 leave(void)
 }
 
 /* `found` is what bpf_fib_lookup() said of the way. */
-__attribute__((noinline)) __u32 take_way(__u32 found)
+__attribute__((noinline)) __u32 take_way(struct work *w, __u32 found)
 {
-	struct work *w = the_work();
 	struct link *link;
 
 	if (!w)
@@ -272,19 +269,15 @@ __attribute__((noinline)) __u32 take_way(__u32 found)
 }
 
 /*
- * The Sequence's first octet `old` at w->tag_at: what it becomes, with UDP's checksum. Before sum_up(). It is the first octet of a 16-bit word:
+ * The Sequence's first octet, which is in w->octet: what it becomes, with UDP's checksum. Before sum_up(). It is the first octet of a 16-bit word:
  * heads of 2 or 4 octets are all that comes before it.
  */
-__attribute__((noinline)) __u32 tag_sequence(__u32 old)
+inlined void tag_sequence(struct work *w)
 {
-	struct work *w = the_work();
+	__u32 old = w->octet & 0xff;
 
-	if (!w)
-		return 0;
-	old &= 0xff;
 	w->tag = (old ^ w->tag) & 0xff;
 	w->sum_udp += change(old, w->tag);
-	return 0;
 }
 
 #endif

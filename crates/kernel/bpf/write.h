@@ -85,9 +85,8 @@ inlined __u32 xdp_retag(struct xdp_md *ctx, struct work *w)
 	return l2;
 }
 
-__attribute__((noinline)) __u32 xdp_write(struct xdp_md *ctx, __u32 step)
+__attribute__((noinline)) __u32 xdp_write(struct xdp_md *ctx, struct work *w, __u32 step)
 {
-	struct work *w = the_work();
 	__u8 *at, *end;
 	__u32 l2;
 
@@ -136,9 +135,8 @@ inlined int tc_untag(struct __sk_buff *ctx, struct work *w)
 	return 0;
 }
 
-__attribute__((noinline)) __u32 tc_write(struct __sk_buff *ctx, __u32 step)
+__attribute__((noinline)) __u32 tc_write(struct __sk_buff *ctx, struct work *w, __u32 step)
 {
-	struct work *w = the_work();
 	__u8 *at, *end;
 	__u32 l2;
 

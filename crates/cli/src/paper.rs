@@ -73,13 +73,19 @@ fn csr(args: &CsrArguments) -> Result<ExitCode> {
             println!("Figure {}. {}\n", finding.figure, finding.sentence());
         }
         let html = args.output.join("csr.html");
-        println!("{} of {} figures agree with the paper's: {}", report.agreeing(), report.findings.len(), html.display());
+        println!(
+            "{} of {} figures agree with the paper's: {}",
+            report.agreeing(),
+            report.findings.len(),
+            html.display()
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn write(args: &CsrArguments, report: &Report) -> Result<()> {
-    let files = [("csr.html", page(report, &Csr::read())), ("csr.json", serde_json::to_string_pretty(report)?)];
+    let files =
+        [("csr.html", page(report, &Csr::read())), ("csr.json", serde_json::to_string_pretty(report)?)];
     for (name, text) in files {
         let path = args.output.join(name);
         fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;

@@ -48,14 +48,34 @@ fn main() {
     println!("| packet | a run | more than the swap |\n|---|---|---|");
     for components in [1, 2, 4, 8, 12, 16] {
         let uri: String = (0..components).map(|i| format!("/part-{i:03}")).collect();
-        of(&mut cluster, &format!("Interest, {components} components of 8 octets"), Udp::new(peer, VIP, &interest(&uri)));
+        of(
+            &mut cluster,
+            &format!("Interest, {components} components of 8 octets"),
+            Udp::new(peer, VIP, &interest(&uri)),
+        );
     }
     let uri = "/ndn/edu/video/v=7/seg=42";
-    of(&mut cluster, "Interest, link header with a token", Udp::new(peer, VIP, &link(&header, &interest(uri))));
-    of(&mut cluster, "Interest, IPv6", Udp::new("[2001:db8:1::7]:50000", common::cluster::VIP6, &interest(uri)));
-    of(&mut cluster, "Interest, VLAN tag taken off", Udp::new(peer, VIP, &interest(uri)).tagged(&[(0x8100, 5)]));
+    of(
+        &mut cluster,
+        "Interest, link header with a token",
+        Udp::new(peer, VIP, &link(&header, &interest(uri))),
+    );
+    of(
+        &mut cluster,
+        "Interest, IPv6",
+        Udp::new("[2001:db8:1::7]:50000", common::cluster::VIP6, &interest(uri)),
+    );
+    of(
+        &mut cluster,
+        "Interest, VLAN tag taken off",
+        Udp::new(peer, VIP, &interest(uri)).tagged(&[(0x8100, 5)]),
+    );
     of(&mut cluster, "Data to a member's port", Udp::new(peer, "192.0.2.1:6371", &data(uri)));
-    of(&mut cluster, "Data to a member's port, link header", Udp::new(peer, "192.0.2.1:6371", &link(&header, &data(uri))));
+    of(
+        &mut cluster,
+        "Data to a member's port, link header",
+        Udp::new(peer, "192.0.2.1:6371", &link(&header, &data(uri))),
+    );
     of(&mut cluster, "another's UDP, passed", Udp::new(peer, "192.0.2.9:53", &data(uri)));
     let depth = Rule { prefix: "/ndn/edu".parse().expect("a name"), effect: Effect::Depth(3) };
     cluster.balancer.set_rules(&Rules::new([depth]).expect("rules")).expect("rules");

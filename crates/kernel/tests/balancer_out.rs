@@ -200,7 +200,10 @@ fn what_answers_a_prefix_meets_the_member_that_asked() {
                 };
                 for asked in [prefix_interest(prefix), link(&token, &prefix_interest(prefix))] {
                     run(&mut net, &from_member(asks, peer, &asked), tc);
-                    assert_eq!(served(&mut net, "/video/other/v=1/seg=0"), net.cluster.member_of("/video/other/v=1/seg=0"));
+                    assert_eq!(
+                        served(&mut net, "/video/other/v=1/seg=0"),
+                        net.cluster.member_of("/video/other/v=1/seg=0")
+                    );
                     assert_eq!(served(&mut net, answer), asks);
                     // One answer is all that there is to an Interest.
                     assert_eq!(served(&mut net, answer), by_name);

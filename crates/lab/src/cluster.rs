@@ -260,7 +260,13 @@ impl Cluster {
         let node = self.node(Role::Producer, number, self.plan.end_share, self.plan.end_rate_mbit)?;
         let config = format!("{NO_STORE}{}", self.ethernet_config());
         let router = self.start_router(&self.namewire(), &node, (node.addresses, PORT), &config)?;
-        Ok(Producer { router, node, nw: self.plan.nw.clone(), cluster: self.uri(), contents: self.claim.contents.clone() })
+        Ok(Producer {
+            router,
+            node,
+            nw: self.plan.nw.clone(),
+            cluster: self.uri(),
+            contents: self.claim.contents.clone(),
+        })
     }
 
     fn start_consumer(&self, number: usize) -> Result<Consumer, LabError> {

@@ -63,12 +63,8 @@ impl Switch {
     pub(crate) fn make(lab: &str, plan: &Plan) -> Result<Switch, LabError> {
         let space = format!("{lab}-net");
         space::make(&[&space])?;
-        let switch = Switch {
-            space,
-            vlan: plan.member_vlan,
-            has_v6: plan.has_v6(),
-            link_threads: plan.link_threads,
-        };
+        let switch =
+            Switch { space, vlan: plan.member_vlan, has_v6: plan.has_v6(), link_threads: plan.link_threads };
         space::set(&switch.space, "net/ipv6/conf/default/disable_ipv6", "1")?;
         let mut lines = String::new();
         for bridge in [OUTSIDE, INSIDE] {
@@ -96,7 +92,11 @@ impl Switch {
         // `ip netns exec` shows the namespace's own /sys.
         let word = format!("echo 1 > /sys/class/net/{card}/threaded");
         space::ask("ip", &["netns", "exec", space, "sh", "-c", &word])?;
-        space::batch("tc", Some(from), &format!("qdisc replace dev {other} root pfifo limit {QUEUE_PACKETS}\n"))
+        space::batch(
+            "tc",
+            Some(from),
+            &format!("qdisc replace dev {other} root pfifo limit {QUEUE_PACKETS}\n"),
+        )
     }
 
     /// What passed each port, by its name, as the nodes see it.

@@ -98,7 +98,8 @@ pub fn clean() -> Result<Cleaned, LabError> {
     needs_root()?;
     let _all = locked(Path::new(PLACE))?;
     let mut names: BTreeSet<String> = BTreeSet::new();
-    let folders = [PLACE, CONTENTS].into_iter().flat_map(|place| fs::read_dir(place).into_iter().flatten().flatten());
+    let folders =
+        [PLACE, CONTENTS].into_iter().flat_map(|place| fs::read_dir(place).into_iter().flatten().flatten());
     let folders = folders.filter_map(|entry| entry.file_name().into_string().ok());
     let groups = Groups::find().map(|groups| groups.laboratories()).unwrap_or_default();
     for name in folders.chain(spaces()).chain(groups) {

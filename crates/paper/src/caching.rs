@@ -79,7 +79,8 @@ pub(crate) fn run(bed: &Bed<'_>) -> Result<Caching, Failure> {
         look(sampler.now())?;
     }
     let curves = sampler.finish()?;
-    let during = |curve: &Curve| downloads.map(|(from, to)| sampler::at(curve, to) - sampler::at(curve, from));
+    let during =
+        |curve: &Curve| downloads.map(|(from, to)| sampler::at(curve, to) - sampler::at(curve, from));
     Ok(Caching {
         consumer: sampler::rates(&curves[0]),
         producer: sampler::rates(&curves[1]),

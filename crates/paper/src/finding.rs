@@ -113,7 +113,10 @@ impl Finding {
         match (failed.first(), closest) {
             (None, None) => "Nothing was measured to tell whether it agrees.".to_owned(),
             (None, Some(closest)) => {
-                format!("That agrees: all {count} checks hold; the closest to its bound: {}.", closest.words())
+                format!(
+                    "That agrees: all {count} checks hold; the closest to its bound: {}.",
+                    closest.words()
+                )
             }
             (Some(_), _) => format!(
                 "That does not agree: of {count} checks {} fail; first {}.",
@@ -129,7 +132,11 @@ pub(crate) fn findings(csr: &Csr, report: &Report, wanted: &[u8]) -> Vec<Finding
     let unit = report.setup.capacity_mbit;
     let mut all = Vec::new();
     if let Some(scale) = &report.scale {
-        all.extend([figure_6(csr, scale, unit), figure_7(csr, scale), figure_8(csr, scale, report.setup.share)]);
+        all.extend([
+            figure_6(csr, scale, unit),
+            figure_7(csr, scale),
+            figure_8(csr, scale, report.setup.share),
+        ]);
     }
     if let Some(weights) = &report.weights {
         all.extend([figure_9(csr, weights, unit), figure_10(csr, weights)]);
@@ -153,9 +160,18 @@ fn figure_6(csr: &Csr, scale: &Scale, unit: f64) -> Finding {
         .cells
         .iter()
         .map(|cell| {
-            let who = if cell.members == 0 { "a plain router".to_owned() } else { count(cell.members, "member") };
-            let what = format!("throughput of {who} with {}, in members' capacities,", count(cell.downloads, "download"));
-            Check::new(what, cell.throughput_mbit / unit, csr.throughput(cell.members, cell.downloads), within)
+            let who =
+                if cell.members == 0 { "a plain router".to_owned() } else { count(cell.members, "member") };
+            let what = format!(
+                "throughput of {who} with {}, in members' capacities,",
+                count(cell.downloads, "download")
+            );
+            Check::new(
+                what,
+                cell.throughput_mbit / unit,
+                csr.throughput(cell.members, cell.downloads),
+                within,
+            )
         })
         .collect();
     let most = |members| scale.row(members).map(|cell| cell.throughput_mbit).fold(0.0, f64::max);
@@ -227,10 +243,20 @@ fn figure_8(csr: &Csr, scale: &Scale, share: f64) -> Finding {
 
 fn figure_9(csr: &Csr, weights: &Weights, unit: f64) -> Finding {
     let mut checks = Vec::new();
-    for (cells, of, what) in [(&weights.uniform, [1; 3], "equal"), (&weights.weighted, weights.weights, "matching")] {
+    for (cells, of, what) in
+        [(&weights.uniform, [1; 3], "equal"), (&weights.weighted, weights.weights, "matching")]
+    {
         for cell in cells {
-            let what = format!("throughput by {what} weights with {}, in members' capacities,", count(cell.downloads, "download"));
-            checks.push(Check::new(what, cell.throughput_mbit / unit, csr.of_unlike(of, cell.downloads), Relation::Within(0.15)));
+            let what = format!(
+                "throughput by {what} weights with {}, in members' capacities,",
+                count(cell.downloads, "download")
+            );
+            checks.push(Check::new(
+                what,
+                cell.throughput_mbit / unit,
+                csr.of_unlike(of, cell.downloads),
+                Relation::Within(0.15),
+            ));
         }
     }
     let last = |cells: &[crate::scale::Cell]| cells.last().map_or(0.0, |cell| cell.throughput_mbit);
@@ -293,7 +319,12 @@ fn figure_11(csr: &Csr, multicast: &Multicast, scale: Option<&Scale>) -> Finding
 fn figure_12(csr: &Csr, caching: &Caching) -> Finding {
     let [first, second] = [0, 1].map(|at| caching.producer_octets[at] / caching.consumer_octets[at]);
     let checks = vec![
-        Check::new("the producer's traffic over the consumer's in the first download", first, 1.0, Relation::Within(0.05)),
+        Check::new(
+            "the producer's traffic over the consumer's in the first download",
+            first,
+            1.0,
+            Relation::Within(0.05),
+        ),
         // What is asked for anew is the version, and what refreshes it.
         Check::new("the same in the second", second, 0.02, Relation::AtMost),
     ];
@@ -314,9 +345,16 @@ fn figure_13(csr: &Csr, caching: &Caching) -> Finding {
         checks.push(Check::new(what, stored / packets, 1.0 / MEMBERS as f64, Relation::Within(0.1)));
     }
     let (before, after): (f64, f64) = (first.iter().sum(), second.iter().sum());
-    checks.push(Check::new("what is stored after the second download over before it", after / before, 1.0, Relation::Within(0.02)));
+    checks.push(Check::new(
+        "what is stored after the second download over before it",
+        after / before,
+        1.0,
+        Relation::Within(0.02),
+    ));
     let list = first.iter().map(|stored| format!("{stored:.0}")).collect::<Vec<_>>().join(", ");
-    let here = format!("the members held {list} packets after the first download of {packets:.0}, and {after:.0} together after the second");
+    let here = format!(
+        "the members held {list} packets after the first download of {packets:.0}, and {after:.0} together after the second"
+    );
     Finding::new(csr, 13, here, checks)
 }
 
@@ -326,11 +364,20 @@ fn figure_14(csr: &Csr, live: &Live, unit: f64) -> Finding {
         .iter()
         .enumerate()
         .map(|(at, stage)| {
-            let what = format!("throughput in stage {} ({}), in members' capacities,", at + 1, count(stage.members, "member"));
+            let what = format!(
+                "throughput in stage {} ({}), in members' capacities,",
+                at + 1,
+                count(stage.members, "member")
+            );
             Check::new(what, stage.throughput_mbit / unit, stage.members as f64, Relation::Within(0.15))
         })
         .collect();
-    checks.push(Check::new("completed downloads", live.completed as f64, live.downloads as f64, Relation::AtLeast));
+    checks.push(Check::new(
+        "completed downloads",
+        live.completed as f64,
+        live.downloads as f64,
+        Relation::AtLeast,
+    ));
     checks.push(Check::new("Interests sent again", live.retransmissions as f64, 0.0, Relation::AtMost));
     let stages: Vec<_> = live.stages.iter().map(|stage| format!("{:.0}", stage.throughput_mbit)).collect();
     let here = format!(
@@ -357,7 +404,9 @@ mod tests {
         assert!(check(2.19, Relation::Within(0.1)).holds() && !check(2.3, Relation::Within(0.1)).holds());
         assert!(check(2.0, Relation::AtMost).holds() && !check(2.1, Relation::AtMost).holds());
         assert!(check(2.0, Relation::AtLeast).holds() && !check(1.9, Relation::AtLeast).holds());
-        assert!(!check(f64::NAN, Relation::Within(9.0)).holds() && !check(f64::NAN, Relation::AtMost).holds());
+        assert!(
+            !check(f64::NAN, Relation::Within(9.0)).holds() && !check(f64::NAN, Relation::AtMost).holds()
+        );
         assert_eq!(check(2.3, Relation::Within(0.1)).words(), "a is 2.3 (wanted: 2 ± 10 %)");
     }
 

@@ -58,8 +58,9 @@ pub(crate) fn run(bed: &Bed<'_>) -> Result<Live, Failure> {
     let sampler = Sampler::start(cluster.consumers().iter().map(|consumer| &consumer.node), EVERY);
     let plan = bed.fetch_plan();
     let fetch = cluster.consumers().iter().zip(&contents);
-    let mut downloads =
-        fetch.map(|(consumer, content)| consumer.fetch(&content.name, &plan)).collect::<Result<Vec<_>, _>>()?;
+    let mut downloads = fetch
+        .map(|(consumer, content)| consumer.fetch(&content.name, &plan))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut stages: Vec<Stage> = Vec::new();
     for count in members {
         while cluster.members().len() < count {
@@ -85,7 +86,9 @@ pub(crate) fn run(bed: &Bed<'_>) -> Result<Live, Failure> {
                 live.completed += 1;
                 live.retransmissions += fetched.retransmissions;
             }
-            Ok(fetched) => live.complaints.push(format!("{} of {} octets came", fetched.bytes, content.octets)),
+            Ok(fetched) => {
+                live.complaints.push(format!("{} of {} octets came", fetched.bytes, content.octets))
+            }
             Err(error) => live.complaints.push(error.to_string()),
         }
     }

@@ -40,18 +40,20 @@ pub(crate) fn run(bed: &Bed<'_>) -> Result<Multicast, Failure> {
     let served = cluster.publish(0, &content(0), &PublishPlan { octets, ..publish_plan() })?;
     // The producer answers when all have asked, so that nobody is ahead: members keep nothing.
     served.process().signal(Signal::STOP);
-    let asking = cluster.consumers().iter().map(|consumer| {
-        consumer.fetch(&served.name, &bed.fetch_plan())
-    });
+    let asking = cluster.consumers().iter().map(|consumer| consumer.fetch(&served.name, &bed.fetch_plan()));
     let mut downloads = asking.collect::<Result<Vec<_>, _>>()?;
     let waited = bed.pause(ASKING);
     served.process().signal(Signal::CONT);
     waited?;
     bed.pause(warm_up)?;
     let passed = bed.watch_for(&cluster, measured)?;
-    if let Some(ended) = downloads.iter_mut().find_map(|download| (!download.is_running()).then_some(download)) {
+    if let Some(ended) =
+        downloads.iter_mut().find_map(|download| (!download.is_running()).then_some(download))
+    {
         let words = ended.process().last_words();
-        return Err(Failure::Download(format!("a download ended while it was measured; its last words: {words}")));
+        return Err(Failure::Download(format!(
+            "a download ended while it was measured; its last words: {words}"
+        )));
     }
     let names = |letter: char, count: usize| (1..=count).map(move |number| format!("{letter}{number}"));
     // What a member sends goes to consumers but for Interests to the producer, and what it receives comes from consumers but for Data of the producer;

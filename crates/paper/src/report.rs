@@ -154,7 +154,10 @@ fn lines(title: &'static str, x: &'static str, y: &'static str, lines: Vec<Line>
     Chart { title, x: linear(x), y: linear(y), style: Style::Lines, lines }
 }
 
-fn over_downloads<'a>(cells: impl Iterator<Item = &'a Cell>, value: impl Fn(&Cell) -> f64) -> Vec<(f64, f64)> {
+fn over_downloads<'a>(
+    cells: impl Iterator<Item = &'a Cell>,
+    value: impl Fn(&Cell) -> f64,
+) -> Vec<(f64, f64)> {
     cells.map(|cell| (cell.downloads as f64, value(cell))).collect()
 }
 
@@ -181,7 +184,10 @@ fn by_member(cells: &[&Cell], value: impl Fn(&Cell, usize) -> f64) -> Vec<Line> 
     MEMBER_LABELS
         .iter()
         .enumerate()
-        .map(|(at, label)| Line { label, points: over_downloads(cells.iter().copied(), |cell| value(cell, at)) })
+        .map(|(at, label)| Line {
+            label,
+            points: over_downloads(cells.iter().copied(), |cell| value(cell, at)),
+        })
         .collect()
 }
 
@@ -242,10 +248,12 @@ fn numbered(values: impl IntoIterator<Item = f64>) -> Vec<(f64, f64)> {
 fn figure_11(multicast: &Multicast) -> Chart {
     const WHO: &[&str] = &["c1", "c2", "c3", "c4", "c5", "p1", "m1", "m2", "m3"];
     let one = multicast.one_consumer_mbit();
-    let here = multicast.consumers_mbit.iter().chain([&multicast.producer_mbit]).chain(&multicast.members_mbit);
+    let here =
+        multicast.consumers_mbit.iter().chain([&multicast.producer_mbit]).chain(&multicast.members_mbit);
     let consumers = multicast.consumers_mbit.len() as f64;
     let alike = multicast.consumers_mbit.iter().map(|_| 1.0).chain([1.0]);
-    let paper = alike.chain(multicast.members_mbit.iter().map(|_| consumers / multicast.members_mbit.len() as f64));
+    let paper =
+        alike.chain(multicast.members_mbit.iter().map(|_| consumers / multicast.members_mbit.len() as f64));
     Chart {
         title: "Consumers, producer, members",
         x: Axis { label: "consumers c, producer p, members m towards consumers", scale: Steps::Columns(WHO) },

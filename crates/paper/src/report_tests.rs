@@ -32,7 +32,12 @@ fn papers() -> Report {
     let third = 1.0 / 3.0;
     let grid = (0..=MEMBERS_MAX).flat_map(|members| (1..=5).map(move |downloads| (members, downloads)));
     let cells = grid.map(|(members, downloads)| {
-        cell(members, downloads, csr.throughput(members, downloads), &vec![1.0 / members.max(1) as f64; members])
+        cell(
+            members,
+            downloads,
+            csr.throughput(members, downloads),
+            &vec![1.0 / members.max(1) as f64; members],
+        )
     });
     report.scale = Some(Scale { cells: cells.collect() });
     let unlike = |of: [u32; 3], shares: [f64; 3]| -> Vec<Cell> {
@@ -113,7 +118,10 @@ fn verdicts_turn_with_the_numbers() {
         // The balancer costs a fifth.
         spoiled(6, |report| {
             let mut made = scale(report);
-            made.cells.iter_mut().filter(|cell| cell.members == 1).for_each(|cell| cell.throughput_mbit *= 0.8);
+            made.cells
+                .iter_mut()
+                .filter(|cell| cell.members == 1)
+                .for_each(|cell| cell.throughput_mbit *= 0.8);
             report.scale = Some(made);
         }),
         // A single download uses one member.
@@ -178,7 +186,10 @@ fn the_page_has_every_figure_and_stands_alone() {
         let start = page.find(&format!("<section id=\"figure-{figure}\">")).expect("its section");
         let section = &page[start..start + page[start..].find("</section>").expect("its end")];
         assert!(section.contains("<svg") && section.contains("The paper found that"), "figure {figure}");
-        assert!(section.matches("<path d=\"M").count() + section.matches("<rect").count() > 1, "figure {figure} draws both");
+        assert!(
+            section.matches("<path d=\"M").count() + section.matches("<rect").count() > 1,
+            "figure {figure} draws both"
+        );
     }
     assert!(page.contains("made &lt;up&gt;") && !page.contains("made <up>"));
     assert_eq!(page.matches("http").count(), page.matches("http://www.w3.org/2000/svg").count());

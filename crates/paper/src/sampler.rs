@@ -38,7 +38,8 @@ impl Sampler {
     /// What was seen, in order of the nodes: octets so far at each look.
     pub(crate) fn finish(mut self) -> Result<Vec<Curve>, LabError> {
         self.end.store(true, Ordering::Relaxed);
-        let join = |thread: JoinHandle<_>| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let join =
+            |thread: JoinHandle<_>| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         std::mem::take(&mut self.threads).into_iter().map(join).collect()
     }
 }
@@ -53,7 +54,8 @@ fn look(start: Instant, every: Duration, end: &AtomicBool) -> Curve {
     let mut seen = Curve::new();
     while !end.load(Ordering::Relaxed) {
         // A namespace that is gone shows nothing any more.
-        let Some(octets) = std::fs::read_to_string("/proc/thread-self/net/dev").ok().and_then(|t| octets(&t)) else {
+        let Some(octets) = std::fs::read_to_string("/proc/thread-self/net/dev").ok().and_then(|t| octets(&t))
+        else {
             break;
         };
         seen.push((start.elapsed().as_secs_f64(), octets as f64));

@@ -66,7 +66,8 @@ impl Machine {
     /// This one.
     pub fn here() -> Machine {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let named = cpuinfo.lines().find_map(|line| Some(line.strip_prefix("model name")?.split_once(':')?.1));
+        let named =
+            cpuinfo.lines().find_map(|line| Some(line.strip_prefix("model name")?.split_once(':')?.1));
         Machine {
             processor: named.unwrap_or("unknown").trim().to_owned(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),

@@ -173,7 +173,8 @@ pub(super) fn contradictions(config: &Config, places: &Places, source: &mut Sour
         && config.routes.replicate
         && config.member[index].control.is_none()
     {
-        let expected = "the socket of its router, as the others get its routes; or replicate = false in [routes]";
+        let expected =
+            "the socket of its router, as the others get its routes; or replicate = false in [routes]";
         problem(&format!("member[{index}].control"), "none".to_owned(), expected);
     }
     rules(config, &mut problem);

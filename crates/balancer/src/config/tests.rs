@@ -75,7 +75,11 @@ fn what_is_wrong_is_named_with_its_line() {
             "b.toml:5: cluster.control_member: saw \"m9\"; expected one of the members: m1, m2",
         ),
         ("control_member = \"m1\"\n", "", "cluster.control_member: saw none"),
-        ("control = \"/run/m1.sock\"\n", "", "member[0].control: saw none; expected the socket of its router"),
+        (
+            "control = \"/run/m1.sock\"\n",
+            "",
+            "member[0].control: saw none; expected the socket of its router",
+        ),
         ("[\"10.0.0.12\", \"fd00::12\"]", "[\"10.0.0.12\"]", "member[1].addresses: saw no address of IPv6"),
         (
             "[\"10.0.0.12\", \"fd00::12\"]",

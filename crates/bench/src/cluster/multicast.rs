@@ -2,8 +2,9 @@
 
 use super::name;
 use crate::report::Row;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use nw_lab::{Cluster, LabError, PORT, Plan};
+use nw_name::Name;
 use nw_wire::{DataBuilder, DigestSha256, Interest, InterestBuilder, LpHeader, LpPacket};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -34,20 +35,17 @@ pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
         asking.push(socket);
     }
     let before = cluster.traffic()?;
-    for number in 0..NAMES {
-        for (at, socket) in asking.iter().enumerate() {
-            let interest = InterestBuilder::new(prefix.clone().with_segment(number.into()))
-                .nonce(number * CONSUMERS as u32 + at as u32)
-                .lifetime_ms(PATIENCE.as_millis() as u64);
-            socket.send(&interest.encode())?;
-        }
-        pause(number);
-    }
-    let asked = answer(&answering)?;
-    let mut answered = 0;
-    for socket in &asking {
-        answered += count(socket);
-    }
+    // Each socket is read all the time: none holds as many packets as come.
+    let (asked, answered) = std::thread::scope(|scope| {
+        let answering = scope.spawn(|| answer(&answering));
+        let counting: Vec<_> = asking.iter().map(|socket| scope.spawn(|| count(socket))).collect();
+        ask(&asking, &prefix)?;
+        let panicked = |_| anyhow!("a thread panicked");
+        let asked = answering.join().map_err(panicked)??;
+        let counted: Result<Vec<_>> =
+            counting.into_iter().map(|thread| thread.join().map_err(panicked)).collect();
+        Ok::<_, anyhow::Error>((asked, counted?.iter().sum::<u64>()))
+    })?;
     let passed = cluster.traffic()?["p1"].since(&before["p1"]);
     ensure!(
         answered == u64::from(NAMES) * CONSUMERS as u64,
@@ -60,6 +58,20 @@ pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
         // Whatever else passes the link: address resolution.
         Row::new(row, "frames_per_name", &[each(passed.received_packets)]),
     ])
+}
+
+/// Everybody asks for everything, one name after the other.
+fn ask(asking: &[UdpSocket], prefix: &Name) -> Result<()> {
+    for number in 0..NAMES {
+        for (at, socket) in asking.iter().enumerate() {
+            let interest = InterestBuilder::new(prefix.clone().with_segment(number.into()))
+                .nonce(number * CONSUMERS as u32 + at as u32)
+                .lifetime_ms(PATIENCE.as_millis() as u64);
+            socket.send(&interest.encode())?;
+        }
+        pause(number);
+    }
+    Ok(())
 }
 
 fn socket(at: std::net::SocketAddr) -> Result<UdpSocket, LabError> {
@@ -83,8 +95,11 @@ fn answer(socket: &UdpSocket) -> Result<u64> {
     let mut buffer = [0; 2048];
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
-        let Ok((len, from)) = socket.recv_from(&mut buffer) else { break };
-        asked.push((buffer[..len].to_vec(), from));
+        match socket.recv_from(&mut buffer) {
+            Ok((len, from)) => asked.push((buffer[..len].to_vec(), from)),
+            Err(_) if asked.is_empty() => {}
+            Err(_) => break,
+        }
     }
     for (at, (packet, from)) in asked.iter().enumerate() {
         let link = LpPacket::check(packet)?;
@@ -104,11 +119,17 @@ fn answer(socket: &UdpSocket) -> Result<u64> {
     Ok(asked.len() as u64)
 }
 
+/// What comes, until nothing more does.
 fn count(socket: &UdpSocket) -> u64 {
     let mut buffer = [0; 2048];
     let mut count = 0;
-    while socket.recv(&mut buffer).is_ok() {
-        count += 1;
+    let end = Instant::now() + PATIENCE;
+    let mut last = None;
+    while Instant::now() < end && last.is_none_or(|last: Instant| last.elapsed() < 2 * QUIET) {
+        if socket.recv(&mut buffer).is_ok() {
+            count += 1;
+            last = Some(Instant::now());
+        }
     }
     count
 }

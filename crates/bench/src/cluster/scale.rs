@@ -4,7 +4,7 @@ use super::name;
 use crate::report::{Row, median};
 use anyhow::{Context, Result};
 use nw_lab::{Cluster, FetchPlan, Plan, PublishPlan};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MEMBERS: usize = 4;
 /// Of one processor, for each member.
@@ -12,13 +12,17 @@ const SHARE: f64 = 0.06;
 /// Pairs of consumer and producer.
 const PAIRS: usize = 2;
 const RUNS: usize = 5;
-/// What is asked, by each consumer: a member is never idle, though it is held back for most of each period.
-const LOAD: [&str; 6] = ["--pattern", "sequential", "--names", "1000000", "--window", "1500"];
+const LOAD: [&str; 4] = ["--pattern", "sequential", "--names", "1000000"];
+/// Interests that each consumer keeps waiting for each member. A member is held back for most of each period of 100 ms, so that an Interest and its Data fall
+/// into two: twice what it does in one has to wait, or members are idle at times.
+const WINDOW_PER_MEMBER: usize = 600;
 /// Tables are touched for the first time before what is measured.
 const WARM_UP_S: &str = "1";
 const MEASURED_S: &str = "4";
 const PAYLOAD: [&str; 2] = ["--payload", "1000"];
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The balancer's status knows all packets after so long.
+const COUNTED: Duration = Duration::from_secs(3);
 /// Segments of the single download.
 const NAMES: u64 = 10_000;
 const SEGMENT: usize = 1000;
@@ -51,9 +55,11 @@ fn carried(plan: &Plan) -> Result<f64> {
     let prefixes: Vec<_> = (0..PAIRS).map(|pair| name(&format!("/scale/{pair}"))).collect();
     let answering = prefixes.iter().enumerate().map(|(at, prefix)| cluster.answer(at, prefix, &PAYLOAD));
     let _answering = answering.collect::<Result<Vec<_>, _>>()?;
+    let window = (WINDOW_PER_MEMBER * plan.members).to_string();
     let mut rate = 0.0;
     for seconds in [WARM_UP_S, MEASURED_S] {
-        let options = [&LOAD[..], &PAYLOAD[..], &["--seconds", seconds, "--lifetime", "4000"]].concat();
+        let more = ["--window", &window, "--seconds", seconds, "--lifetime", "4000"];
+        let options = [&LOAD[..], &PAYLOAD[..], &more].concat();
         let loads =
             prefixes.iter().zip(cluster.consumers()).map(|(prefix, by)| by.generate(prefix, &options));
         let loads = loads.collect::<Result<Vec<_>, _>>()?;
@@ -78,5 +84,13 @@ fn shares(plan: &Plan) -> Result<Vec<u64>> {
     };
     let before = interests()?;
     cluster.consumers()[0].fetch(&content, &FetchPlan::default())?.finish(PATIENCE)?;
-    Ok(interests()?.iter().zip(&before).map(|(after, before)| after - before).collect())
+    let end = Instant::now() + COUNTED;
+    loop {
+        let spread: Vec<u64> =
+            interests()?.iter().zip(&before).map(|(after, before)| after - before).collect();
+        if spread.iter().sum::<u64>() >= NAMES || Instant::now() > end {
+            return Ok(spread);
+        }
+        std::thread::sleep(COUNTED / 20);
+    }
 }

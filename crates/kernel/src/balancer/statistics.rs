@@ -55,7 +55,10 @@ impl RunTime {
 
     /// What was between this and an earlier reading.
     pub fn since(self, earlier: RunTime) -> RunTime {
-        RunTime { runs: self.runs.saturating_sub(earlier.runs), time_ns: self.time_ns.saturating_sub(earlier.time_ns) }
+        RunTime {
+            runs: self.runs.saturating_sub(earlier.runs),
+            time_ns: self.time_ns.saturating_sub(earlier.time_ns),
+        }
     }
 
     /// Nanoseconds a run; 0 for none.

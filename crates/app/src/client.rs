@@ -162,7 +162,7 @@ impl Client {
         Self::connect(&crate::transport::default_uri()?)
     }
 
-    /// To the router at `uri`: `unix://`, `tcp4://`, `tcp6://`, `udp4://` or `udp6://`.
+    /// To the router at `uri`: `unix://`, `shm://`, `tcp4://`, `tcp6://`, `udp4://` or `udp6://`.
     ///
     /// # Errors
     /// When it can't be reached.

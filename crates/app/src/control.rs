@@ -95,7 +95,7 @@ impl<'a> Commander<'a> {
     /// registered for the own face and no more.
     pub fn at(uri: &FaceUri, by: Option<&'a Credentials>) -> Self {
         let local = match uri {
-            FaceUri::Unix(_) => true,
+            FaceUri::Unix(_) | FaceUri::Shm(_) => true,
             FaceUri::Tcp(address) | FaceUri::Ws(address) => address.ip().to_canonical().is_loopback(),
             _ => false,
         };

@@ -56,7 +56,8 @@ enum Command {
     /// Answers segments.
     #[command(hide = true)]
     Produce {
-        socket: PathBuf,
+        /// A path, or `shm://…`.
+        router: String,
         prefix: Name,
         segments: u32,
         len: usize,
@@ -66,7 +67,7 @@ enum Command {
     /// Fetches segments and prints what it saw.
     #[command(hide = true)]
     Consume {
-        /// A path, or `udp4://…`.
+        /// A path, `udp4://…` or `shm://…`.
         router: String,
         prefix: Name,
         window_max: usize,
@@ -162,12 +163,11 @@ fn main() -> Result<()> {
             Ok(())
         }
         Command::Relay { socket } => relay::run(&socket),
-        Command::Produce { socket, prefix, segments, len, no_register } => {
-            ends::produce(&unix(&socket)?, &prefix, segments, len, !no_register)
+        Command::Produce { router, prefix, segments, len, no_register } => {
+            ends::produce(&place(&router)?, &prefix, segments, len, !no_register)
         }
         Command::Consume { router, prefix, window_max } => {
-            let router = if router.contains("://") { router.parse()? } else { unix(router.as_ref())? };
-            println!("{}", serde_json::to_string(&ends::consume(&router, &prefix, window_max)?)?);
+            println!("{}", serde_json::to_string(&ends::consume(&place(&router)?, &prefix, window_max)?)?);
             Ok(())
         }
         Command::PlainSend { from, to, count, len, window } => plain::send(from, to, count, len, window),
@@ -186,8 +186,10 @@ fn main() -> Result<()> {
     }
 }
 
-fn unix(path: &std::path::Path) -> Result<FaceUri> {
-    Ok(format!("unix://{}", path.display()).parse()?)
+/// A path is that of a unix socket.
+fn place(router: &str) -> Result<FaceUri> {
+    let unix = format!("unix://{router}");
+    Ok(if router.contains("://") { router } else { &unix }.parse()?)
 }
 
 fn run(wanted: &str, json: Option<PathBuf>) -> Result<()> {

@@ -1,5 +1,5 @@
-//! `chain4/…` and `service/…`: elements as processes of their own between one consumer and one producer, over unix sockets, as the services of µNDN were
-//! measured one by one and as a chain (their table 3; 8192 octets of payload).
+//! `chain4/…` and `service/…`: elements as processes of their own between one consumer and one producer, as the services of µNDN were measured one by one and as a chain
+//! (their table 3; 8192 octets of payload). All is joined by unix sockets, and in turn with that by shared memory (rows that end in `/shm`).
 
 use crate::ends::{Seen, produce_prepared};
 use crate::process::Running;
@@ -14,7 +14,6 @@ use nw_service::{Ends, single};
 use nw_trust::certificate::{self, Validity};
 use nw_trust::{Key, KeyKind, Signer, text};
 use nw_wire::DataBuilder;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -25,6 +24,9 @@ const SEGMENTS: u32 = 50_000;
 const RUNS: usize = 5;
 /// What the paper's chain did, Gbit/s.
 const PAPER_CHAIN: f64 = 0.776;
+
+/// What joins services, and both ends to them, with the ends of their rows' names.
+const JOINS: [(&str, &str); 2] = [("unix", ""), ("shm", "/shm")];
 
 /// A service of the paper's table 3: name of the row, element, Gbit/s there.
 const SERVICES: [(&str, &str, f64); 6] = [
@@ -59,60 +61,83 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
     }
 }
 
-fn chain(row: &str) -> Result<Vec<Row>> {
-    let place = Place::new()?;
-    let (mut gbit, mut cpu_us) = (Vec::new(), Vec::new());
+/// Of one way to join: a run each.
+struct Figures {
+    gbit: Vec<f64>,
+    cpu_us: Vec<f64>,
+}
+
+/// Elements in a row, joined in both ways in turn.
+fn in_turn(place: &Place, name: &str, elements: &[&str]) -> Result<[Figures; JOINS.len()]> {
+    let mut figures = [const { Figures { gbit: Vec::new(), cpu_us: Vec::new() } }; JOINS.len()];
     for run in 0..RUNS {
-        let elements = ["packet_dispatcher", "content_store", "backward_router", "name_router"];
-        let (seen, cpu) = through(&place, &format!("chain{run}"), &elements)?;
-        gbit.push(gbit_per_s(&seen));
-        cpu_us.push(cpu.as_secs_f64() * 1e6 / seen.segments as f64);
+        for ((scheme, _), figures) in JOINS.iter().zip(&mut figures) {
+            let (seen, cpu) = through(place, scheme, &format!("{name}{run}{scheme}"), elements)?;
+            figures.gbit.push(gbit_per_s(&seen));
+            figures.cpu_us.push(cpu.as_secs_f64() * 1e6 / seen.segments as f64);
+        }
     }
-    Ok(vec![
-        Row::new(row, "gbit_per_s", &gbit).beside(PAPER_CHAIN).at_least(3.0),
-        Row::new(row, "cpu_us_per_exchange", &cpu_us),
-    ])
+    Ok(figures)
+}
+
+/// Rows of both ways, and how they compare.
+fn rows(row: &str, [unix, shared]: &[Figures; JOINS.len()], paper: f64, wanted: f64) -> Vec<Row> {
+    let name = |join: usize| format!("{row}{}", JOINS[join].1);
+    let gbit = |join, figures: &Figures| Row::new(name(join), "gbit_per_s", &figures.gbit).beside(paper);
+    let ratios: Vec<f64> = shared.gbit.iter().zip(&unix.gbit).map(|(shared, unix)| shared / unix).collect();
+    vec![
+        gbit(0, unix).at_least(wanted),
+        Row::new(name(0), "cpu_us_per_exchange", &unix.cpu_us),
+        gbit(1, shared),
+        Row::new(name(1), "cpu_us_per_exchange", &shared.cpu_us),
+        Row::new(name(1), "ratio_to_unix", &ratios),
+    ]
+}
+
+fn chain(row: &str) -> Result<Vec<Row>> {
+    let elements = ["packet_dispatcher", "content_store", "backward_router", "name_router"];
+    Ok(rows(row, &in_turn(&Place::new()?, "chain", &elements)?, PAPER_CHAIN, 3.0))
 }
 
 fn services() -> Result<Vec<Row>> {
     let place = Place::new()?;
-    let mut rows = Vec::new();
+    let mut all = Vec::new();
     for (name, element, paper) in SERVICES {
-        let (mut gbit, mut cpu_us) = (Vec::new(), Vec::new());
-        for run in 0..RUNS {
-            let (seen, cpu) = through(&place, &format!("{name}{run}"), &[element])?;
-            gbit.push(gbit_per_s(&seen));
-            cpu_us.push(cpu.as_secs_f64() * 1e6 / seen.segments as f64);
-        }
-        let row = format!("service/{name}/8192");
-        rows.push(Row::new(&row, "gbit_per_s", &gbit).beside(paper).at_least(5.0 * paper));
-        rows.push(Row::new(&row, "cpu_us_per_exchange", &cpu_us));
+        let figures = in_turn(&place, name, &[element])?;
+        all.extend(rows(&format!("service/{name}/8192"), &figures, paper, 5.0 * paper));
     }
     for (name, kind, paper) in VERIFIERS {
-        rows.extend(verifier(&place, name, kind, paper)?);
+        all.extend(verifier(&place, name, kind, paper)?);
     }
     let gbit = (0..RUNS).map(|run| from_cache(&place, run)).collect::<Result<Vec<f64>>>()?;
     let row = Row::new("service/content_store_hit/8192", "gbit_per_s", &gbit);
-    rows.push(row.beside(FROM_CACHE).at_least(5.0 * FROM_CACHE));
-    Ok(rows)
+    all.push(row.beside(FROM_CACHE).at_least(5.0 * FROM_CACHE));
+    Ok(all)
 }
 
 /// Services in a row, the first one nearest to the consumer.
 struct Chain {
     running: Vec<Running>,
-    /// Where the consumer connects to, and the producer.
-    near: PathBuf,
-    far: PathBuf,
+    /// URIs that the consumer connects to, and the producer.
+    near: String,
+    far: String,
 }
 
 impl Chain {
-    fn start(place: &Place, name: &str, elements: &[&str], parameters: &Parameters) -> Result<Self> {
+    fn start(
+        place: &Place,
+        scheme: &str,
+        name: &str,
+        elements: &[&str],
+        parameters: &Parameters,
+    ) -> Result<Self> {
         let socket = |at: usize| place.path(&format!("{name}-{at}.sock"));
-        let mut chain = Chain { running: Vec::new(), near: socket(0), far: socket(elements.len()) };
+        let uri = |at: usize| format!("{scheme}://{}", socket(at).display());
+        let mut chain = Chain { running: Vec::new(), near: uri(0), far: uri(elements.len()) };
         // The last one first, so that each finds the next one.
         for (at, element) in elements.iter().enumerate().rev() {
             let is_last = at + 1 == elements.len();
-            let graph = graph(element, parameters.clone(), &socket(at), &socket(at + 1), is_last)?;
+            let graph = graph(element, parameters.clone(), uri(at), uri(at + 1), is_last)?;
             let file = place.path(&format!("{name}-{at}.graph"));
             std::fs::write(&file, graph)?;
             let mut command = Command::new(&place.nw);
@@ -139,23 +164,22 @@ impl Chain {
 fn graph(
     element: &str,
     mut parameters: Parameters,
-    near: &Path,
-    far: &Path,
+    near: String,
+    far: String,
     is_last: bool,
 ) -> Result<String> {
-    let uri = |path: &Path| format!("unix://{}", path.display());
     if matches!(element, "name_router" | "strategy_forwarder") {
         parameters.0.push(("routes".to_owned(), Value::List(vec![Value::Text("/ far".to_owned())])));
     }
-    let ends = Ends { listen: vec![uri(near)], to: vec![("far".to_owned(), uri(far))] };
+    let ends = Ends { listen: vec![near], to: vec![("far".to_owned(), far)] };
     let mut graph = single(element, parameters, &ends)?;
     let face = graph.faces.iter_mut().find(|face| face.name == "far").context("a face of that name")?;
     (face.listens, face.is_single) = (is_last, is_last);
     Ok(language::write(&graph))
 }
 
-fn through(place: &Place, name: &str, elements: &[&str]) -> Result<(Seen, Duration)> {
-    let chain = Chain::start(place, name, elements, &Parameters::default())?;
+fn through(place: &Place, scheme: &str, name: &str, elements: &[&str]) -> Result<(Seen, Duration)> {
+    let chain = Chain::start(place, scheme, name, elements, &Parameters::default())?;
     // Into stores that are full, as those of any service in use are.
     let cold = format!("/{name}/cold");
     let producer = place.produce(&chain.far, &cold, WARM_UP_SEGMENTS, LEN, false)?;
@@ -190,8 +214,9 @@ fn verifier(place: &Place, name: &str, kind: KeyKind, paper: f64) -> Result<Vec<
     let (mut gbit, mut cpu_us) = (Vec::new(), Vec::new());
     for run in 0..RUNS {
         let parameters = Parameters(vec![keys.clone(), ("held".to_owned(), Value::Integer(HELD))]);
-        let chain = Chain::start(place, &format!("{name}{run}"), &["signature_verifier"], &parameters)?;
-        let far: FaceUri = format!("unix://{}", chain.far.display()).parse()?;
+        let chain =
+            Chain::start(place, "unix", &format!("{name}{run}"), &["signature_verifier"], &parameters)?;
+        let far: FaceUri = chain.far.parse()?;
         let seen = std::thread::scope(|scope| {
             let producer = scope.spawn(|| produce_prepared(&far, &packets));
             std::thread::sleep(SETTLE);
@@ -217,7 +242,7 @@ fn from_cache(place: &Place, run: usize) -> Result<f64> {
     let name = format!("hit{run}");
     let whole = |name: &str, number: i64| (name.to_owned(), Value::Integer(number));
     let parameters = Parameters(vec![whole("packets", 65_536), whole("mib", 512)]);
-    let chain = Chain::start(place, &name, &["content_store"], &parameters)?;
+    let chain = Chain::start(place, "unix", &name, &["content_store"], &parameters)?;
     let prefix = format!("/{name}/data");
     let producer = place.produce(&chain.far, &prefix, SEGMENTS, LEN, false)?;
     std::thread::sleep(SETTLE);

@@ -92,7 +92,7 @@ pub struct Run {
     /// Run this graph file instead of one element
     #[arg(long, value_name = "FILE", conflicts_with = "element")]
     pub graph: Option<PathBuf>,
-    /// Where those before it connect to: unix:///path, tcp4://address:port, udp4://address:port
+    /// Where those before it connect to: unix:///path, shm:///path, tcp4://address:port, udp4://address:port
     #[arg(long, value_name = "URI", conflicts_with = "graph")]
     pub listen: Vec<String>,
     /// Where Interests go: a name for use in routes, and an address. The first takes those for which the element does not choose

@@ -79,6 +79,8 @@ reasons! {
     RetransmissionsSpent = "retransmissions_spent",
     /// A WebSocket message that is not binary or too long, or a frame against the protocol; its connection was closed.
     WebSocketFault = "websocket_fault",
+    /// A neighbour at shared memory that did what it may not; its link was closed.
+    SharedMemoryFault = "shared_memory_fault",
     /// No buffer was free.
     NoBuffer = "no_buffer",
     /// A fragment of a packet that was never whole in time.

@@ -27,6 +27,10 @@ pub struct FacesConfig {
     pub accepts_per_turn: usize,
     /// SO_SNDBUF asked for on unix and TCP sockets, octets.
     pub stream_send_buffer: usize,
+    /// Octets of a ring of shared memory, one each way, where this end makes it: a power of two from 64 KiB to 1 MiB.
+    pub shared_ring_len: usize,
+    /// Faces one listener of shared memory may have. Each may use twice 1 MiB.
+    pub shared_faces_max: usize,
     /// SO_RCVBUF asked for on TCP sockets, octets; `None` leaves it to the kernel, which adapts it.
     pub tcp_receive_buffer: Option<usize>,
     /// SO_RCVBUF asked for on datagram sockets, octets: room for bursts.
@@ -91,6 +95,8 @@ impl Default for FacesConfig {
             udp_reads_per_turn: 4,
             accepts_per_turn: 64,
             stream_send_buffer: 512 << 10,
+            shared_ring_len: 512 << 10,
+            shared_faces_max: 256,
             tcp_receive_buffer: None,
             udp_receive_buffer: 8 << 20,
             udp_send_buffer: 4 << 20,

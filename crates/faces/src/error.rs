@@ -115,6 +115,9 @@ fn remedy(errno: Errno) -> &'static str {
         Errno::MFILE | Errno::NFILE => " (too many open files: raise `ulimit -n`)",
         Errno::NOENT => " (no such path: is the router running?)",
         Errno::CONNREFUSED => " (nobody listens there: is the router running?)",
+        Errno::PROTOTYPE => {
+            " (what listens there is of the other kind: write unix:// or shm:// on both sides)"
+        }
         Errno::NAMETOOLONG => " (socket paths have at most 107 octets)",
         _ => "",
     }

@@ -3,7 +3,7 @@
 //! [`Faces`] owns every face: it turns readiness of sockets into decoded packets and queued packets into gathered writes. Non-blocking,
 //! driven by the host's epoll loop; no thread, no async runtime, no clock. Layer 4 (edges): refuses to know tables.
 
-#![deny(unsafe_code)] // but where it says so: datagram::sys, datagram::packet, xdp::rings, heap, and one call in inherited
+#![deny(unsafe_code)] // but where it says so: datagram::sys, datagram::packet, shm::memory, xdp::rings, heap, and one call in inherited
 
 pub mod config;
 pub mod counters;
@@ -19,6 +19,7 @@ pub mod mac;
 mod memory;
 pub mod outbox;
 pub mod queue;
+mod shm;
 mod slab;
 pub mod status;
 mod stream;
@@ -40,6 +41,7 @@ pub use faces::{Faces, Lane, Stray, Twins};
 pub use heap::free_at_once;
 pub use inherited::{InheritedUnix, take_inherited};
 pub use nw_element::{FaceId, FaceInfo, Instant, LinkType, Scope};
+pub use shm::fault::SharedMemoryFault;
 pub use status::{CloseReason, FaceEvent, FaceFlags, FaceStatus, ListenerStatus, Persistency, UdpBuffer};
 pub use uri::FaceUri;
 pub use websocket::fault::WebSocketFault;

@@ -1,15 +1,17 @@
-//! Listening stream sockets: unix, TCP and WebSocket.
+//! Listening sockets: unix, shared memory, TCP and WebSocket; and connections to such.
 
 use crate::config::FacesConfig;
 use crate::error::FaceError;
 use crate::inherited::InheritedUnix;
+use crate::shm::Shared;
+use crate::stream::Stream;
 use crate::uri::{FaceUri, canonical};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fs;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -39,25 +41,31 @@ impl Listener {
     /// # Errors
     /// With the path, the cause and what helps.
     pub fn unix(path: &Path, mode: u32) -> Result<Self, FaceError> {
+        Self::at_path(path, mode, FaceUri::Unix(path.into()))
+    }
+
+    /// A socket at `path` over which memory is handed, likewise.
+    ///
+    /// # Errors
+    /// With the path, the cause and what helps.
+    pub fn shared_memory(path: &Path, mode: u32) -> Result<Self, FaceError> {
+        Self::at_path(path, mode, FaceUri::Shm(path.into()))
+    }
+
+    fn at_path(path: &Path, mode: u32, uri: FaceUri) -> Result<Self, FaceError> {
         let fail = || FaceError::system("listen on", path.display());
         let io = |e: std::io::Error| fail()(Errno::from_io_error(&e).unwrap_or(Errno::IO));
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory).map_err(io)?;
         }
-        make_way(path)?;
+        let kind = kind_of(&uri);
+        make_way(path, kind)?;
         let address = SocketAddrUnix::new(path).map_err(fail())?;
-        let socket = stream_socket(AddressFamily::UNIX).map_err(fail())?;
+        let socket = new_socket(AddressFamily::UNIX, kind).map_err(fail())?;
         rustix::net::bind(&socket, &address).map_err(fail())?;
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(io)?;
         rustix::net::listen(&socket, BACKLOG).map_err(fail())?;
-        Ok(Listener {
-            socket,
-            uri: FaceUri::Unix(path.into()),
-            faces: 0,
-            accepted: 0,
-            refused: 0,
-            path: Some(path.into()),
-        })
+        Ok(Listener { socket, uri, faces: 0, accepted: 0, refused: 0, path: Some(path.into()) })
     }
 
     /// A unix socket that listens already.
@@ -157,26 +165,28 @@ impl Drop for Listener {
 }
 
 /// Removes a socket that nobody listens on; refuses to remove anything else.
-fn make_way(path: &Path) -> Result<(), FaceError> {
+fn make_way(path: &Path, kind: SocketType) -> Result<(), FaceError> {
     let Ok(there) = fs::symlink_metadata(path) else { return Ok(()) };
     if !there.file_type().is_socket() {
         return Err(FaceError::NotASocket(path.into()));
     }
     let fail = || FaceError::system("listen on", path.display());
     let address = SocketAddrUnix::new(path).map_err(fail())?;
-    let probe = stream_socket(AddressFamily::UNIX).map_err(fail())?;
+    let probe = new_socket(AddressFamily::UNIX, kind).map_err(fail())?;
     match rustix::net::connect(&probe, &address) {
         Err(Errno::CONNREFUSED) => {
             fs::remove_file(path).map_err(|e| fail()(Errno::from_io_error(&e).unwrap_or(Errno::IO)))
         }
         Err(Errno::NOENT) => Ok(()),
-        // Connected, or its backlog is full: either way somebody is there. Without permission to connect one can't know.
-        Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Err(FaceError::SocketInUse(path.into())),
+        // Connected, or its backlog is full, or it is of another kind: either way somebody is there. Without permission to connect one can't know.
+        Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS | Errno::PROTOTYPE) => {
+            Err(FaceError::SocketInUse(path.into()))
+        }
         Err(errno) => Err(fail()(errno)),
     }
 }
 
-/// Connects a stream without waiting: the socket, this end's URI, and whether it is connected already.
+/// Connects a stream without waiting: the stream, which may be connected already, and this end's URI.
 ///
 /// # Errors
 /// What the system says.
@@ -184,15 +194,22 @@ pub fn connect(
     uri: &FaceUri,
     local: Option<SocketAddr>,
     config: &FacesConfig,
-) -> Result<(OwnedFd, FaceUri, bool), FaceError> {
-    let make = || -> Result<(OwnedFd, FaceUri, bool), Errno> {
+) -> Result<(Stream, FaceUri), FaceError> {
+    let make = || -> Result<(Stream, FaceUri), Errno> {
         match uri {
             FaceUri::Unix(path) => {
                 let socket = stream_socket(AddressFamily::UNIX)?;
                 tune_unix(&socket, config)?;
                 rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
                 let local = fd_uri(&socket);
-                Ok((socket, local, true))
+                Ok((Stream::to(uri, socket, true), local))
+            }
+            FaceUri::Shm(path) => {
+                let socket = new_socket(AddressFamily::UNIX, kind_of(uri))?;
+                rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+                let (local, shared) =
+                    (fd_uri(&socket), Shared::offer(socket.as_fd(), config.shared_ring_len)?);
+                Ok((Stream::beside(socket, shared), local))
             }
             FaceUri::Tcp(address) | FaceUri::Ws(address) => {
                 let socket = stream_socket(family(address))?;
@@ -207,7 +224,7 @@ pub fn connect(
                     Err(errno) => return Err(errno),
                 };
                 let local = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
-                Ok((socket, near_end(uri, local), connected))
+                Ok((Stream::to(uri, socket, connected), near_end(uri, local)))
             }
             _ => Err(Errno::OPNOTSUPP),
         }
@@ -247,7 +264,19 @@ fn family(address: &SocketAddr) -> AddressFamily {
 }
 
 fn stream_socket(family: AddressFamily) -> Result<OwnedFd, Errno> {
-    rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
+    new_socket(family, SocketType::STREAM)
+}
+
+fn new_socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd, Errno> {
+    rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
+}
+
+/// Beside shared memory the socket has messages; being of another kind, it is not taken for a unix face by mistake.
+const fn kind_of(uri: &FaceUri) -> SocketType {
+    match uri {
+        FaceUri::Shm(_) => SocketType::SEQPACKET,
+        _ => SocketType::STREAM,
+    }
 }
 
 fn tune_unix(socket: &OwnedFd, config: &FacesConfig) -> Result<(), Errno> {

@@ -1,6 +1,7 @@
 //! What can be seen of faces from outside.
 
 use crate::counters::FaceCounters;
+use crate::shm::fault::SharedMemoryFault;
 use crate::uri::FaceUri;
 use crate::websocket::fault::WebSocketFault;
 use core::time::Duration;
@@ -117,6 +118,8 @@ pub enum CloseReason {
     FramingLost(nw_wire::Error),
     /// The peer of a WebSocket connection did what ends it.
     WebSocket(WebSocketFault),
+    /// The neighbour at shared memory did what ends the link.
+    SharedMemory(SharedMemoryFault),
     /// The socket failed.
     Socket(rustix::io::Errno),
     /// Its network interface is gone, or is no longer to have such a face.
@@ -131,6 +134,7 @@ impl core::fmt::Display for CloseReason {
             CloseReason::Idle => f.write_str("idle"),
             CloseReason::FramingLost(error) => write!(f, "the stream holds no packets: {error}"),
             CloseReason::WebSocket(fault) => write!(f, "WebSocket: {fault}"),
+            CloseReason::SharedMemory(fault) => write!(f, "shared memory: {fault}"),
             CloseReason::Socket(errno) => write!(f, "socket failed: {errno}"),
             CloseReason::InterfaceGone => f.write_str("its network interface is gone or changed"),
         }
@@ -157,7 +161,7 @@ pub struct ListenerStatus {
     pub uri: FaceUri,
     /// Peers taken in since the start.
     pub accepted: u64,
-    /// Peers turned away since the start, because there were too many faces or descriptors, or because they spoke no WebSocket where it is spoken.
+    /// Peers turned away since the start, because there were too many faces or descriptors, or because they spoke no WebSocket, or offered no memory, where that is to be.
     pub refused: u64,
     /// Datagram sockets only.
     pub udp: Option<UdpBuffer>,

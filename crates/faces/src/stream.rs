@@ -1,10 +1,11 @@
-//! A stream face's socket: unix or TCP, with packets back to back or in WebSocket messages. Large reads into chunks that packets are cut from, gathered writes, and a bounded queue for what the
+//! A stream face's socket: unix or TCP, with packets back to back or in WebSocket messages; or a socket beside shared memory. Large reads into chunks that packets are cut from, gathered writes, and a bounded queue for what the
 //! socket refuses.
 
 use crate::config::LINK_PACKET_LEN_MAX;
 use crate::datagram::{LOOK_PAUSE, sys};
 use crate::outbox::{Outbox, Outgoing};
 use crate::queue::ByteQueue;
+use crate::shm::{Shared, Unsent};
 use crate::status::CloseReason;
 use crate::uri::FaceUri;
 use crate::websocket::WebSocket;
@@ -39,6 +40,8 @@ pub struct Stream {
     pub connected: bool,
     /// How packets are told apart when they are not back to back.
     pub websocket: Option<Box<WebSocket>>,
+    /// What octets go by instead of the socket.
+    pub shared: Option<Box<Shared>>,
     /// What the last read left of a packet: shorter than the longest link packet.
     carry: Vec<u8>,
     /// What the socket refused.
@@ -57,6 +60,7 @@ impl Stream {
             socket,
             connected,
             websocket: websocket.map(Box::new),
+            shared: None,
             carry: Vec::new(),
             queue: ByteQueue::default(),
             kernel_queue: 0,
@@ -72,6 +76,28 @@ impl Stream {
             FaceUri::Ws(peer) => Stream::new(socket, false, Some(WebSocket::to_open(Opening::to(*peer)))),
             _ => Stream::new(socket, connected, None),
         }
+    }
+
+    /// Over shared memory, beside a socket.
+    pub fn beside(socket: OwnedFd, shared: Shared) -> Self {
+        let connected = shared.is_open();
+        Stream { shared: Some(Box::new(shared)), ..Stream::new(socket, connected, None) }
+    }
+
+    /// The two ends have still to agree on how they speak.
+    pub fn is_opening(&self) -> bool {
+        self.websocket.as_ref().is_some_and(|websocket| !websocket.is_open())
+            || self.shared.as_ref().is_some_and(|shared| !shared.is_open())
+    }
+
+    /// The system is still to say that the socket is connected.
+    pub const fn is_connecting(&self) -> bool {
+        !self.connected && self.shared.is_none()
+    }
+
+    /// Something waits until the socket can be written. Beside shared memory a message says that there is room.
+    pub fn awaits_writable(&self) -> bool {
+        !self.queue.is_empty() && self.shared.is_none() && !self.is_opening()
     }
 
     /// Asks the system how much of a TCP stream was never on its way yet; once a millisecond.
@@ -105,21 +131,11 @@ impl Stream {
             let buffer = pool.chunk_bytes_mut(&chunk);
             buffer[..carried].copy_from_slice(&self.carry);
             let room = buffer.len() - carried;
-            let read = match rustix::net::recv(&self.socket, &mut buffer[carried..], RecvFlags::DONTWAIT) {
-                Ok((0, _)) => Err(CloseReason::PeerClosed),
-                Ok((read, _)) => Ok(read),
-                Err(Errno::AGAIN | Errno::INTR) => {
+            let filled = match self.receive(&mut buffer[carried..]) {
+                Ok(read @ 1..) => carried + read,
+                other => {
                     pool.release_chunk(chunk);
-                    return Ok(());
-                }
-                Err(Errno::CONNRESET | Errno::PIPE) => Err(CloseReason::PeerClosed),
-                Err(errno) => Err(CloseReason::Socket(errno)),
-            };
-            let filled = match read {
-                Ok(read) => carried + read,
-                Err(reason) => {
-                    pool.release_chunk(chunk);
-                    return Err(reason);
+                    return other.map(drop);
                 }
             };
             self.put_back(spare);
@@ -153,6 +169,20 @@ impl Stream {
         self.websocket.as_mut().is_some_and(|websocket| websocket.ping(&mut self.queue))
     }
 
+    /// Octets that came; 0 when there are none.
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, CloseReason> {
+        if let Some(shared) = &mut self.shared {
+            return shared.receive(self.socket.as_fd(), buffer);
+        }
+        match rustix::net::recv(&self.socket, buffer, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => Err(CloseReason::PeerClosed),
+            Ok((read, _)) => Ok(read),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            Err(Errno::CONNRESET | Errno::PIPE) => Err(CloseReason::PeerClosed),
+            Err(errno) => Err(CloseReason::Socket(errno)),
+        }
+    }
+
     fn put_back(&mut self, spare: &mut Spare) {
         let mut carry = core::mem::take(&mut self.carry);
         if carry.capacity() > 0 && spare.len() < SPARE_MAX {
@@ -177,20 +207,9 @@ impl Stream {
         while self.connected && !self.deaf && self.queue.is_empty() && !items.is_empty() {
             let mut pieces = ArrayVec::<_, PIECES_MAX>::new_const();
             let (gathered, total) = gather(items, outbox, pool, &mut pieces);
-            let sent = match rustix::net::sendmsg(
-                &self.socket,
-                &pieces,
-                &mut SendAncillaryBuffer::default(),
-                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
-            ) {
-                Ok(sent) => sent,
-                Err(Errno::AGAIN | Errno::NOBUFS) => 0,
-                Err(Errno::INTR) => continue,
-                Err(Errno::PIPE) => {
-                    self.deaf = true;
-                    break;
-                }
-                Err(errno) => return Err(closed(errno)),
+            let Some(sent) = transmit(self.socket.as_fd(), &mut self.shared, &pieces)? else {
+                self.deaf = true;
+                break;
             };
             if sent == total {
                 items = &items[gathered..];
@@ -243,22 +262,41 @@ impl Stream {
     /// Why the stream is at its end.
     pub fn drain(&mut self) -> Result<(), CloseReason> {
         while self.connected && !self.queue.is_empty() {
-            match rustix::net::send(
-                &self.socket,
-                self.queue.as_slice(),
-                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
-            ) {
-                Ok(sent) => self.queue.consume(sent),
-                Err(Errno::AGAIN | Errno::NOBUFS) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(Errno::PIPE) => {
+            match transmit(self.socket.as_fd(), &mut self.shared, &[IoSlice::new(self.queue.as_slice())])? {
+                Some(0) => return Ok(()),
+                Some(sent) => self.queue.consume(sent),
+                None => {
                     self.deaf = true;
                     self.queue.consume(self.queue.len());
                 }
-                Err(errno) => return Err(closed(errno)),
             }
         }
         Ok(())
+    }
+}
+
+/// Sends what is taken at once; how many octets, or `None` when the peer takes nothing any more.
+fn transmit(
+    socket: BorrowedFd<'_>,
+    shared: &mut Option<Box<Shared>>,
+    pieces: &[IoSlice<'_>],
+) -> Result<Option<usize>, CloseReason> {
+    if let Some(shared) = shared {
+        return match shared.send(socket, pieces) {
+            Ok(sent) => Ok(Some(sent)),
+            Err(Unsent::Gone) => Ok(None),
+            Err(Unsent::Fault(fault)) => Err(CloseReason::SharedMemory(fault)),
+        };
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    loop {
+        return match rustix::net::sendmsg(socket, pieces, &mut SendAncillaryBuffer::default(), flags) {
+            Ok(sent) => Ok(Some(sent)),
+            Err(Errno::AGAIN | Errno::NOBUFS) => Ok(Some(0)),
+            Err(Errno::INTR) => continue,
+            Err(Errno::PIPE) => Ok(None),
+            Err(errno) => Err(closed(errno)),
+        };
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Forms as NFD has them: `unix:///path`, `tcp4://192.0.2.1:6363`, `tcp6://[2001:db8::1]:6363`, `udp4://…`, `udp6://…`, `fd://7`, `internal://`,
 //! `null://`, `contentstore://`; `ether://[08:00:27:01:02:03]` for a network card and `dev://eth0` for an interface of this machine;
+//! `shm:///path` for shared memory that is handed over a socket at a path;
 //! `ws://192.0.2.1:9696` for a WebSocket server and `wsclient://192.0.2.7:51000` for a client of ours; `tcp://host:port`, `udp://host:port` and
 //! `ws://host:port` when a name is still to be resolved. The port is 6363 when not said, 9696 for WebSocket.
 
@@ -10,7 +11,7 @@ use core::fmt;
 use core::str::FromStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Port of NDN over UDP and TCP.
 pub const PORT_DEFAULT: u16 = 6363;
@@ -29,7 +30,7 @@ pub enum UriError {
     NoScheme(String),
     /// A scheme nobody knows here.
     #[error(
-        "`{0}` is no known scheme: expected unix, tcp, tcp4, tcp6, udp, udp4, udp6, ether, dev, ws, fd, internal or null"
+        "`{0}` is no known scheme: expected unix, shm, tcp, tcp4, tcp6, udp, udp4, udp6, ether, dev, ws, fd, internal or null"
     )]
     Scheme(String),
     /// An address or host that can't be.
@@ -44,6 +45,11 @@ pub enum UriError {
     /// A relative path, or none.
     #[error("`{0}`: a unix socket needs an absolute path, as in unix:///run/nfd/nfd.sock")]
     UnixPath(String),
+    /// Likewise.
+    #[error(
+        "`{0}`: shared memory is handed over a socket at an absolute path, as in shm:///run/nw/link.sock"
+    )]
+    SharedPath(String),
     /// No Ethernet address in brackets.
     #[error("`{0}`: an Ethernet address stands in brackets, as in ether://[08:00:27:01:02:03]")]
     Ether(String),
@@ -88,6 +94,8 @@ pub const UNIX_PATH_LEN_MAX: usize = 107;
 pub enum FaceUri {
     /// A unix stream socket's path.
     Unix(PathBuf),
+    /// The path of the socket over which memory is handed that both ends share.
+    Shm(PathBuf),
     /// A TCP address.
     Tcp(SocketAddr),
     /// A UDP address.
@@ -131,6 +139,7 @@ impl FaceUri {
     pub const fn scheme(&self) -> &'static str {
         match self {
             FaceUri::Unix(_) => "unix",
+            FaceUri::Shm(_) => "shm",
             FaceUri::Tcp(SocketAddr::V4(_)) => "tcp4",
             FaceUri::Tcp(SocketAddr::V6(_)) => "tcp6",
             FaceUri::Udp(SocketAddr::V4(_)) => "udp4",
@@ -149,6 +158,14 @@ impl FaceUri {
             FaceUri::Internal => "internal",
             FaceUri::Null => "null",
             FaceUri::ContentStore => "contentstore",
+        }
+    }
+
+    /// The path of the socket of an end that has one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            FaceUri::Unix(path) | FaceUri::Shm(path) => Some(path),
+            _ => None,
         }
     }
 
@@ -217,6 +234,8 @@ impl FromStr for FaceUri {
         match scheme {
             "unix" if rest.starts_with('/') && !rest.contains('\0') => Ok(FaceUri::Unix(rest.into())),
             "unix" => Err(UriError::UnixPath(text.into())),
+            "shm" if rest.starts_with('/') && !rest.contains('\0') => Ok(FaceUri::Shm(rest.into())),
+            "shm" => Err(UriError::SharedPath(text.into())),
             "tcp" => authority(Transport::Tcp, Family::Any, rest),
             "tcp4" => authority(Transport::Tcp, Family::V4, rest),
             "tcp6" => authority(Transport::Tcp, Family::V6, rest),
@@ -314,7 +333,9 @@ impl fmt::Display for FaceUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://", self.scheme())?;
         match self {
-            FaceUri::Unix(path) => f.write_str(&String::from_utf8_lossy(path.as_os_str().as_bytes())),
+            FaceUri::Unix(path) | FaceUri::Shm(path) => {
+                f.write_str(&String::from_utf8_lossy(path.as_os_str().as_bytes()))
+            }
             FaceUri::Tcp(address)
             | FaceUri::Udp(address)
             | FaceUri::Ws(address)
@@ -341,6 +362,7 @@ mod tests {
     fn canonical_forms() {
         for (text, shown) in [
             ("unix:///run/nfd/nfd.sock", "unix:///run/nfd/nfd.sock"),
+            ("shm:///run/nw/a-b.sock", "shm:///run/nw/a-b.sock"),
             ("tcp4://192.0.2.1", "tcp4://192.0.2.1:6363"),
             ("tcp://192.0.2.1:7000", "tcp4://192.0.2.1:7000"),
             ("udp://192.0.2.1:7000/", "udp4://192.0.2.1:7000"),
@@ -391,6 +413,8 @@ mod tests {
             "udp4://1.2.3.4/x",
             "unix://relative",
             "unix://",
+            "shm://relative",
+            "shm://",
             "fd://-1",
             "fd://x",
             "internal://x",
@@ -412,7 +436,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_panics_and_prints_what_it_reads(text in "(unix|tcp[46]?|udp[46]?|ws|wsclient|ether|dev|fd|x)://[\\[\\]a-f0-9:.%/-]{0,30}") {
+        fn never_panics_and_prints_what_it_reads(text in "(unix|shm|tcp[46]?|udp[46]?|ws|wsclient|ether|dev|fd|x)://[\\[\\]a-f0-9:.%/-]{0,30}") {
             if let Ok(uri) = text.parse::<FaceUri>() {
                 prop_assert_eq!(uri.to_string().parse::<FaceUri>().unwrap(), uri);
             }

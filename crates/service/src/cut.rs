@@ -10,6 +10,25 @@ use nw_graph::{Connection, Face, From, Graph, Place, To};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+/// What links are made of. Both kinds meet at a socket in the folder of the graph files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkKind {
+    /// Unix sockets.
+    #[default]
+    Unix,
+    /// Memory that both ends share.
+    SharedMemory,
+}
+
+impl LinkKind {
+    const fn scheme(self) -> &'static str {
+        match self {
+            LinkKind::Unix => "unix",
+            LinkKind::SharedMemory => "shm",
+        }
+    }
+}
+
 /// One service of a cut graph.
 #[derive(Clone, Debug)]
 pub struct Piece {
@@ -31,11 +50,16 @@ struct Places {
 }
 
 /// Cuts a checked graph: each service has a name and the names of its elements and faces. A face that none names goes with the element that its packets
-/// enter. Links are unix sockets in `folder`, on which the service that packets of a link reach first listens.
+/// enter. Links are of one kind and meet in `folder`; the later one of two services listens there.
 ///
 /// # Errors
 /// All that is wrong with the cut.
-pub fn cut(graph: &Graph, services: &[(String, Vec<String>)], folder: &Path) -> Result<Vec<Piece>, CutError> {
+pub fn cut(
+    graph: &Graph,
+    services: &[(String, Vec<String>)],
+    folder: &Path,
+    kind: LinkKind,
+) -> Result<Vec<Piece>, CutError> {
     let mut wrong = Vec::new();
     let places = places(graph, services, &mut wrong);
     if !wrong.is_empty() {
@@ -56,7 +80,7 @@ pub fn cut(graph: &Graph, services: &[(String, Vec<String>)], folder: &Path) -> 
     }
     let pieces = (0..services.len()).map(|service| Piece {
         name: services[service].0.clone(),
-        graph: piece(graph, services, &places, &links, service, folder),
+        graph: piece(graph, services, &places, &links, service, (folder, kind)),
     });
     let pieces: Vec<Piece> = pieces.collect();
     for piece in &pieces {
@@ -185,7 +209,7 @@ fn piece(
     places: &Places,
     links: &Links,
     service: usize,
-    folder: &Path,
+    (folder, kind): (&Path, LinkKind),
 ) -> Graph {
     let mut piece = Graph::default();
     let here = |place: &usize| *place == service;
@@ -201,7 +225,7 @@ fn piece(
         link_of.insert(other, piece.faces.len());
         piece.faces.push(Face {
             name: link_name(services, other),
-            uri: Some(format!("unix://{}", socket.display())),
+            uri: Some(format!("{}://{}", kind.scheme(), socket.display())),
             // The later service listens, the earlier one connects, again and again while nobody is there.
             listens: here(high),
             is_single: here(high),

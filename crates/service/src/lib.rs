@@ -4,11 +4,11 @@
 //!  service a                      service b                        each a process: graph engine, faces, control socket
 //!  ┌──────────────────┐  link     ┌──────────────────┐
 //!  │ pd ─▶ cs ─▶ link ┼──────────▶┼ link ─▶ br ─▶ nr ┼─▶ producer
-//!  │          faces ◀─┼◀──────────┼─ link ◀─ br ◀─ … │            a link: one unix, TCP or UDP face, both ways
+//!  │          faces ◀─┼◀──────────┼─ link ◀─ br ◀─ … │            a link: one face, both ways (unix, shared memory, TCP, UDP)
 //!  └──────────────────┘           └──────────────────┘
 //! ```
 //!
-//! What is missing: links over shared memory, and HTTP over TCP for the control socket (decision 0029).
+//! What is missing: HTTP over TCP for the control socket (decision 0029).
 
 #![forbid(unsafe_code)]
 
@@ -17,5 +17,5 @@ pub mod cut;
 pub mod single;
 
 pub use control::{ControlError, Server, serve};
-pub use cut::{CutError, Piece, cut};
+pub use cut::{CutError, LinkKind, Piece, cut};
 pub use single::{Ends, SingleError, single};

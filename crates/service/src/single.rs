@@ -31,7 +31,8 @@ pub fn single(element: &str, parameters: Parameters, ends: &Ends) -> Result<Grap
     let entry = find(element).ok_or_else(|| SingleError::Unknown(element.to_owned()))?;
     let place = Place::default();
     let face = |name: String, uri: &str, listens: bool, is_default: bool| {
-        let scope = if uri.starts_with("unix:") { Scope::Local } else { Scope::NonLocal };
+        let is_here = ["unix:", "shm:"].iter().any(|scheme| uri.starts_with(scheme));
+        let scope = if is_here { Scope::Local } else { Scope::NonLocal };
         let info = FaceInfo { scope, link_type: LinkType::PointToPoint };
         Face { name, uri: Some(uri.to_owned()), listens, is_single: false, is_default, info, place }
     };

@@ -1,7 +1,7 @@
 //! Host C: the standard router cut into two services, which run here as two threads with real sockets between them; by a clock that the test sets on.
 //!
 //! ```text
-//!  test ─unix─▶ [ dispatcher, store ] ─unix link─▶ [ router ] ─UDP─▶ test, three times
+//!  test ─unix─▶ [ dispatcher, store ] ─link─▶ [ router ] ─UDP─▶ test, three times
 //! ```
 //!
 //! Applications are at one service and all else at the other, so only [`fitting`] traces can be compared: applications ask, the others answer.
@@ -12,7 +12,7 @@ use crate::{Host, Outcome, Trace};
 use nw_element::{Instant, Parameters, Value};
 use nw_graph::host::{Handle, Host as GraphHost, Report};
 use nw_graph::{Connection, From, Graph, Place, To, standard};
-use nw_service::cut;
+use nw_service::{LinkKind, cut};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
@@ -22,8 +22,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Clock};
 
-/// See the module.
+/// See the module: the link is a unix socket.
 pub struct Services;
+
+/// The same, and the link is over shared memory.
+pub struct SharedServices;
 
 /// Octets of a token, and of a return label.
 const TOKEN_LEN_MAX: usize = 32;
@@ -157,7 +160,7 @@ struct Bench {
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Bench {
-    fn new(trace: &Trace) -> Self {
+    fn new(trace: &Trace, links: LinkKind) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let apps = folder.path().join("apps.sock");
         let peers: Vec<UdpSocket> =
@@ -168,7 +171,7 @@ impl Bench {
             ("back", vec!["router", "nobody", "north", "east", "west"]),
         ]
         .map(|(name, members)| (name.to_owned(), members.into_iter().map(str::to_owned).collect()));
-        let pieces = cut(&graph(trace, &apps, &at), &services, folder.path()).expect("a good cut");
+        let pieces = cut(&graph(trace, &apps, &at), &services, folder.path(), links).expect("a good cut");
         let clock = Arc::new(AtomicU64::new(1_000_000));
         // The later one listens.
         let back = Running::start(&pieces[1].graph, &clock);
@@ -196,7 +199,7 @@ impl Bench {
         };
         bench.wait_until("the services know each other", |front, back| {
             // Applications and the link; the link and three peers.
-            front.faces.len() == 2 && back.faces.len() == 4
+            front.faces.len() == 2 && back.faces.len() == 4 && front.faces.iter().all(|face| face.up)
         });
         bench
     }
@@ -275,27 +278,39 @@ impl Host for Services {
     const NAME: &'static str = "services";
 
     fn run(trace: &Trace) -> Outcome {
-        let mut bench = Bench::new(trace);
-        let mut outcome = Outcome::default();
-        for step in &trace.steps {
-            if let Step::Wait { ms } = step {
-                for _ in 0..*ms {
-                    bench.clock.fetch_add(1_000_000, Ordering::Release);
-                    // A turn of both loops: asking wakes them, and they answer before their timers.
-                    drop((bench.front.report(), bench.back.report()));
-                }
-                drop((bench.front.report(), bench.back.report()));
-            } else if let Some(incoming) = step.incoming(&bench.open) {
-                bench.give(&incoming);
-            }
-            let before = bench.open.len();
-            outcome.sent.push(bench.settle());
-            order(&mut bench.open[before..]);
-        }
-        let (front, back) = (bench.front.report(), bench.back.report());
-        for (reason, packets) in front.drops.into_iter().chain(back.drops) {
-            *outcome.drops.entry(reason).or_default() += packets;
-        }
-        outcome
+        run(trace, LinkKind::Unix)
     }
+}
+
+impl Host for SharedServices {
+    const NAME: &'static str = "services that share memory";
+
+    fn run(trace: &Trace) -> Outcome {
+        run(trace, LinkKind::SharedMemory)
+    }
+}
+
+fn run(trace: &Trace, links: LinkKind) -> Outcome {
+    let mut bench = Bench::new(trace, links);
+    let mut outcome = Outcome::default();
+    for step in &trace.steps {
+        if let Step::Wait { ms } = step {
+            for _ in 0..*ms {
+                bench.clock.fetch_add(1_000_000, Ordering::Release);
+                // A turn of both loops: asking wakes them, and they answer before their timers.
+                drop((bench.front.report(), bench.back.report()));
+            }
+            drop((bench.front.report(), bench.back.report()));
+        } else if let Some(incoming) = step.incoming(&bench.open) {
+            bench.give(&incoming);
+        }
+        let before = bench.open.len();
+        outcome.sent.push(bench.settle());
+        order(&mut bench.open[before..]);
+    }
+    let (front, back) = (bench.front.report(), bench.back.report());
+    for (reason, packets) in front.drops.into_iter().chain(back.drops) {
+        *outcome.drops.entry(reason).or_default() += packets;
+    }
+    outcome
 }

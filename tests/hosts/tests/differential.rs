@@ -3,7 +3,7 @@
 use nw_hosts::fused::Fused;
 use nw_hosts::graph::InGraph;
 use nw_hosts::recorded::trace_of;
-use nw_hosts::service::{self, Services};
+use nw_hosts::service::{self, Services, SharedServices};
 use nw_hosts::simulated::{self, Linked, Simulated};
 use nw_hosts::trace::traces;
 use nw_hosts::{Host, Outcome, Trace, memory};
@@ -70,21 +70,30 @@ fn over_links(trace: &Trace) -> (&'static str, Outcome, Outcome) {
 }
 
 /// Packets leave by sockets of their own, so those of one step have no order between faces.
-fn in_services(trace: &Trace) -> (&'static str, Outcome, Outcome) {
-    let [mut own, mut fused] = [Services::run(trace), Fused::run(trace)];
+fn in_services<H: Host>(trace: &Trace) -> (&'static str, Outcome, Outcome) {
+    let [mut own, mut fused] = [H::run(trace), Fused::run(trace)];
     own.tables = fused.tables;
     own.sent.iter_mut().chain(&mut fused.sent).for_each(|sent| sent.sort());
-    (Services::NAME, own, fused)
+    (H::NAME, own, fused)
 }
 
 #[test]
 fn services_and_fused_are_one() {
+    services_are_one::<Services>();
+}
+
+#[test]
+fn services_that_share_memory_and_fused_are_one() {
+    services_are_one::<SharedServices>();
+}
+
+fn services_are_one<H: Host>() {
     // Each trace takes two threads, their sockets, and some milliseconds.
     let config =
         Config { failure_persistence: None, max_shrink_iters: 200, ..Config::with_cases(cases() / 2) };
     let mut runner = TestRunner::new(config);
     let outcome = runner.run(&traces(40), |trace| {
-        let (name, own, fused) = in_services(&service::fitting(trace));
+        let (name, own, fused) = in_services::<H>(&service::fitting(trace));
         check(name, &own, &fused)
     });
     assert!(outcome.is_ok(), "{}", outcome.err().map_or_else(String::new, |error| error.to_string()));
@@ -111,7 +120,9 @@ fn recorded_traffic_has_one_outcome() {
         let fitting = simulated::fitting(trace.clone());
         outcomes.push((Simulated::NAME, Simulated::run(&fitting), Fused::run(&fitting)));
         outcomes.push(over_links(&fitting));
-        outcomes.push(in_services(&service::fitting(trace)));
+        let fitting = service::fitting(trace);
+        outcomes.push(in_services::<Services>(&fitting));
+        outcomes.push(in_services::<SharedServices>(&fitting));
         for (name, own, fused) in outcomes {
             check(name, &own, &fused).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         }

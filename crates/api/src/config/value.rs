@@ -183,7 +183,7 @@ impl Value for Uri {
         let uri = value.as_str()?;
         let (scheme, rest) = uri.split_once("://")?;
         let known =
-            ["unix", "tcp", "tcp4", "tcp6", "udp", "udp4", "udp6", "ws", "ether", "dev"].contains(&scheme);
+            ["unix", "shm", "tcp", "tcp4", "tcp6", "udp", "udp4", "udp6", "ws", "ether", "dev"].contains(&scheme);
         (known && !rest.is_empty()).then(|| Uri(uri.to_owned()))
     }
 
@@ -192,7 +192,7 @@ impl Value for Uri {
     }
 
     fn expected(_: &Limits) -> String {
-        "a face URI in quotes: unix:///path, tcp4://, tcp6://, udp4://, udp6:// or ws:// with an address and perhaps a port, ether://[08:00:27:01:02:03], or dev:// and an interface".to_owned()
+        "a face URI in quotes: unix:///path, shm:///path, tcp4://, tcp6://, udp4://, udp6:// or ws:// with an address and perhaps a port, ether://[08:00:27:01:02:03], or dev:// and an interface".to_owned()
     }
 }
 

@@ -4,6 +4,7 @@ use crate::ends::Seen;
 use crate::process::Running;
 use crate::report::Row;
 use anyhow::{Context, Result};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -90,24 +91,24 @@ impl Place {
 
     pub(crate) fn produce(
         &self,
-        socket: &Path,
+        router: impl AsRef<OsStr>,
         prefix: &str,
         segments: u32,
         len: usize,
         register: bool,
     ) -> Result<Running> {
         let mut command = Command::new(&self.me);
-        command.arg("produce").arg(socket).arg(prefix).arg(segments.to_string()).arg(len.to_string());
+        command.arg("produce").arg(router).arg(prefix).arg(segments.to_string()).arg(len.to_string());
         if !register {
             command.arg("--no-register");
         }
         Running::start("producer", &mut command)
     }
 
-    pub(crate) fn consume(&self, socket: &Path, prefix: &str) -> Result<Seen> {
+    pub(crate) fn consume(&self, router: impl AsRef<OsStr>, prefix: &str) -> Result<Seen> {
         let output = Command::new(&self.me)
             .arg("consume")
-            .arg(socket)
+            .arg(router)
             .arg(prefix)
             .arg(WINDOW.to_string())
             .stderr(Stdio::inherit())

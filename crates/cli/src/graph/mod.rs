@@ -4,8 +4,9 @@ mod run;
 
 use crate::output;
 use anyhow::{Context, Result, anyhow, bail};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use nw_graph::{GraphFile, Problem, draw, help, trial};
+use nw_service::LinkKind;
 use serde::Serialize;
 use std::fs;
 use std::io::{Write, stdout};
@@ -54,6 +55,9 @@ pub enum GraphVerb {
         /// A service, and its elements and faces: NAME=ELEMENT,FACE,…
         #[arg(long = "service", value_name = "NAME=MEMBERS", required = true)]
         services: Vec<String>,
+        /// What the links are: unix sockets, or memory that both ends share
+        #[arg(long, value_name = "KIND", default_value = "unix")]
+        links: Links,
     },
     /// Run the tests that stand in graph files
     ///
@@ -73,6 +77,12 @@ pub enum GraphVerb {
     Help(Help),
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Links {
+    Unix,
+    Shm,
+}
+
 #[derive(Debug, Args)]
 pub struct Help {
     /// The element
@@ -86,7 +96,7 @@ pub fn graph(verb: &GraphVerb) -> Result<ExitCode> {
     match verb {
         GraphVerb::Check { files, json } => check(files, *json),
         GraphVerb::Draw { file, svg, mermaid } => picture(file, svg.as_deref(), *mermaid),
-        GraphVerb::Cut { file, into, services } => cut(file, into, services),
+        GraphVerb::Cut { file, into, services, links } => cut(file, into, services, *links),
         GraphVerb::Run(args) => run::run(args),
         GraphVerb::Test { files, only, json } => test(files, only.as_deref(), *json),
         GraphVerb::Help(args) => explain(args),
@@ -162,7 +172,7 @@ fn summary(file: &GraphFile) -> String {
     .join(", ")
 }
 
-fn cut(path: &Path, into: &Path, services: &[String]) -> Result<ExitCode> {
+fn cut(path: &Path, into: &Path, services: &[String], links: Links) -> Result<ExitCode> {
     let file = load(path)?;
     let parse = |text: &String| {
         let (name, members) = text
@@ -177,7 +187,11 @@ fn cut(path: &Path, into: &Path, services: &[String]) -> Result<ExitCode> {
     };
     let services: Vec<(String, Vec<String>)> = services.iter().map(parse).collect::<Result<_>>()?;
     let folder = std::path::absolute(into).with_context(|| format!("can't find {}", into.display()))?;
-    let pieces = nw_service::cut(&file.graph, &services, &folder)?;
+    let kind = match links {
+        Links::Unix => LinkKind::Unix,
+        Links::Shm => LinkKind::SharedMemory,
+    };
+    let pieces = nw_service::cut(&file.graph, &services, &folder, kind)?;
     fs::create_dir_all(into).with_context(|| format!("can't make {}", into.display()))?;
     for piece in pieces {
         let to = folder.join(format!("{}.graph", piece.name));

@@ -127,9 +127,7 @@ impl Faces {
             counters.take_back(item.kind, len);
             Tally { face: counters, all: drops }.drops(cause, 1);
         });
-        // Until the handshake is over there is nothing to wait for but the peer.
-        let opening = stream.websocket.as_ref().is_some_and(|websocket| !websocket.is_open());
-        if stream.queue_bytes() > 0 && !face.awaits_writable && !opening && result.is_ok() {
+        if stream.awaits_writable() && !face.awaits_writable && result.is_ok() {
             face.awaits_writable = true;
             watch_again(&self.epoll, &stream.socket, Token::Face(id), true);
         }

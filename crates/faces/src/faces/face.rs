@@ -115,7 +115,7 @@ impl Face {
     pub(super) fn may_be(&self, persistency: Persistency) -> bool {
         match self.uri {
             FaceUri::Fd(_) | FaceUri::Internal => false,
-            FaceUri::Unix(_) => persistency != Persistency::OnDemand,
+            FaceUri::Unix(_) | FaceUri::Shm(_) => persistency != Persistency::OnDemand,
             FaceUri::WsClient(_) => persistency == Persistency::OnDemand,
             FaceUri::Tcp(_) | FaceUri::Ws(_) => {
                 persistency != Persistency::Permanent || self.reconnect.is_some()

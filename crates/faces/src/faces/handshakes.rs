@@ -1,4 +1,4 @@
-//! WebSocket connections: from accepted socket to face, and whether the peer is still there.
+//! WebSocket connections and shared memory: from accepted socket to face; and whether a WebSocket peer is still there.
 //!
 //! A connection becomes a face when its handshake is over, as only then it is known whether it is local. Until then it holds a descriptor and at
 //! most 8 KiB, for a few seconds; when there are too many, the oldest gives way to the newest.
@@ -6,13 +6,14 @@
 use super::face::{Token, Transport};
 use super::{Faces, watch_again};
 use crate::config::FaceOptions;
+use crate::shm::Shared;
 use crate::status::{CloseReason, Persistency};
 use crate::stream::{self, Stream};
 use crate::timers::Timer;
 use crate::uri::FaceUri;
 use crate::websocket::WebSocket;
 use crate::websocket::handshake::{self, Asked, HTTP_LEN_MAX};
-use nw_element::{FaceId, Instant, Pool, Scope};
+use nw_element::{Cause, FaceId, Instant, Pool, Scope};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
@@ -32,6 +33,13 @@ pub(super) struct Handshake {
     due: Instant,
 }
 
+impl Handshake {
+    /// Memory is to be offered, and nothing asked in words.
+    const fn is_of_memory(&self) -> bool {
+        matches!(self.ends.1, FaceUri::Shm(_))
+    }
+}
+
 impl Faces {
     /// Waits for what the peer of an accepted connection asks.
     pub(super) fn expect_handshake(
@@ -45,7 +53,7 @@ impl Faces {
         if waiting >= self.config.websocket.handshakes_max {
             let waiting = self.handshakes.iter().enumerate();
             let oldest = waiting.filter_map(|(at, shaken)| Some((shaken.as_ref()?.due, at))).min();
-            oldest.into_iter().for_each(|(_, at)| self.refuse_handshake(at as u32, &handshake::too_slow()));
+            oldest.into_iter().for_each(|(_, at)| self.expire_handshake(at as u32));
         }
         let index = self.handshakes.iter().position(Option::is_none).unwrap_or(self.handshakes.len());
         if self.watch(socket.as_fd(), Token::Handshake(index as u32), false).is_err() {
@@ -63,6 +71,9 @@ impl Faces {
     /// Reads what a peer asks.
     pub(super) fn handshake_ready(&mut self, now: Instant, index: u32) {
         let Some(Some(shaken)) = self.handshakes.get_mut(index as usize) else { return };
+        if shaken.is_of_memory() {
+            return self.offer_ready(now, index);
+        }
         let seen = shaken.request.len();
         let mut buffer = [0; READ_LEN];
         let room = READ_LEN.min(HTTP_LEN_MAX + 1 - seen);
@@ -81,7 +92,31 @@ impl Faces {
         }
     }
 
-    /// Makes the face.
+    /// Looks at the memory that a peer offers.
+    fn offer_ready(&mut self, now: Instant, index: u32) {
+        let Some(Some(shaken)) = self.handshakes.get(index as usize) else { return };
+        let listener = shaken.listener;
+        let faces = self.listeners[listener as usize].as_ref().map_or(0, |listener| listener.faces);
+        if faces >= self.config.shared_faces_max || self.slots.len() >= self.config.faces_max {
+            return self.refuse_handshake(index, &[]);
+        }
+        let shared = match Shared::accept(shaken.socket.as_fd()) {
+            Ok(None) => return,
+            Ok(Some(shared)) => shared,
+            Err(reason) => {
+                if let CloseReason::SharedMemory(fault) = reason {
+                    tracing::debug!(at = %shaken.ends.1, %fault, "an offer of shared memory refused");
+                    self.drops.add(Cause::SharedMemoryFault.into(), 1);
+                }
+                return self.refuse_handshake(index, &[]);
+            }
+        };
+        let Some(shaken) = self.take_handshake(index) else { return };
+        let stream = Stream::beside(shaken.socket, shared);
+        self.add_shaken(now, listener, stream, shaken.ends, Scope::Local);
+    }
+
+    /// Makes the face of a WebSocket connection.
     fn accept_handshake(&mut self, now: Instant, index: u32, scope: Scope, answer: &[u8]) {
         let Some(Some(shaken)) = self.handshakes.get(index as usize) else { return };
         let listener = shaken.listener;
@@ -97,9 +132,25 @@ impl Faces {
         }
         let Some(shaken) = self.take_handshake(index) else { return };
         let stream = Stream::new(shaken.socket, true, Some(WebSocket::accepted()));
+        if let Some(id) = self.add_shaken(now, listener, stream, shaken.ends, scope) {
+            self.watch_over(now, id);
+        }
+    }
+
+    /// Makes the face of a connection whose ends have agreed.
+    fn add_shaken(
+        &mut self,
+        now: Instant,
+        listener: u32,
+        stream: Stream,
+        ends: (FaceUri, FaceUri),
+        scope: Scope,
+    ) -> Option<FaceId> {
         let options = FaceOptions { persistency: Some(Persistency::OnDemand), ..FaceOptions::default() };
-        let added = self.add_stream(now, stream, shaken.ends, scope, &options);
-        let Ok(id) = added else { return self.count_refusal(listener) };
+        let Ok(id) = self.add_stream(now, stream, ends, scope, &options) else {
+            self.count_refusal(listener);
+            return None;
+        };
         if let Some(listener) = &mut self.listeners[listener as usize] {
             listener.accepted += 1;
             listener.faces += 1;
@@ -107,7 +158,7 @@ impl Faces {
         if let Some(face) = self.slots.get_mut(id) {
             face.listener = Some(listener);
         }
-        self.watch_over(now, id);
+        Some(id)
     }
 
     /// Ends a connection that becomes no face.
@@ -139,7 +190,11 @@ impl Faces {
 
     /// A handshake took too long.
     pub(super) fn expire_handshake(&mut self, index: u32) {
-        self.refuse_handshake(index, &handshake::too_slow());
+        let is_of_memory =
+            self.handshakes.get(index as usize).and_then(Option::as_ref).is_some_and(Handshake::is_of_memory);
+        // Who offers memory reads no words.
+        let answer = if is_of_memory { Vec::new() } else { handshake::too_slow() };
+        self.refuse_handshake(index, &answer);
     }
 
     pub(super) fn take_handshake(&mut self, index: u32) -> Option<Handshake> {
@@ -193,7 +248,7 @@ impl Faces {
             return Ok(());
         }
         stream.drain()?;
-        if stream.queue_bytes() > 0 {
+        if stream.awaits_writable() {
             face.awaits_writable = true;
             watch_again(&self.epoll, &stream.socket, Token::Face(id), true);
         }

@@ -71,7 +71,7 @@ impl Faces {
             let Some(Some(listener)) = self.listeners.get_mut(index as usize) else { return };
             match listener.accept(&self.config) {
                 Ok(None) => return,
-                Ok(Some((socket, uri @ FaceUri::WsClient(_), local))) => {
+                Ok(Some((socket, uri, local @ (FaceUri::Ws(_) | FaceUri::Shm(_))))) => {
                     self.expect_handshake(now, index, socket, (uri, local));
                 }
                 Ok(Some((socket, uri, local))) => {
@@ -119,13 +119,13 @@ impl Faces {
     ) {
         let Some(Face { transport: Transport::Stream(stream), .. }) = self.slots.get_mut(id) else { return };
         let connecting = !stream.connected;
-        let opening = stream.websocket.as_ref().is_some_and(|websocket| !websocket.is_open());
+        let opening = stream.is_opening();
+        // Beside shared memory the socket says nothing of room: whatever comes by it may mean some.
+        let may_send = connecting || flags.contains(EventFlags::OUT) || stream.shared.is_some();
         if connecting && let Err(errno) = self.finish_connecting(id) {
             return self.lose_stream(now, id, CloseReason::Socket(errno), pool);
         }
-        if (connecting || flags.contains(EventFlags::OUT))
-            && let Err(reason) = self.drain_stream(id)
-        {
+        if may_send && let Err(reason) = self.drain_stream(id) {
             return self.lose_stream(now, id, reason, pool);
         }
         if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {

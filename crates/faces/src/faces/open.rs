@@ -40,6 +40,15 @@ impl Faces {
         self.add_listener(Listener::adopted(inherited))
     }
 
+    /// Hands memory over to those who connect at `path`, as [`listen_unix`](Self::listen_unix) otherwise. Whoever may open the socket may have it.
+    ///
+    /// # Errors
+    /// With path, cause and remedy.
+    pub fn listen_shared_memory(&mut self, path: &Path, mode: u32) -> Result<(), FaceError> {
+        let listener = Listener::shared_memory(path, mode)?;
+        self.add_listener(listener)
+    }
+
     /// Accepts TCP connections; gives the address bound, which says the port when 0 was asked for.
     ///
     /// # Errors
@@ -142,7 +151,7 @@ impl Faces {
                 Err(FaceError::Scheme(uri.clone()))
             }
             FaceUri::Udp(peer) => self.connect_udp(now, *peer, local_address(uri, local)?, options),
-            FaceUri::Tcp(_) | FaceUri::Ws(_) | FaceUri::Unix(_) => {
+            FaceUri::Tcp(_) | FaceUri::Ws(_) | FaceUri::Unix(_) | FaceUri::Shm(_) => {
                 let scope = self.scope_of(uri);
                 self.settings(uri, None).updated(options, scope)?;
                 let existing = self.find(uri).filter(|_| uri.address().is_some());
@@ -150,8 +159,7 @@ impl Faces {
                     return Err(FaceError::Exists(existing));
                 }
                 let bind = local_address(uri, local)?;
-                let (socket, local, connected) = listener::connect(uri, bind, &self.config)?;
-                let stream = Stream::to(uri, socket, connected);
+                let (stream, local) = listener::connect(uri, bind, &self.config)?;
                 let connected = stream.connected;
                 let id = self.add_stream(now, stream, (uri.clone(), local), scope, options)?;
                 // An attempt that nobody answers is over before the system says so.
@@ -203,7 +211,7 @@ impl Faces {
         scope: Scope,
         options: &FaceOptions,
     ) -> Result<FaceId, FaceError> {
-        let connected = stream.connected;
+        let (connected, awaits_writable) = (stream.connected, stream.is_connecting());
         let settings = self.settings(&ends.0, None).updated(options, scope)?;
         let link = self.link(now, settings);
         let uri = ends.0.clone();
@@ -211,11 +219,13 @@ impl Faces {
         let id = self.add_face(|_| {
             let transport = Transport::Stream(stream);
             let mut face = Face::new(now, ends, scope, persistency, transport, link);
-            face.awaits_writable = !connected;
+            face.awaits_writable = awaits_writable;
             face
         })?;
         let watched = match self.slots.get(id).map(|face| &face.transport) {
-            Some(Transport::Stream(stream)) => self.watch(stream.socket.as_fd(), Token::Face(id), !connected),
+            Some(Transport::Stream(stream)) => {
+                self.watch(stream.socket.as_fd(), Token::Face(id), awaits_writable)
+            }
             _ => Ok(()),
         };
         if let Err(errno) = watched {
@@ -365,10 +375,10 @@ impl Faces {
         LinkSettings::new(&self.config, mtu).reliable(reliable)
     }
 
-    /// Unix and loopback TCP are local; UDP is not, unless the host says so. What answers by WebSocket may be a web server that passes it on.
+    /// Unix, shared memory and loopback TCP are local; UDP is not, unless the host says so. What answers by WebSocket may be a web server that passes it on.
     pub(super) fn scope_of(&self, peer: &FaceUri) -> Scope {
         let local = match peer {
-            FaceUri::Unix(_) | FaceUri::Fd(_) | FaceUri::Internal => true,
+            FaceUri::Unix(_) | FaceUri::Shm(_) | FaceUri::Fd(_) | FaceUri::Internal => true,
             FaceUri::Tcp(address) => address.ip().is_loopback(),
             FaceUri::Udp(address) => self.config.loopback_udp_local && address.ip().is_loopback(),
             _ => false,
@@ -380,6 +390,10 @@ impl Faces {
     pub(super) fn finish_connecting(&mut self, id: FaceId) -> Result<(), Errno> {
         let Some(face) = self.slots.get_mut(id) else { return Ok(()) };
         let Transport::Stream(stream) = &mut face.transport else { return Ok(()) };
+        // That socket is connected; what is missing is an answer.
+        if stream.shared.is_some() {
+            return Ok(());
+        }
         rustix::net::sockopt::socket_error(&stream.socket).and_then(|result| result)?;
         if let Ok(Ok(local)) = rustix::net::getsockname(&stream.socket).map(SocketAddr::try_from) {
             face.local_uri = listener::near_end(&face.uri, local);
@@ -401,12 +415,16 @@ impl Faces {
         Ok(())
     }
 
-    /// A connection that this end made is open, if the peer has agreed to speak WebSocket.
+    /// A connection that this end made is open, if the peer has agreed how to speak.
     pub(super) fn finish_opening(&mut self, now: Instant, id: FaceId) {
         let Some(face) = self.slots.get_mut(id) else { return };
         let Transport::Stream(stream) = &mut face.transport else { return };
-        if stream.websocket.as_ref().is_some_and(|websocket| websocket.is_open()) {
-            self.finish_stream(id);
+        if stream.is_opening() {
+            return;
+        }
+        let is_websocket = stream.websocket.is_some();
+        self.finish_stream(id);
+        if is_websocket {
             self.watch_over(now, id);
         }
     }

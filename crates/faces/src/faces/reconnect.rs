@@ -8,7 +8,6 @@ use super::face::{Token, Transport};
 use crate::link::Tally;
 use crate::listener;
 use crate::status::{CloseReason, FaceEvent, Persistency};
-use crate::stream::Stream;
 use crate::timers::Timer;
 use core::time::Duration;
 use nw_element::{Cause, FaceId, Instant, Pool};
@@ -20,6 +19,11 @@ impl Faces {
     /// A stream has come to its end, and with it its face, unless that is permanent and was connected before.
     pub(super) fn lose_stream(&mut self, now: Instant, id: FaceId, reason: CloseReason, pool: &mut Pool) {
         let Some(face) = self.slots.get_mut(id) else { return };
+        if let CloseReason::SharedMemory(fault) = reason {
+            tracing::debug!(peer = %face.uri, %fault, "a neighbour at shared memory breaks the rules");
+            let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
+            tally.drops(Cause::SharedMemoryFault, 1);
+        }
         let stays = face.persistency == Persistency::Permanent
             && face.reconnect.as_ref().is_some_and(|reconnect| reconnect.was_up);
         if !stays {
@@ -70,18 +74,17 @@ impl Faces {
     fn connect_again(&mut self, now: Instant, id: FaceId) {
         let Some(face) = self.slots.get_mut(id) else { return };
         let bind = face.reconnect.as_ref().and_then(|reconnect| reconnect.bind);
-        let Ok((socket, local, connected)) = listener::connect(&face.uri, bind, &self.config) else {
+        let Ok((stream, local)) = listener::connect(&face.uri, bind, &self.config) else {
             return self.try_later(now, id);
         };
-        let stream = Stream::to(&face.uri, socket, connected);
-        let connected = stream.connected;
-        if self.watch(stream.socket.as_fd(), Token::Face(id), !connected).is_err() {
+        let (connected, awaits_writable) = (stream.connected, stream.is_connecting());
+        if self.watch(stream.socket.as_fd(), Token::Face(id), awaits_writable).is_err() {
             return self.try_later(now, id);
         }
         let Some(face) = self.slots.get_mut(id) else { return };
         face.local_uri = local;
         face.transport = Transport::Stream(stream);
-        face.awaits_writable = !connected;
+        face.awaits_writable = awaits_writable;
         if connected {
             if let Some(reconnect) = &mut face.reconnect {
                 reconnect.failures = 0;

@@ -151,7 +151,8 @@ fn faces(graph: &Graph, loose: &Loose, problems: &mut Vec<Problem>) {
         }
     }
     for face in &graph.faces {
-        if let Some(Ok(FaceUri::Unix(path))) = face.uri.as_deref().map(str::parse)
+        if let Some(Ok(uri)) = face.uri.as_deref().map(str::parse::<FaceUri>)
+            && let Some(path) = uri.path()
             && path.as_os_str().len() > UNIX_PATH_LEN_MAX
         {
             let len = path.as_os_str().len();

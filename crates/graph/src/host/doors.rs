@@ -11,6 +11,8 @@ use std::time::Duration;
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Clients of others expect to be let in.
 const UNIX_MODE: u32 = 0o666;
+/// Memory is for services of one owner.
+const SHARED_MODE: u32 = 0o600;
 
 /// A declared face.
 #[derive(Clone, Debug)]
@@ -67,6 +69,7 @@ impl Door {
     pub fn open(&mut self, now: Instant, faces: &mut Faces) -> Result<(), FaceError> {
         match (&self.uri, self.listens) {
             (FaceUri::Unix(path), true) => faces.listen_unix(path, UNIX_MODE)?,
+            (FaceUri::Shm(path), true) => faces.listen_shared_memory(path, SHARED_MODE)?,
             (FaceUri::Tcp(address), true) => drop(faces.listen_tcp(*address)?),
             (FaceUri::Udp(address), true) => drop(faces.listen_udp(*address)?),
             (FaceUri::Ws(address), true) => drop(faces.listen_websocket(*address)?),
@@ -123,7 +126,9 @@ impl Door {
             return false;
         }
         match (&self.uri, &status.local_uri) {
-            (FaceUri::Unix(own), FaceUri::Unix(path)) => own == path,
+            (FaceUri::Unix(own), FaceUri::Unix(path)) | (FaceUri::Shm(own), FaceUri::Shm(path)) => {
+                own == path
+            }
             (FaceUri::Tcp(own), FaceUri::Tcp(end))
             | (FaceUri::Udp(own), FaceUri::Udp(end))
             | (FaceUri::Ws(own), FaceUri::Ws(end)) => {

@@ -273,12 +273,12 @@ impl<'a> Reading<'a> {
         let word = scan.word();
         match word.parse::<FaceUri>() {
             Ok(uri) => {
-                if matches!(uri, FaceUri::Unix(_)) {
+                if uri.path().is_some() {
                     face.info.scope = Scope::Local;
                 }
                 let is_group = matches!(uri, FaceUri::Udp(address) if address.ip().is_multicast());
-                let is_address =
-                    matches!(uri, FaceUri::Unix(_) | FaceUri::Tcp(_) | FaceUri::Udp(_) | FaceUri::Ws(_));
+                let has_address = matches!(uri, FaceUri::Tcp(_) | FaceUri::Udp(_) | FaceUri::Ws(_));
+                let is_address = has_address || uri.path().is_some();
                 let is_host = matches!(uri, FaceUri::Host { .. });
                 let may_be = is_address || is_host && !face.listens;
                 if is_group || !may_be {
@@ -582,4 +582,4 @@ const FACE: &str =
     "write face NAME = URI, or face NAME listens URI, and behind it local, non-local, multi-access or ad-hoc";
 const NODE: &str = "write NAME = ELEMENT or NAME = ELEMENT(PARAMETER = VALUE, …)";
 const TEST: &str = "write test \"what must happen\" {, then lines, then } on a line of its own";
-const URIS: &str = "addresses are unix:///path, udp4://192.0.2.1:6363, tcp4://192.0.2.1:6363, ws://192.0.2.1:9696, or with a host name where the face does not listen: tcp://example.net";
+const URIS: &str = "addresses are unix:///path, shm:///path, udp4://192.0.2.1:6363, tcp4://192.0.2.1:6363, ws://192.0.2.1:9696, or with a host name where the face does not listen: tcp://example.net";

@@ -1,0 +1,451 @@
+//! Faces over shared memory: two hosts, and neighbours that do what they may not.
+
+mod common;
+
+use common::{Host, data, interest};
+use nw_element::{Cause, Kind};
+use nw_faces::{
+    CloseReason, FaceError, FaceEvent, FaceId, FaceOptions, FaceUri, FacesConfig, Persistency, Scope,
+    SharedMemoryFault,
+};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType,
+};
+use std::fs::File;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Words of the ring that the connecting end writes: how far it has written, and the words of the other ring.
+const WRITTEN: u64 = 0;
+const READ: u64 = 128;
+const READER_WAITS: u64 = 256;
+const OTHER: u64 = 512;
+const HEAD_LEN: u64 = 4096;
+const RING_LEN: u64 = 64 << 10;
+
+fn listening(config: FacesConfig) -> (Host, PathBuf, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("new/link.sock");
+    let mut host = Host::new(config);
+    host.faces.listen_shared_memory(&path, 0o600).unwrap();
+    (host, path, directory)
+}
+
+fn permanent() -> FaceOptions {
+    FaceOptions { persistency: Some(Persistency::Permanent), ..FaceOptions::default() }
+}
+
+/// A host that leads to the path, and both ends' faces.
+fn connected(near: &mut Host, path: &Path, config: FacesConfig) -> (Host, FaceId, FaceId) {
+    let mut far = Host::new(config);
+    let before = near.created().len();
+    let id = far.faces.connect(far.now(), &FaceUri::Shm(path.into()), None, &permanent()).unwrap();
+    assert!(!far.faces.status(id).unwrap().up, "not before the other end agrees");
+    both(near, &mut far, "connected", |near, far| {
+        near.created().len() > before && far.faces.status(id).is_some_and(|status| status.up)
+    });
+    let accepted = *near.created().last().unwrap();
+    (far, id, accepted)
+}
+
+/// Turns of both until a condition holds.
+fn both(near: &mut Host, far: &mut Host, what: &str, mut holds: impl FnMut(&mut Host, &mut Host) -> bool) {
+    near.until(what, |near| {
+        far.turn(0);
+        holds(near, far)
+    });
+}
+
+fn turns(host: &mut Host, count: usize) {
+    for _ in 0..count {
+        host.turn(1);
+    }
+}
+
+/// The loop of an idle host sleeps.
+fn at_rest(host: &mut Host) {
+    turns(host, 8);
+    assert_eq!(host.turn(0), 0, "nothing makes the loop spin");
+}
+
+#[test]
+fn packets_both_ways() {
+    let (mut near, path, _directory) = listening(FacesConfig::default());
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let (mut far, id, accepted) = connected(&mut near, &path, FacesConfig::default());
+    let (here, there) = (far.faces.status(id).unwrap(), near.faces.status(accepted).unwrap());
+    assert!(matches!(here.local_uri, FaceUri::Fd(_)));
+    assert_eq!(
+        (here.uri, here.scope, here.persistency),
+        (FaceUri::Shm(path.clone()), Scope::Local, Persistency::Permanent)
+    );
+    assert_eq!((there.local_uri, there.scope, there.mtu), (FaceUri::Shm(path), Scope::Local, None));
+    assert!(matches!(there.uri, FaceUri::Fd(_)));
+    at_rest(&mut near);
+    at_rest(&mut far);
+
+    for at in 0..300usize {
+        far.send(id, Kind::Interest, &interest(&format!("{at}")));
+        near.send(accepted, Kind::Data, &data(&format!("{at}"), at * 29));
+        if at % 7 == 0 {
+            both(&mut near, &mut far, "a turn", |_, _| true);
+        }
+    }
+    both(&mut near, &mut far, "all", |near, far| near.received.len() == 300 && far.received.len() == 300);
+    for at in 0..300 {
+        assert_eq!(near.received[at], (accepted, Kind::Interest, interest(&format!("{at}"))));
+        assert_eq!(far.received[at], (id, Kind::Data, data(&format!("{at}"), at * 29)));
+    }
+    assert_eq!((near.faces.totals().in_interests, far.faces.totals().in_data), (300, 300));
+    assert!(near.faces.drops().iter().chain(far.faces.drops().iter()).all(|(_, packets)| packets == 0));
+    at_rest(&mut near);
+    at_rest(&mut far);
+    assert_eq!(near.pool.chunks_in_use(), 1, "only what the pool fills with packets made here");
+    near.check_pool();
+    far.check_pool();
+}
+
+#[test]
+fn a_neighbour_that_does_not_read_is_bounded_and_holds_no_packets() {
+    let (mut near, path, _directory) = listening(FacesConfig::default());
+    let small = FacesConfig { shared_ring_len: 1, ..FacesConfig::default() };
+    let (mut far, id, accepted) = connected(&mut near, &path, small);
+    let mut sent = 0;
+    for _ in 0..100 {
+        for _ in 0..10 {
+            far.send(id, Kind::Data, &data(&format!("{sent:04}"), 8000));
+            sent += 1;
+        }
+        far.turn(0);
+        far.check_pool();
+    }
+    let status = far.faces.status(id).unwrap();
+    assert!(status.queue_bytes <= 1 << 20 && status.queue_bytes > 1000 << 10, "{}", status.queue_bytes);
+    let dropped = status.counters.dropped(Cause::FaceQueueFull);
+    assert_eq!(dropped, status.counters.out_data_dropped);
+    assert_eq!(status.counters.out_data + dropped, 1000);
+    // 64 KiB in the ring, 1 MiB behind it.
+    assert!(dropped > 850, "{dropped}");
+    at_rest(&mut far);
+
+    // It reads again: what was kept comes whole and in order, and what is sent from now on comes behind it.
+    let kept = status.counters.out_data as usize;
+    both(&mut near, &mut far, "drained", |near, _| near.received.len() == kept);
+    far.send(id, Kind::Data, &data("last", 8000));
+    both(&mut near, &mut far, "the last", |near, _| near.received.len() == kept + 1);
+    for (at, (face, _, bytes)) in near.received.iter().take(kept).enumerate() {
+        assert!(*face == accepted && *bytes == data(&format!("{at:04}"), 8000), "packet {at}");
+    }
+    assert_eq!(near.received[kept].2, data("last", 8000));
+    at_rest(&mut near);
+    at_rest(&mut far);
+}
+
+#[test]
+fn a_neighbour_that_ends_is_heard_to_its_end_and_found_again() {
+    let (mut near, path, _directory) = listening(FacesConfig::default());
+    let (mut far, id, accepted) = connected(&mut near, &path, FacesConfig::default());
+    near.send(accepted, Kind::Data, &data("parting", 100));
+    near.turn(0);
+    near.faces.close_all(&mut near.pool);
+    drop(near);
+    far.until("down", |far| far.faces.status(id).is_some_and(|status| !status.up));
+    assert_eq!(far.received, [(id, Kind::Data, data("parting", 100))]);
+    assert!(matches!(far.events.last(), Some(FaceEvent::Down(down)) if *down == id));
+    far.send(id, Kind::Interest, &interest("a"));
+    assert_eq!(far.faces.drops().total(Cause::FaceDown), 1);
+    at_rest(&mut far);
+
+    let mut again = Host::new(FacesConfig::default());
+    again.faces.listen_shared_memory(&path, 0o600).unwrap();
+    far.skipped_ms += 10_000;
+    both(&mut again, &mut far, "up", |_, far| far.faces.status(id).is_some_and(|status| status.up));
+    far.send(id, Kind::Interest, &interest("b"));
+    both(&mut again, &mut far, "the Interest", |again, _| again.received.len() == 1);
+    assert_eq!(far.faces.status(id).unwrap().counters.out_interests, 1);
+
+    // The other way round: who connected ends.
+    drop(far);
+    again.until("the end", |again| again.destroyed().len() == 1);
+    assert!(matches!(again.events.last(), Some(FaceEvent::Destroyed(_, CloseReason::PeerClosed))));
+    again.check_pool();
+}
+
+#[test]
+fn paths_that_will_not_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut host = Host::new(FacesConfig::default());
+    let said = |result: Result<FaceId, FaceError>| result.unwrap_err().to_string();
+    let to = |host: &mut Host, path: &Path| {
+        let now = host.now();
+        host.faces.connect(now, &FaceUri::Shm(path.into()), None, &permanent())
+    };
+    let nobody = directory.path().join("nobody");
+    assert!(said(to(&mut host, &nobody)).contains("no such path"));
+    // A plain unix socket, from both sides.
+    let plain = directory.path().join("plain");
+    let listener = UnixListener::bind(&plain).unwrap();
+    assert!(said(to(&mut host, &plain)).contains("write unix:// or shm:// on both sides"));
+    let shared = directory.path().join("shared");
+    host.faces.listen_shared_memory(&shared, 0o600).unwrap();
+    assert!(UnixStream::connect(&shared).is_err());
+    // Somebody is there, of either kind; or nobody any more, of either kind.
+    let mut other = Host::new(FacesConfig::default());
+    for taken in [&plain, &shared] {
+        assert!(matches!(other.faces.listen_shared_memory(taken, 0o600), Err(FaceError::SocketInUse(_))));
+        assert!(matches!(other.faces.listen_unix(taken, 0o600), Err(FaceError::SocketInUse(_))));
+    }
+    drop(listener);
+    assert!(said(to(&mut host, &plain)).contains("nobody listens there"));
+    other.faces.listen_shared_memory(&plain, 0o600).unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "mine").unwrap();
+    assert!(matches!(other.faces.listen_shared_memory(&file, 0o600), Err(FaceError::NotASocket(_))));
+    assert!(host.faces.stop_listening(&FaceUri::Shm(shared.clone())));
+    assert!(!shared.exists());
+    let options = FaceOptions { persistency: Some(Persistency::OnDemand), ..FaceOptions::default() };
+    assert!(host.faces.connect(host.now(), &FaceUri::Shm(shared), None, &options).is_err());
+}
+
+/// A neighbour made by hand.
+struct Stranger {
+    socket: OwnedFd,
+    memory: File,
+}
+
+fn socket_to(path: &Path) -> OwnedFd {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    socket
+}
+
+fn memory_of(len: u64, seals: SealFlags) -> File {
+    let file = rustix::fs::memfd_create("x", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    rustix::fs::ftruncate(&file, len).unwrap();
+    rustix::fs::fcntl_add_seals(&file, seals).unwrap();
+    file.into()
+}
+
+fn hello(version: u8, ring_len: u64) -> Vec<u8> {
+    [&b"nw-shm\0"[..], &[version], &ring_len.to_le_bytes()].concat()
+}
+
+fn say(socket: &OwnedFd, octets: &[u8], files: &[&File]) {
+    let files: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() {
+        assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
+    }
+    rustix::net::sendmsg(socket, &[IoSlice::new(octets)], &mut control, SendFlags::NOSIGNAL).unwrap();
+}
+
+impl Stranger {
+    fn at(path: &Path) -> Self {
+        let memory = memory_of(HEAD_LEN + 2 * RING_LEN, SealFlags::SHRINK | SealFlags::GROW);
+        let socket = socket_to(path);
+        say(&socket, &hello(1, RING_LEN), &[&memory]);
+        Stranger { socket, memory }
+    }
+
+    fn word(&self, at: u64, value: u64) {
+        self.memory.write_all_at(&value.to_ne_bytes(), at).unwrap();
+    }
+
+    fn ring(&self) {
+        let _ = rustix::net::send(&self.socket, &[1], SendFlags::NOSIGNAL);
+    }
+
+    /// Says packets as it should.
+    fn write(&self, octets: &[u8]) {
+        self.memory.write_all_at(octets, HEAD_LEN).unwrap();
+        self.word(WRITTEN, octets.len() as u64);
+        self.word(READER_WAITS, 0);
+        self.ring();
+    }
+}
+
+/// A face of a stranger, which has said one packet.
+fn stranger(host: &mut Host, path: &Path) -> (Stranger, FaceId) {
+    let stranger = Stranger::at(path);
+    let (faces, packets) = (host.created().len(), host.received.len());
+    host.until("accepted", |host| host.created().len() > faces);
+    let mut answer = [0; 16];
+    let (len, _) = rustix::net::recv(&stranger.socket, &mut answer[..], RecvFlags::empty()).unwrap();
+    assert_eq!(answer[..len], *b"nw-shm\0\x01");
+    stranger.write(&interest("before"));
+    host.until("the Interest", |host| host.received.len() > packets);
+    (stranger, *host.created().last().unwrap())
+}
+
+fn ends_by(host: &mut Host, id: FaceId, fault: SharedMemoryFault) {
+    let counted = host.faces.drops().total(Cause::SharedMemoryFault);
+    host.until("the end", |host| host.destroyed().contains(&id));
+    let Some(FaceEvent::Destroyed(status, reason)) = host.events.last() else { panic!("{:?}", host.events) };
+    assert_eq!((status.id, reason), (id, &CloseReason::SharedMemory(fault)));
+    assert_eq!(status.counters.dropped(Cause::SharedMemoryFault), 1);
+    assert_eq!(host.faces.drops().total(Cause::SharedMemoryFault), counted + 1);
+}
+
+#[test]
+fn nonsense_in_the_memory_ends_the_link() {
+    let (mut host, path, _directory) = listening(FacesConfig::default());
+    let len = interest("before").len() as u64;
+    // Positions that can't be: more than the ring holds ahead, or behind.
+    for written in [len + RING_LEN + 1, len - 1, 0, u64::MAX, 1 << 63] {
+        let (stranger, id) = stranger(&mut host, &path);
+        stranger.word(WRITTEN, written);
+        stranger.ring();
+        ends_by(&mut host, id, SharedMemoryFault::Position);
+    }
+    // Where it claims to have read, seen when something is sent.
+    for read in [1, RING_LEN, 1 << 63, u64::MAX - RING_LEN] {
+        let (stranger, id) = stranger(&mut host, &path);
+        stranger.word(OTHER + READ, read);
+        for _ in 0..20 {
+            host.send(id, Kind::Data, &data("x", 8000));
+        }
+        ends_by(&mut host, id, SharedMemoryFault::Position);
+    }
+    // Octets that are no packets, a whole ring of them.
+    let (stranger, id) = stranger(&mut host, &path);
+    stranger.memory.write_all_at(&vec![0xff; RING_LEN as usize], HEAD_LEN).unwrap();
+    stranger.word(WRITTEN, len + RING_LEN);
+    stranger.ring();
+    host.until("the end", |host| host.destroyed().contains(&id));
+    assert!(matches!(host.events.last(), Some(FaceEvent::Destroyed(_, CloseReason::FramingLost(_)))));
+    // Our words are ours: what it writes there changes nothing but whether it is woken.
+    let (stranger, id) = self::stranger(&mut host, &path);
+    turns(&mut host, 5);
+    for at in [READ, READER_WAITS, 3 * 128, OTHER, OTHER + READER_WAITS, OTHER + 3 * 128] {
+        stranger.word(at, u64::MAX);
+    }
+    stranger.ring();
+    host.send(id, Kind::Data, &data("x", 100));
+    turns(&mut host, 10);
+    assert!(host.destroyed().iter().all(|ended| *ended != id));
+    assert_eq!(host.faces.status(id).unwrap().counters.out_data, 1);
+    host.check_pool();
+}
+
+#[test]
+fn nonsense_on_the_socket_ends_the_link() {
+    let (mut host, path, _directory) = listening(FacesConfig::default());
+    for message in [&b"hello"[..], &[1, 1], &[2]] {
+        let (stranger, id) = stranger(&mut host, &path);
+        say(&stranger.socket, message, &[]);
+        ends_by(&mut host, id, SharedMemoryFault::Bell);
+    }
+    // Who rings without end is not asked that often. Descriptors that come along are closed.
+    let (stranger, id) = stranger(&mut host, &path);
+    for _ in 0..20 {
+        say(&stranger.socket, &[1], &[&stranger.memory]);
+    }
+    ends_by(&mut host, id, SharedMemoryFault::Bell);
+}
+
+#[test]
+fn offers_that_are_none_are_refused() {
+    let (mut host, path, _directory) = listening(FacesConfig::default());
+    let sealed = SealFlags::SHRINK | SealFlags::GROW;
+    let good = memory_of(HEAD_LEN + 2 * RING_LEN, sealed);
+    let open = memory_of(HEAD_LEN + 2 * RING_LEN, SealFlags::empty());
+    let short = memory_of(HEAD_LEN, sealed);
+    let plain = tempfile::tempfile().unwrap();
+    plain.set_len(HEAD_LEN + 2 * RING_LEN).unwrap();
+    let offers: [(&str, Vec<u8>, Vec<&File>); 11] = [
+        ("no hello", b"GET / HTTP/1.0\r\n".to_vec(), vec![&good]),
+        ("too long", [hello(1, RING_LEN), vec![0]].concat(), vec![&good]),
+        ("a packet", interest("a"), vec![]),
+        ("version", hello(2, RING_LEN), vec![&good]),
+        ("no memory", hello(1, RING_LEN), vec![]),
+        ("not sealed", hello(1, RING_LEN), vec![&open]),
+        ("too short", hello(1, RING_LEN), vec![&short]),
+        ("a file", hello(1, RING_LEN), vec![&plain]),
+        ("odd size", hello(1, RING_LEN + 1), vec![&good]),
+        ("large", hello(1, 1 << 40), vec![&good]),
+        ("small", hello(1, 4096), vec![&good]),
+    ];
+    for (at, (what, octets, files)) in offers.iter().enumerate() {
+        let socket = socket_to(&path);
+        say(&socket, octets, files);
+        host.until(what, |host| host.faces.listeners()[0].refused == at as u64 + 1);
+        let mut heard = [0; 16];
+        let (len, _) = rustix::net::recv(&socket, &mut heard[..], RecvFlags::empty()).unwrap();
+        let version = if *what == "version" { &b"nw-shm\0\x01"[..] } else { &[] };
+        assert_eq!(heard[..len], *version, "{what}");
+        assert_eq!(host.faces.drops().total(Cause::SharedMemoryFault), at as u64 + 1, "{what}");
+    }
+    // More than one descriptor: the first counts, the others are closed.
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let socket = socket_to(&path);
+    let before = descriptors();
+    say(&socket, &hello(1, RING_LEN), &[&good; 16]);
+    host.until("accepted", |host| host.created().len() == 1);
+    assert_eq!(descriptors(), before + 1, "the accepted socket");
+    assert!(host.faces.listeners()[0].accepted == 1);
+}
+
+#[test]
+fn who_offers_nothing_costs_little() {
+    let mut config = FacesConfig { shared_faces_max: 1, ..FacesConfig::default() };
+    config.websocket.handshake_timeout = Duration::from_millis(50);
+    let (mut host, path, _directory) = listening(config);
+    let silent = socket_to(&path);
+    host.turn(10);
+    host.skipped_ms += 100;
+    host.until("given up", |host| host.faces.listeners()[0].refused == 1);
+    let mut heard = [0; 64];
+    assert_eq!(rustix::net::recv(&silent, &mut heard[..], RecvFlags::empty()).unwrap().0, 0);
+    // As many as may be.
+    let (_stranger, _) = stranger(&mut host, &path);
+    let _second = Stranger::at(&path);
+    host.until("refused", |host| host.faces.listeners()[0].refused == 2);
+    assert_eq!((host.faces.len(), host.faces.drops().total(Cause::SharedMemoryFault)), (1, 0));
+}
+
+/// The other side of a version that is not ours, and of one that never answers.
+#[test]
+fn who_does_not_agree_is_no_face() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("link.sock");
+    let flags = SocketFlags::CLOEXEC;
+    let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    rustix::net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    rustix::net::listen(&listener, 8).unwrap();
+    let mut host = Host::new(FacesConfig::default());
+    for (answer, reason) in [
+        (Some(&b"nw-shm\0\x02"[..]), CloseReason::SharedMemory(SharedMemoryFault::Version)),
+        (Some(b"HTTP/1.0 400"), CloseReason::SharedMemory(SharedMemoryFault::Hello)),
+        (Some(b""), CloseReason::PeerClosed),
+        (None, CloseReason::Socket(rustix::io::Errno::TIMEDOUT)),
+    ] {
+        let now = host.now();
+        let id = host.faces.connect(now, &FaceUri::Shm(path.clone()), None, &permanent()).unwrap();
+        let accepted = rustix::net::accept(&listener).unwrap();
+        host.send(id, Kind::Interest, &interest("early"));
+        match answer {
+            Some(answer) if !answer.is_empty() => {
+                assert!(rustix::net::send(&accepted, answer, SendFlags::NOSIGNAL).is_ok())
+            }
+            Some(_) => drop(accepted),
+            None => {
+                turns(&mut host, 5);
+                assert_eq!(host.turn(0), 0, "nothing makes the loop spin");
+                host.skipped_ms += 11_000;
+            }
+        }
+        host.until("the end", |host| host.destroyed().contains(&id));
+        let Some(FaceEvent::Destroyed(_, found)) = host.events.last() else { panic!("{:?}", host.events) };
+        assert_eq!(*found, reason);
+    }
+    host.check_pool();
+}

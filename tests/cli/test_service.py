@@ -1,4 +1,4 @@
-"""nw service and nw graph cut as a user types them: a graph in four processes, one of them killed, drained, changed; and all that is wrong."""
+"""nw service and nw graph cut as a user types them: a graph in four processes, joined by sockets or by memory, one of them killed, drained, changed; and all that is wrong."""
 
 import json
 import os
@@ -76,11 +76,11 @@ class Services(CommandLine):
         path.write_text(text)
         return path
 
-    def chain(self, router):
+    def chain(self, router, links="unix"):
         """The four services of the example, joined and connected."""
         self.cut = Path(self.folder) / "cut"
         words = [word for name in FOUR for word in ("--service", f"{name}={name}")]
-        said = self.nw("graph", "cut", self.graph(router), "--into", self.cut, *words).stdout.decode()
+        said = self.nw("graph", "cut", self.graph(router), "--into", self.cut, "--links", links, *words).stdout.decode()
         self.assertEqual(said.splitlines(), [f"nw service run --graph {self.cut}/{name}.graph" for name in FOUR])
         self.nw("graph", "check", *(self.cut / f"{name}.graph" for name in FOUR))
         running = {name: self.piece(name) for name in FOUR}
@@ -127,7 +127,13 @@ class Cut(Services):
         self.ends(running["nr"], "nr")
 
     def test_a_service_that_dies_is_missed_and_found_again(self):
-        running = self.chain(self.producer())
+        self.dies("unix")
+
+    def test_so_is_one_that_shares_memory(self):
+        self.dies("shm")
+
+    def dies(self, links):
+        running = self.chain(self.producer(), links)
         running["br"].kill()
         running["br"].wait()
         self.assertEqual(self.ping("-c", 2, "-i", 1, "--timeout", 200), (2, 0))
@@ -140,6 +146,60 @@ class Cut(Services):
         self.piece("br")
         self.until(lambda: self.ping("-c", 1, "-i", 1, "--timeout", 500)[1] == 1, "an answer through the new one")
         self.assertEqual(self.ping("-c", 200, "-i", 2), (200, 200))
+        self.assertTrue(all(link["up"] for name in ("pd", "cs", "br") for link in self.links(name)))
+
+    def test_a_file_both_ways_through_shared_memory(self):
+        router, content = self.producer(), os.urandom(3_000_000)
+        self.chain(router, "shm")
+        self.put(router, "/t/file", content)
+        for _ in range(2):
+            self.assertEqual(self.nw("cat", "-s", f"unix://{self.near}", "/t/file").stdout, content)
+        links = {link["name"]: link for link in self.links("br")}
+        self.assertRegex(links["to_nr"]["uri"], r"^shm:///.*/br-nr\.sock$")
+        self.assertRegex(links["to_cs"]["local"], r"^shm:///.*/cs-br\.sock$")
+        # What one end has sent, the other has received: nothing is lost in between.
+        far = {link["name"]: link for link in self.links("nr")}["to_br"]
+        self.assertEqual((links["to_nr"]["sent"], links["to_nr"]["received"]), (far["received"], far["sent"]))
+        self.assertGreater(sum(far["sent"]), len(content) // 8800)
+        self.assertGreater(self.packets("cs")["cs", "out", "hit"], 300)
+
+    def test_who_may_not_open_the_socket_has_no_part_in_the_memory(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can be somebody else")
+        os.chmod(self.folder, 0o755)
+        far = Path(self.folder) / "far.sock"
+        self.service("far", "counter", "--listen", f"shm://{far}", "--to", f"next=unix://{self.folder}/none.sock", "--name", "far")
+        self.assertEqual(far.stat().st_mode & 0o777, 0o600)
+        other = Path(self.folder) / "other"
+        other.mkdir()
+        os.chown(other, 65534, 65534)
+        words = ["counter", "--listen", f"unix://{other}/near.sock", "--to", f"far=shm://{far}", "--control", other / "c.sock"]
+        with open(self.log("other"), "w") as log:
+            process = subprocess.Popen([NW, "service", "run", *map(str, words)], stdin=subprocess.DEVNULL, stderr=log, user=65534, group=65534, extra_groups=[])
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.until(lambda: "run as a user who may" in self.said("other"), "a word of what is missing")
+        self.assertEqual([link["up"] for link in json.loads(self.nw("service", "links", other / "c.sock", "--json").stdout)], [False])
+
+    def test_shared_memory_where_something_else_is(self):
+        near, far = Path(self.folder) / "plain.sock", Path(self.folder) / "far.sock"
+        plain = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.addCleanup(plain.close)
+        plain.bind(str(far))
+        plain.listen()
+        ends = lambda listen, to: ["--listen", listen, "--to", f"next={to}"]
+        self.service("wrong", "counter", *ends(f"unix://{self.near}", f"shm://{far}"), "--name", "wrong")
+        self.until(lambda: "write unix:// or shm:// on both sides" in self.said("wrong"), "a word of what is wrong")
+        self.service("nobody", "counter", *ends(f"unix://{near}", f"shm://{self.folder}/nobody.sock"), "--name", "nobody")
+        self.until(lambda: "no such path" in self.said("nobody"), "a word of what is wrong")
+        self.assertIn("at an absolute path", self.refused("run", "counter", *ends("shm://near.sock", f"shm://{far}")))
+        # Somebody listens there; then nobody does any more, but the socket is left.
+        words = ends(f"shm://{far}", f"unix://{self.folder}/nobody.sock")
+        self.assertIn("is in use by a running program", self.refused("run", "counter", *words, "--name", "late"))
+        plain.close()
+        self.assertTrue(far.exists())
+        self.service("late", "counter", *words, "--name", "late")
+        self.until(lambda: json.loads(self.nw("service", "links", "wrong", "--json").stdout)[0]["up"], "the one before has found it")
 
     def test_it_is_changed_while_packets_flow(self):
         self.chain(self.producer())
@@ -191,6 +251,7 @@ class Cut(Services):
             self.assertIn(part, said)
         self.assertIn("two services a", cut("a=pd,cs", "a=br,nr"))
         self.assertIn("NAME=ELEMENT,FACE,… is expected", cut("a"))
+        self.assertIn("[possible values: unix, shm]", self.nw("graph", "cut", path, "--into", into, "--service", "a=pd", "--links", "wire", code=2).stderr.decode())
         self.assertIn("letters, digits and _", cut("a/b=pd"))
         self.assertFalse(into.exists(), "what is refused leaves nothing behind")
         into.write_text("in the way")

@@ -336,6 +336,56 @@ fn nonsense_in_the_memory_ends_the_link() {
     host.check_pool();
 }
 
+/// Neighbours that write anything anywhere, all the time: links end, and nothing else.
+#[test]
+fn whoever_scribbles_loses_his_link_only() {
+    let (mut host, path, _directory) = listening(FacesConfig::default());
+    let (mut honest, to_host, accepted) = connected(&mut host, &path, FacesConfig::default());
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed
+    };
+    let end = std::time::Instant::now() + Duration::from_secs(1);
+    let mut links = 0;
+    while std::time::Instant::now() < end {
+        let (stranger, id) = stranger(&mut host, &path);
+        links += 1;
+        let scribbled = std::thread::scope(|scope| {
+            let words: Vec<(u64, u64)> = (0..400)
+                .map(|_| {
+                    let near = random() % (2 * RING_LEN);
+                    (random() % 8 * 128, if random() % 3 == 0 { random() } else { near })
+                })
+                .collect();
+            let scribbles = scope.spawn(move || {
+                for (at, value) in words {
+                    stranger.word(at, value);
+                    stranger.memory.write_all_at(&value.to_ne_bytes(), HEAD_LEN + value % RING_LEN).unwrap();
+                    stranger.ring();
+                }
+            });
+            while !scribbles.is_finished() {
+                host.send(id, Kind::Data, &data("x", 4000));
+                host.turn(0);
+            }
+            scribbles.join()
+        });
+        assert!(scribbled.is_ok());
+        host.until("the end", |host| host.destroyed().contains(&id));
+        honest.send(to_host, Kind::Interest, &interest(&format!("honest {links}")));
+        both(&mut host, &mut honest, "the honest one", |host, _| {
+            host.received.iter().any(|(face, ..)| *face == accepted)
+        });
+        host.received.clear();
+        host.check_pool();
+    }
+    assert!(links > 3, "{links}");
+    assert_eq!(host.faces.len(), 1);
+}
+
 #[test]
 fn nonsense_on_the_socket_ends_the_link() {
     let (mut host, path, _directory) = listening(FacesConfig::default());

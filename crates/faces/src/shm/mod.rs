@@ -177,7 +177,7 @@ impl Shared {
         if !self.open {
             return self.hear_answer(socket).map(|()| 0);
         }
-        loop {
+        for _ in 0..2 {
             let read = self.reader.read(&self.memory, buffer).map_err(CloseReason::SharedMemory)?;
             if read > 0 {
                 if self.reader.wakes(&self.memory).map_err(CloseReason::SharedMemory)? {
@@ -191,6 +191,8 @@ impl Shared {
                 return self.hear_bell(socket).map(|()| 0);
             }
         }
+        // What was there is not any more: somebody takes back what he wrote.
+        Err(CloseReason::SharedMemory(SharedMemoryFault::Position))
     }
 
     /// Takes one message off the socket: what it was rung for has been done.

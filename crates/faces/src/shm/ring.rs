@@ -52,7 +52,7 @@ impl Place {
         memory.word(self.words + 3 * WORD_STEP)
     }
 
-    /// The other end's position, if there can be so many octets between the two.
+    /// Octets between the two positions, if there can be so many.
     fn between(self, written: u64, read: u64) -> Result<usize, SharedMemoryFault> {
         let len = written.wrapping_sub(read);
         if len > self.size as u64 { Err(SharedMemoryFault::Position) } else { Ok(len as usize) }
@@ -128,6 +128,9 @@ impl Writer {
         }
         let mut left = room.min(wanted);
         let total = left;
+        if total == 0 {
+            return Ok(0);
+        }
         for piece in pieces {
             let (gone, piece) = piece.split_at(skip.min(piece.len()));
             skip -= gone.len();
@@ -192,6 +195,9 @@ impl Reader {
     /// When the writer claims to be where it can't be.
     pub fn read(&mut self, memory: &Memory, buffer: &mut [u8]) -> Result<usize, SharedMemoryFault> {
         let total = self.waiting(memory)?.min(buffer.len());
+        if total == 0 {
+            return Ok(0);
+        }
         let (at, len) = self.place.split(self.read, total);
         let (first, rest) = buffer[..total].split_at_mut(len);
         memory.copy_out(at, first);

@@ -24,8 +24,10 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// Repetitions, the two programs in turn: short and many, as virtual processors are faster for some seconds and slower for others.
-const RUNS: usize = 25;
-const MEASURED: Duration = Duration::from_millis(200);
+const RUNS: usize = 101;
+const MEASURED: Duration = Duration::from_millis(60);
+/// Of what is timed, whose every run is long enough to tell.
+const TIMED_RUNS: usize = 25;
 /// Components of names that are timed, 8 octets each.
 const COMPONENTS: [usize; 4] = [2, 4, 8, 16];
 /// Those of names whose rate is measured.
@@ -81,7 +83,7 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
     ];
     for components in COMPONENTS {
         let (mut balanced, mut swapped) = (Vec::new(), Vec::new());
-        for _ in 0..RUNS {
+        for _ in 0..TIMED_RUNS {
             let timed = |bench: &Bench<'_>, program: &mut Program<'_>| bench.timed(program, components);
             balanced.push(bench.with_balancer(&mut balancer, timed)?);
             swapped.push(bench.with_swap(timed)?);
@@ -190,7 +192,7 @@ impl<'a> Bench<'a> {
         self.as_frames(MEASURED / 10, components)?;
         let kept = Statistics::keep()?;
         let before = program.run_time()?;
-        self.as_frames(MEASURED / 2, components)?;
+        self.as_frames(MEASURED, components)?;
         let ran = program.run_time()?.since(before);
         drop(kept);
         ensure!(ran.runs > 0, "the program did not run");

@@ -154,6 +154,8 @@ class Cut(Services):
         self.put(router, "/t/file", content)
         for _ in range(2):
             self.assertEqual(self.nw("cat", "-s", f"unix://{self.near}", "/t/file").stdout, content)
+        for name in FOUR:
+            self.assertNotIn("down", self.said(name), "a link that was never up is not down")
         links = {link["name"]: link for link in self.links("br")}
         self.assertRegex(links["to_nr"]["uri"], r"^shm:///.*/br-nr\.sock$")
         self.assertRegex(links["to_cs"]["local"], r"^shm:///.*/cs-br\.sock$")

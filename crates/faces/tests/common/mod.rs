@@ -7,6 +7,7 @@ use nw_faces::{FaceEvent, FaceId, Faces, FacesConfig, Instant};
 use nw_name::HashKey;
 use nw_name::tlv::push_tlv;
 use rustix::event::epoll;
+use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant as Clock};
 
@@ -50,7 +51,11 @@ impl Host {
         self.faces.flush(&mut self.pool);
         let mut ready = [const { core::mem::MaybeUninit::uninit() }; 64];
         let timeout = rustix::time::Timespec::try_from(Duration::from_millis(wait_ms)).unwrap();
-        let (ready, _) = epoll::wait(&self.epoll, &mut ready, Some(&timeout)).unwrap();
+        let (ready, _) = match epoll::wait(&self.epoll, &mut ready, Some(&timeout)) {
+            // The process was stopped and goes on.
+            Err(Errno::INTR) => return 0,
+            waited => waited.unwrap(),
+        };
         let now = self.now();
         for event in ready.iter() {
             let (token, flags) = (event.data.u64(), event.flags);

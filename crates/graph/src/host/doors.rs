@@ -26,6 +26,8 @@ pub(super) struct Door {
     pub face: Option<FaceId>,
     /// It was said once that it can't be made.
     complained: bool,
+    /// It is there, and the peer has still to answer.
+    pub is_connecting: bool,
 }
 
 /// Why a declared face has no place to lead to.
@@ -49,7 +51,7 @@ pub(super) fn doors(graph: &Graph) -> Result<Vec<Door>, DoorError> {
         let uris = text.parse::<FaceUri>().and_then(|uri| uri.resolve()).map_err(wrong)?;
         let uri = uris.into_iter().next().ok_or_else(|| DoorError::NoUri(face.name.clone()))?;
         let (name, listens) = (face.name.clone(), face.listens);
-        Ok(Door { name, uri, listens, is_open: false, face: None, complained: false })
+        Ok(Door { name, uri, listens, is_open: false, face: None, complained: false, is_connecting: false })
     };
     graph.faces.iter().map(door).collect()
 }
@@ -101,6 +103,13 @@ impl Door {
     pub fn up(&mut self) {
         tracing::info!(face = self.name, uri = %self.uri, "up");
         self.complained = false;
+    }
+
+    /// It is not connected: news, unless it never was.
+    pub fn down(&mut self) {
+        if !std::mem::take(&mut self.is_connecting) {
+            tracing::warn!(face = self.name, uri = %self.uri, "down, connecting again");
+        }
     }
 
     fn complain(&mut self, why: &dyn fmt::Display) {

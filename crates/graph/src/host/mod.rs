@@ -424,6 +424,7 @@ impl Host {
                 FaceEvent::Created(status) => match self.door_of(&status) {
                     Some((at, is_accepted)) => {
                         self.engine.add_face(status.id, status.info(), at, is_accepted);
+                        self.doors[at].is_connecting = !is_accepted && !status.up;
                         routes_change |= !is_accepted || self.engine.graph().faces[at].is_single;
                         tracing::debug!(face = self.doors[at].name, id = status.id.number(), uri = %status.uri, "face");
                     }
@@ -442,7 +443,9 @@ impl Host {
                 FaceEvent::Up(id) => {
                     self.doors.iter_mut().filter(|door| door.face == Some(id)).for_each(Door::up);
                 }
-                FaceEvent::Down(id) => tracing::warn!(id = id.number(), "down, connecting again"),
+                FaceEvent::Down(id) => {
+                    self.doors.iter_mut().filter(|door| door.face == Some(id)).for_each(Door::down);
+                }
             }
         }
         if routes_change {

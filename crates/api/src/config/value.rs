@@ -182,8 +182,8 @@ impl Value for Uri {
     fn read(value: &DeValue<'_>, _: &Limits) -> Option<Self> {
         let uri = value.as_str()?;
         let (scheme, rest) = uri.split_once("://")?;
-        let known =
-            ["unix", "shm", "tcp", "tcp4", "tcp6", "udp", "udp4", "udp6", "ws", "ether", "dev"].contains(&scheme);
+        let known = ["unix", "shm", "tcp", "tcp4", "tcp6", "udp", "udp4", "udp6", "ws", "ether", "dev"]
+            .contains(&scheme);
         (known && !rest.is_empty()).then(|| Uri(uri.to_owned()))
     }
 

@@ -249,7 +249,7 @@ pub(crate) fn publish_plan() -> PublishPlan {
 
 /// The paper's contents are named a, b, …
 pub(crate) fn content(at: usize) -> Name {
-    Name::new().with_generic(&[b'a' + at as u8])
+    Name::new().with_generic([b'a' + at as u8])
 }
 
 fn still_running(downloads: &mut [Download]) -> Result<(), Failure> {

@@ -71,8 +71,7 @@ impl Loaded {
     fn build(plan: &Plan) -> Result<Self> {
         let cluster = Cluster::build(plan)?;
         let prefixes: Vec<_> = (0..PAIRS).map(|pair| name(&format!("/scale/{pair}"))).collect();
-        let answering =
-            prefixes.iter().enumerate().map(|(at, prefix)| cluster.answer(at, prefix, &PAYLOAD));
+        let answering = prefixes.iter().enumerate().map(|(at, prefix)| cluster.answer(at, prefix, &PAYLOAD));
         let answering = answering.collect::<Result<Vec<_>, _>>()?;
         let window = (WINDOW_PER_MEMBER * plan.members).to_string();
         Ok(Loaded { _answering: answering, cluster, prefixes, window })

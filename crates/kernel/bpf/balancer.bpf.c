@@ -15,6 +15,7 @@
 
 static long (*const bpf_fib_lookup)(void *ctx, struct bpf_fib_lookup *fib, int len, __u32 flags) = (void *)69;
 static long (*const bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)23;
+static __u64 (*const bpf_xdp_get_buff_len)(struct xdp_md *ctx) = (void *)188;
 static long (*const bpf_xdp_load_bytes)(struct xdp_md *ctx, __u32 offset, void *to, __u32 len) = (void *)189;
 static long (*const bpf_xdp_store_bytes)(struct xdp_md *ctx, __u32 offset, void *from, __u32 len) = (void *)190;
 static long (*const bpf_xdp_adjust_head)(struct xdp_md *ctx, int delta) = (void *)44;
@@ -55,8 +56,7 @@ int nw_balance(struct xdp_md *ctx)
 
 	if (!w)
 		return XDP_PASS;
-	/* All of it: a frame of more than one buffer is not given to programs that do not say that they take them. */
-	w->frame_len = ctx->data_end - ctx->data;
+	w->frame_len = bpf_xdp_get_buff_len(ctx);
 	w->ifindex = ctx->ingress_ifindex;
 	read_frame(w, (const __u8 *)(long)ctx->data, (const __u8 *)(long)ctx->data_end);
 	step = xdp_balance(ctx, w);

@@ -382,7 +382,9 @@ class Cluster(CommandLine):
         self.assertIn(b'no member is called "m9"', wrong.communicate(timeout=PATIENCE_S)[1])
         agent = self.inside("m2", NW, "balancer", "agent", "m2", *place, "--socket", f"{self.folder}/m2.sock", stderr=subprocess.DEVNULL)
         self.until_active({"m1", "m2"})
-        self.assertIn(b"/t ", self.nw("route", "list", "-s", f"unix://{self.folder}/m2.sock").stdout)
+        # It was added just before: the balancer looks at the routes of m1 every tenth of a second.
+        have = lambda: b"/t " in self.nw("route", "list", "-s", f"unix://{self.folder}/m2.sock").stdout
+        self.until(have, "m2 has the route of m1")
         agent.send_signal(signal.SIGINT)
         self.assertEqual(agent.wait(PATIENCE_S), 0)
         self.until_active({"m1"})

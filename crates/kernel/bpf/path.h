@@ -34,10 +34,7 @@ __attribute__((noinline)) __u32 PATH(hash)(context *ctx, struct work *w)
 	if (!s || !w)
 		return REASON_FAILED;
 	more = again(s->copied_end);
-	if (likely(more <= HEAD_OCTETS)) {
-		if (likely(hash_short()))
-			return s->reason;
-	} else {
+	if (more > HEAD_OCTETS) {
 		more -= HEAD_OCTETS;
 		barrier_var(more);
 		if (more == 0 || more > ROOM - HEAD_OCTETS ||

@@ -34,7 +34,7 @@ const BATCH: usize = 32;
 /// Jobs that wait for one thread.
 const JOBS: usize = 6;
 /// So many packets wait for threads, and no more: the next are verified where they are, without being copied.
-const HELD: usize = 64;
+const HELD: usize = 96;
 const HMAC_SECRET: &[u8] = b"a secret of thirty-two octets, so";
 
 /// The types: the row's name, and the kind of key; none for a plain digest.

@@ -88,6 +88,27 @@ fn the_program_decides_as_the_crate_does() {
     assert!(controls > 100 && limited > 100 && shared > 100, "{controls} {limited} {shared}");
 }
 
+/// Packets are copied in words: names that end with their packet, wherever that is in a word, over IPv4 and IPv6, after a longer packet.
+#[test]
+fn names_at_the_end_of_their_packets() {
+    if !may_run("balancer, ends") {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    let longer = packets::interest(&format!("/{}", "x".repeat(150)));
+    for len in 0..200 {
+        let name = Name::new().with_generic(b"end").with_generic(vec![b'a' + (len % 26) as u8; len]);
+        let mut packet = vec![7, name.as_ref().as_bytes().len() as u8];
+        packet.extend_from_slice(name.as_ref().as_bytes());
+        packet.splice(0..0, [5, packet.len() as u8]);
+        let member = cluster.member_by(name.as_ref(), &Rules::default());
+        assert!(verdict_of(&mut cluster, &longer).0.is_some());
+        assert_eq!(verdict_of(&mut cluster, &packet).0, Some(member), "{len} octets");
+        let frame = Udp::new("[2001:db8:1::7]:50000", common::cluster::VIP6, &packet).frame();
+        assert_eq!(cluster.run(&frame).1[53], member, "{len} octets, IPv6");
+    }
+}
+
 #[test]
 fn depths_join_discovery_and_content() {
     if !may_run("balancer, depths") {

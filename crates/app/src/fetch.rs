@@ -442,6 +442,13 @@ mod tests {
         assert_eq!(fetcher.counters().retransmissions, 0);
     }
 
+    /// When the next segment arrives, or the fetcher has something to do.
+    fn next_event(fetcher: &Fetcher, on_way: &VecDeque<(Instant, u64)>, now: Instant) -> Instant {
+        let deadline = fetcher.deadline().map(|due| due.max(now + Duration::from_micros(1)));
+        let arrival = on_way.front().map(|(at, _)| *at);
+        arrival.into_iter().chain(deadline).min().expect("something is to come")
+    }
+
     /// All that is on the way is lost, and all that is sent for a second, as when a router on the way breaks down and another takes its place.
     #[test]
     fn a_second_of_silence_costs_less_than_two() {
@@ -456,14 +463,7 @@ mod tests {
                     on_way.push_back((now + Duration::from_millis(5), segment));
                 }
             }
-            let deadline = fetcher.deadline().map(|due| due.max(now + Duration::from_micros(1)));
-            now = on_way
-                .front()
-                .map(|(at, _)| *at)
-                .into_iter()
-                .chain(deadline)
-                .min()
-                .expect("something is to come");
+            now = next_event(&fetcher, &on_way, now);
             while let Some((_, segment)) = on_way.pop_front_if(|(at, _)| *at <= now) {
                 if !dark.contains(&now) {
                     longest = longest.max(now.since(heard));
@@ -481,7 +481,7 @@ mod tests {
     fn a_lost_end_costs_one_time_out_not_one_each() {
         const SEGMENTS: u64 = 200;
         let mut fetcher = Fetcher::new(FetchOptions::default());
-        let (mut now, mut on_way) = (Instant::from_millis(1), std::collections::VecDeque::new());
+        let (mut now, mut on_way) = (Instant::from_millis(1), VecDeque::new());
         let mut seen = vec![false; SEGMENTS as usize];
         while !fetcher.is_done() {
             while let Some(segment) = fetcher.next_request(now).unwrap() {
@@ -490,14 +490,7 @@ mod tests {
                     on_way.push_back((now + Duration::from_millis(5), segment));
                 }
             }
-            let deadline = fetcher.deadline().map(|due| due.max(now + Duration::from_micros(1)));
-            now = on_way
-                .front()
-                .map(|(at, _)| *at)
-                .into_iter()
-                .chain(deadline)
-                .min()
-                .expect("something is to come");
+            now = next_event(&fetcher, &on_way, now);
             while let Some((_, segment)) = on_way.pop_front_if(|(at, _)| *at <= now) {
                 fetcher.on_data(now, segment, Some(SEGMENTS - 1), false);
             }

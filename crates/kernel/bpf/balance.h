@@ -44,7 +44,7 @@ inlined struct asking *the_asking(void)
 /* CanBePrefix, which has no value, is the first element behind a name. */
 inlined int is_can_be_prefix(const struct work *w)
 {
-	return w->behind_name[0] == 0x21;
+	return w->behind_name == 0x21;
 }
 
 /*
@@ -138,12 +138,11 @@ inlined __u32 refusal(__u32 reason)
 __attribute__((noinline)) __u32 choose(struct work *w, __u32 reason)
 {
 	struct scratch *s = the_scratch();
-	struct ruling *ruling = the_ruling();
+	struct ruling *ruling;
 	__u32 refused = refusal(reason), rule = 0, waits = 0;
-	struct asking *asking = the_asking();
 	__u64 hash;
 
-	if (!s || !w || !ruling || !asking)
+	if (!s || !w)
 		return DONE;
 	if (refused <= FAILED)
 		return done(w, refused);
@@ -154,7 +153,7 @@ __attribute__((noinline)) __u32 choose(struct work *w, __u32 reason)
 	} else {
 		/* w->kind was noted by look(). */
 		w->verdict = w->kind == KIND_INTEREST ? INTEREST : w->kind == KIND_DATA ? DATA : NACK;
-		if (unlikely(w->kind == KIND_DATA && asking->lengths))
+		if (unlikely(w->kind == KIND_DATA))
 			waits = find_asked();
 		ruling = the_ruling();
 		if (ruling && unlikely(ruling->lengths))
@@ -162,7 +161,7 @@ __attribute__((noinline)) __u32 choose(struct work *w, __u32 reason)
 	}
 	s = the_scratch();
 	ruling = the_ruling();
-	if (!s || !w || !ruling)
+	if (!s || !ruling)
 		return DONE;
 	if (waits) {
 		w->member = waits;

@@ -252,8 +252,8 @@ struct work {
 	__u32 tag_at;
 	__u32 tag;
 	__u32 octet;
-	/* What follows the name of an Interest. */
-	__u16 behind_name[2];
+	/* What follows the name of an Interest: a type, and a length. */
+	__u16 behind_name;
 	/* Keys and values of maps, which must be in memory. */
 	__u32 line;
 	__u64 address[2];

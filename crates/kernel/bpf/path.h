@@ -52,7 +52,7 @@ __attribute__((noinline)) __u32 PATH(note_interest)(context *ctx, struct work *w
 	if (!w || PATH(look)(ctx, w) != NAME_FOUND)
 		return 0;
 	s = the_scratch();
-	if (!s || s->name_end + 2 > w->present || path_load(ctx, w->packet + s->name_end, w->behind_name, 2))
+	if (!s || s->name_end + 2 > w->present || path_load(ctx, w->packet + s->name_end, &w->behind_name, 2))
 		return 0;
 	if (is_can_be_prefix(w) && PATH(hash)(ctx, w) == REASON_INTEREST)
 		note_asked(w);

@@ -9,7 +9,6 @@ use common::net::{alone, give_mac, index_of, ip, set};
 use common::packets::{data, fragment, interest, link, prefix_interest};
 use nw_kernel::balancer::{Link, Verdict};
 use nw_wire::lp::LpHeader;
-use std::net::SocketAddr;
 
 const PEER: &str = "198.51.100.7:6363";
 const PEER6: &str = "[2001:db8:1::7]:6363";
@@ -48,6 +47,14 @@ impl Net {
         }
         ip("route add unreachable 203.0.113.0/24");
         Net { cluster: Cluster::new(), inside: index_of("in0") }
+    }
+
+    /// Both peers take packets from the cluster's port only.
+    fn with_one_port_peers() -> Self {
+        let mut net = Net::new();
+        let peers = [PEER, PEER6].map(|peer| peer.parse().expect("an address"));
+        net.cluster.balancer.set_one_port_peers(&peers).expect("peers");
+        net
     }
 
     #[track_caller]
@@ -159,16 +166,13 @@ fn sequences_and_fragments_are_told_apart() {
 #[test]
 fn peers_of_one_port_get_all_from_it() {
     in_namespace("balancer, one port", || {
-        let mut net = Net::new();
-        let peers: Vec<SocketAddr> =
-            [PEER, PEER6].iter().map(|peer| peer.parse().expect("an address")).collect();
-        net.cluster.balancer.set_one_port_peers(&peers).expect("peers");
+        let mut net = Net::with_one_port_peers();
         for peer in [PEER, PEER6] {
             let frame = from_member(2, peer, &interest("/a"));
             let out = outside(&frame, 6363).frame();
             net.expect(peer, &frame.frame(), Verdict::InterestOutOnePort, REDIRECT, &out);
         }
-        net.cluster.balancer.set_one_port_peers(&peers[1..]).expect("peers");
+        net.cluster.balancer.set_one_port_peers(&[PEER6.parse().expect("an address")]).expect("peers");
         let frame = from_member(2, PEER, &interest("/a"));
         let out = outside(&frame, member_port(2)).frame();
         net.expect("no more", &frame.frame(), Verdict::InterestOut, REDIRECT, &out);
@@ -179,10 +183,7 @@ fn peers_of_one_port_get_all_from_it() {
 #[test]
 fn what_answers_a_prefix_meets_the_member_that_asked() {
     in_namespace("balancer, prefixes", || {
-        let mut net = Net::new();
-        let peers: Vec<SocketAddr> =
-            [PEER, PEER6].iter().map(|peer| peer.parse().expect("an address")).collect();
-        net.cluster.balancer.set_one_port_peers(&peers).expect("peers");
+        let mut net = Net::with_one_port_peers();
         let token = LpHeader { pit_token: nw_wire::Token::new(&[7; 4]).unwrap(), ..LpHeader::default() };
         let (prefix, answer) = ("/video/lecture", "/video/lecture/v=1/seg=0");
         let by_name = net.cluster.member_of(answer);

@@ -364,16 +364,14 @@ impl Host {
 
     /// Takes back what other threads have done, and gives them what waits.
     fn exchange_work(&mut self, now: Instant) {
-        let threads = match &mut self.threads {
-            Some(threads) => threads,
+        if self.threads.is_none() {
             // The first errand is done here: it shows that there are some.
-            none => {
-                let Some(mut errand) = self.engine.take_work() else { return };
-                errand.run();
-                self.engine.finish_work(now, errand, &mut self.pool, &mut self.out);
-                none.insert(Threads::start(&self.wake))
+            if !self.work_here(now) {
+                return;
             }
-        };
+            self.threads = Some(Threads::start(&self.wake));
+        }
+        let Some(threads) = &mut self.threads else { return };
         while let Some(errand) = threads.take_back() {
             self.engine.finish_work(now, errand, &mut self.pool, &mut self.out);
         }
@@ -383,12 +381,17 @@ impl Host {
             threads.give(errand);
         }
         // They have enough to do: one more is done here, so that no processor waits.
-        if !threads.has_room()
-            && let Some(mut errand) = self.engine.take_work()
-        {
-            errand.run();
-            self.engine.finish_work(now, errand, &mut self.pool, &mut self.out);
+        if !threads.has_room() {
+            self.work_here(now);
         }
+    }
+
+    /// Does an errand on this thread; false when there is none.
+    fn work_here(&mut self, now: Instant) -> bool {
+        let Some(mut errand) = self.engine.take_work() else { return false };
+        errand.run();
+        self.engine.finish_work(now, errand, &mut self.pool, &mut self.out);
+        true
     }
 
     fn refuse_interests(&mut self) {

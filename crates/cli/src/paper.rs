@@ -2,9 +2,9 @@
 
 use crate::output::json_line;
 use crate::signals::Ended;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use nw_paper::{Csr, FIGURES, Failure, Options, Report, Watch, page, run};
+use nw_paper::{Csr, FIGURES, Options, Report, Watch, page, run};
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -61,10 +61,7 @@ fn csr(args: &CsrArguments) -> Result<ExitCode> {
     let started = Instant::now();
     let said = |what: &str| eprintln!("{:>4} s  {what}", started.elapsed().as_secs());
     let watch = Watch { ended: &|| ended.is_ended(), said: &said };
-    let report = match run(&options, &watch) {
-        Err(Failure::Interrupted) => bail!("{}", Failure::Interrupted),
-        other => other?,
-    };
+    let report = run(&options, &watch)?;
     write(args, &report)?;
     if args.json {
         json_line(&report)?;

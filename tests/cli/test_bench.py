@@ -125,6 +125,10 @@ class Bench(CommandLine):
             (2, ["run", "--payload", "9-3"], "smaller number first"),
             (2, ["run", "--seconds", "soon"], "number of seconds"),
             (2, ["run", "--over", "wire"], "memory"),
+            (1, ["generate", "--xdp", "no-such-card", "--socket", "udp4://192.0.2.1:6363"], "no network interface no-such-card"),
+            (1, ["answer", "--xdp", "no-such-card"], "no network interface no-such-card"),
+            (2, ["answer", "--xdp", "eth0", "--no-register"], "cannot be used"),
+            (2, ["answer", "--port", 7000], "--xdp"),
         ]:
             with self.subTest(words):
                 done = self.nw("bench", *words, code=code)

@@ -207,6 +207,7 @@ class Xdp(unittest.TestCase):
     def test_what_is_for_others_is_not_taken_in(self):
         """Datagrams to another address, from an address of this machine, from loopback; and with a wrong checksum: no face comes of them."""
         self.a.start()
+        until(self.a.xdp, "its program is there: before, the system takes them")
         script = (
             "import socket, struct\n"
             "def total(b):\n"

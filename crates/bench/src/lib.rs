@@ -25,3 +25,4 @@ pub mod transfer;
 pub mod verify;
 pub mod veth;
 pub mod wire;
+pub mod xdp;

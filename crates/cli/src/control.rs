@@ -14,7 +14,7 @@ use nw_api::management::client::{decode_cs_info, decode_items, decode_status};
 use nw_api::management::parameters::Strategy;
 use nw_api::management::{
     ChannelStatus, ControlParameters, Dataset, FaceEventNotification, FacePersistency, FaceQueryFilter,
-    FaceStatus, FibEntry, RibEntry, Root, ShardStatus, StrategyChoice, Verb, XdpStatus, flags, origin,
+    FaceStatus, FibEntry, RibEntry, Root, ShardStatus, StrategyChoice, Verb, flags, origin,
 };
 use nw_api::report::Status;
 use nw_app::control::{Commander, ControlError, dataset};
@@ -116,18 +116,12 @@ pub fn status(args: &StatusArgs) -> Done {
         ]),
     ];
     if !status.xdp.is_empty() {
-        let interfaces: Vec<_> = status.xdp.iter().map(xdp_in_words).collect();
+        let interfaces: Vec<_> = status.xdp.iter().map(ToString::to_string).collect();
         // Below the threads.
         rows.insert(5, row([&"AF_XDP", &interfaces.join("; ")]));
     }
     table(&rows)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn xdp_in_words(status: &XdpStatus) -> String {
-    let XdpStatus { interface, mode, memory, queues, received, sent, lost, .. } = status;
-    let queues = if *queues == 1 { "1 queue".to_owned() } else { format!("{queues} queues") };
-    format!("{interface}: {mode}, {memory}, {queues}, {received} frames in, {sent} out, {lost} lost")
 }
 
 fn gather(client: &mut Client) -> Result<Status> {

@@ -283,17 +283,7 @@ impl Environment for Hands<'_> {
     }
 
     fn xdp(&self) -> Vec<XdpStatus> {
-        let status = |status: nw_faces::xdp::XdpStatus| XdpStatus {
-            mode: status.mode().to_owned(),
-            memory: status.memory().to_owned(),
-            interface: status.interface.into(),
-            queues: status.queues as u64,
-            received: status.received,
-            sent: status.sent,
-            lost: status.lost,
-            others: status.others,
-        };
-        self.faces.xdp().into_iter().map(status).collect()
+        self.faces.xdp().into_iter().map(crate::xdp::status).collect()
     }
 
     fn shards(&self) -> Vec<ShardStatus> {

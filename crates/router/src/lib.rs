@@ -14,7 +14,7 @@ pub mod placement;
 pub mod plane;
 mod settings;
 mod shards;
-mod xdp;
+pub mod xdp;
 
 pub use host::{Handle, Host, unix_path};
 pub use nw_faces::{FaceError, InheritedUnix, take_inherited};

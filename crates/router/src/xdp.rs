@@ -1,5 +1,7 @@
-//! Brings frames of an interface to AF_XDP sockets: what faces ask for, from the crate that loads kernel programs.
+//! Brings frames of an interface to AF_XDP sockets: what faces ask for, from the crate that loads kernel programs. Also for programs of higher layers
+//! that open such sockets themselves.
 
+use nw_api::management::XdpStatus;
 use nw_faces::mac::Mac;
 use nw_faces::xdp::{RIGHTS, Steered, Steering, SteeringError, Wanted};
 use nw_kernel::{KernelError, XdpMode, XdpOptions, XdpSteering};
@@ -61,5 +63,19 @@ fn in_words(error: KernelError) -> SteeringError {
         }
         KernelError::Refused { what, source } => format!("the kernel refused {what}: {source}").into(),
         error => error.to_string().into(),
+    }
+}
+
+/// As management shows it.
+pub fn status(status: nw_faces::xdp::XdpStatus) -> XdpStatus {
+    XdpStatus {
+        mode: status.mode().to_owned(),
+        memory: status.memory().to_owned(),
+        interface: status.interface.into(),
+        queues: status.queues as u64,
+        received: status.received,
+        sent: status.sent,
+        lost: status.lost,
+        others: status.others,
     }
 }

@@ -186,3 +186,14 @@ record! {
         others: u64 = n::XDP_OTHERS,
     }
 }
+
+impl core::fmt::Display for XdpStatus {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let XdpStatus { interface, mode, memory, queues, received, sent, lost, .. } = self;
+        let plural = if *queues == 1 { "queue" } else { "queues" };
+        write!(
+            f,
+            "{interface}: {mode}, {memory}, {queues} {plural}, {received} frames in, {sent} out, {lost} lost"
+        )
+    }
+}

@@ -1,7 +1,6 @@
 //! A face to a router, as a generator's link.
 
-use super::link::{Arrival, Link};
-use core::num::NonZeroU64;
+use super::link::{Arrival, Link, wake_on_time};
 use core::time::Duration;
 use nw_app::{Client, ClientError};
 use nw_element::{Instant, Kind, LinkFields};
@@ -16,8 +15,7 @@ pub struct ClientLink {
 impl ClientLink {
     /// By this client. Its [`stop_when`](Client::stop_when) ends the run.
     pub fn new(client: Client) -> Self {
-        // Else the kernel may let this thread sleep 50 µs longer than it wants. Where that is refused, the report shows the lateness.
-        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        wake_on_time();
         ClientLink { client }
     }
 }

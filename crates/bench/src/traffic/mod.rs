@@ -14,3 +14,4 @@ pub mod sink;
 pub mod span;
 pub mod through_router;
 pub mod workload;
+pub mod xdp;

@@ -181,6 +181,7 @@ fn distribution(nanos: &Histogram<u64>) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::super::measured::histogram;
+    use super::super::result::Way;
     use super::super::workload::Workload;
     use super::super::workload::tests::workload;
     use super::*;
@@ -202,7 +203,7 @@ mod tests {
         let measured = Measured::new(Duration::from_secs(1));
         let workload = Workload { prefix: "/a&b<c".parse().unwrap(), ..workload() };
         for load in [Load::Closed { window: 3 }, Load::Open { rate: 1e3, arrivals: Arrivals::Poisson }] {
-            let outcome = Outcome::new(&workload, load, "<memory>", false, &measured, None);
+            let outcome = Outcome::new(&workload, load, Way::over("<memory>"), false, &measured, None);
             let page = page(&outcome, &measured);
             assert_eq!(page.matches("<svg").count(), 4);
             assert!(page.contains("over &lt;memory&gt;") && !page.contains("<memory>"));
@@ -210,5 +211,28 @@ mod tests {
             assert_eq!(page.matches("http").count(), page.matches("http://www.w3.org/2000/svg").count());
             assert!(!page.contains("<script") && !page.contains("src=") && !page.contains("href="));
         }
+    }
+
+    #[test]
+    fn a_page_says_how_frames_went() {
+        let measured = Measured::new(Duration::from_secs(1));
+        let status = nw_api::management::XdpStatus {
+            interface: "eth0".into(),
+            mode: "generic".into(),
+            memory: "copy".into(),
+            queues: 2,
+            received: 7,
+            sent: 8,
+            lost: 0,
+            others: 0,
+        };
+        let xdp = Some(super::super::xdp::ByXdp { status, no_room: 5, pieces: 0 });
+        let way = Way { over: "udp4://192.0.2.2:6363 by AF_XDP on eth0".into(), xdp };
+        let load = Load::Closed { window: 3 };
+        let page = page(&Outcome::new(&workload(), load, way, true, &measured, None), &measured);
+        assert!(page.contains("over udp4://192.0.2.2:6363 by AF_XDP on eth0"));
+        assert!(page.contains(
+            "eth0: generic, copy, 2 queues, 7 frames in, 8 out, 0 lost, 5 not sent for want of room"
+        ));
     }
 }

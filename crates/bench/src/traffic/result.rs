@@ -3,6 +3,7 @@
 use super::generator::Load;
 use super::measured::{Counters, Measured};
 use super::workload::Workload;
+use super::xdp::ByXdp;
 use crate::machine::Machine;
 use core::time::Duration;
 use hdrhistogram::Histogram;
@@ -16,7 +17,7 @@ pub struct Outcome {
     pub workload: Workload,
     /// When.
     pub load: Load,
-    /// By which way: `memory` or the router's URI.
+    /// By which way: `memory`, the router's URI, or whom frames were sent to.
     pub over: String,
     /// False when the user, or the router, ended it before its time.
     pub complete: bool,
@@ -62,8 +63,26 @@ pub struct Outcome {
     pub lateness_us: Quantiles,
     /// Octets of content and such, over time.
     pub series: Vec<Point>,
+    /// How frames came and went; absent when they went by sockets.
+    pub xdp: Option<ByXdp>,
     /// On what.
     pub machine: Machine,
+}
+
+/// Which way packets took.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// In a few words.
+    pub over: String,
+    /// By AF_XDP, if it was that.
+    pub xdp: Option<ByXdp>,
+}
+
+impl Way {
+    /// By memory, or by sockets.
+    pub fn over(over: impl Into<String>) -> Self {
+        Way { over: over.into(), xdp: None }
+    }
 }
 
 /// Of a histogram, in microseconds.
@@ -135,7 +154,7 @@ impl Outcome {
     pub fn new(
         workload: &Workload,
         load: Load,
-        over: impl Into<String>,
+        way: Way,
         complete: bool,
         measured: &Measured,
         answered_by_sink: Option<u64>,
@@ -150,7 +169,7 @@ impl Outcome {
         Outcome {
             workload: workload.clone(),
             load,
-            over: over.into(),
+            over: way.over,
             complete,
             seconds: measured.elapsed.as_secs_f64(),
             asked,
@@ -173,6 +192,7 @@ impl Outcome {
             since_sent_us: Quantiles::of(&measured.since_sent),
             lateness_us: Quantiles::of(&measured.lateness),
             series: points(measured),
+            xdp: way.xdp,
             machine: Machine::here(),
         }
     }
@@ -211,6 +231,9 @@ impl Outcome {
         }
         for (reason, count) in &self.refused {
             rows.push(row("refused", count.to_string(), format!("Nack({reason})")));
+        }
+        if let Some(xdp) = &self.xdp {
+            rows.push(row("AF_XDP", xdp.status.mode.clone(), xdp.to_string()));
         }
         let rare = [
             ("marked", self.marked, "Data with a congestion mark"),

@@ -7,6 +7,7 @@ use nw_app::FaceUri;
 use nw_bench::traffic::generator::{Arrivals, Limits, Load, WAITING_MAX};
 use nw_bench::traffic::span::Span;
 use nw_bench::traffic::workload::{Pattern, Workload, WorkloadError};
+use nw_bench::traffic::xdp::PORT_DEFAULT;
 use nw_name::Name;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ pub enum BenchVerb {
     Run(Run),
     /// Ask: send Interests by a rule and measure what comes back
     ///
-    /// Somebody must answer: `nw bench answer` at this or another router.
+    /// Somebody must answer: `nw bench answer` at this or another router, or at the other end of a wire.
     Generate(Generate),
     /// Answer every Interest below a prefix with made-up Data
     ///
@@ -32,7 +33,7 @@ pub struct Run {
     pub router: Router,
     /// What is between the two ends
     ///
-    /// UDP, unix and TCP: by the scheme of --socket. AF_XDP is not there.
+    /// UDP, unix and TCP: by the scheme of --socket. By AF_XDP the two ends are commands of their own: `nw bench generate --xdp` and `nw bench answer --xdp`.
     #[arg(long, value_enum, default_value_t = Over::Router)]
     pub over: Over,
     #[command(flatten)]
@@ -60,6 +61,12 @@ pub enum Over {
 pub struct Generate {
     #[command(flatten)]
     pub router: Router,
+    /// By AF_XDP on this network interface, past the system's network code, to the address in --socket
+    ///
+    /// --socket udp4://ADDRESS:PORT or udp6://[ADDRESS]:PORT is a router or `nw bench answer --xdp`; ether://[ADDRESS] is a card on the same wire. Each
+    /// packet is one frame, so Data must fit the MTU. Takes the rights CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW and CAP_IPC_LOCK.
+    #[arg(long, value_name = "INTERFACE")]
+    pub xdp: Option<String>,
     #[command(flatten)]
     pub workload: WorkloadArgs,
     #[command(flatten)]
@@ -74,6 +81,15 @@ pub struct Answer {
     pub router: Router,
     #[command(flatten)]
     pub control: Control,
+    /// By AF_XDP on this network interface, past the system's network code: answer whoever asks there
+    ///
+    /// Hears UDP port --port at the interface's addresses, and Ethernet frames to its card. No router is told: give the one that asks a route to here, as
+    /// `nw route add /bench udp4://ADDRESS:PORT`. Rights as for `nw bench generate --xdp`.
+    #[arg(long, value_name = "INTERFACE", conflicts_with_all = ["socket", "control", "no_register"])]
+    pub xdp: Option<String>,
+    /// UDP port that is heard by AF_XDP
+    #[arg(long, requires = "xdp", default_value_t = PORT_DEFAULT, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: u16,
     #[command(flatten)]
     pub workload: WorkloadArgs,
     #[command(flatten)]

@@ -9,16 +9,20 @@ use crate::output::{json_line, row, table};
 use crate::{progress, signals};
 use anyhow::{Context, Result, bail, ensure};
 use args::{Answer, AnswerArgs, Control, Generate, LoadArgs, Output, Over, Run};
+use nw_api::management::XdpStatus;
 use nw_app::{Client, FaceUri, transport};
 use nw_bench::traffic::client_link::ClientLink;
 use nw_bench::traffic::generator::{Generator, Limits, Load};
 use nw_bench::traffic::link::{Link, drive};
 use nw_bench::traffic::memory::Memory;
 use nw_bench::traffic::report_html::{load_words, page, workload_words};
-use nw_bench::traffic::result::Outcome;
+use nw_bench::traffic::result::{Outcome, Way};
 use nw_bench::traffic::sink::Sink;
 use nw_bench::traffic::through_router::{Answered, register, serve};
 use nw_bench::traffic::workload::{Requests, Workload};
+use nw_bench::traffic::xdp::ByXdp;
+use nw_bench::traffic::xdp::link::XdpLink;
+use nw_bench::traffic::xdp::sink::XdpSink;
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
@@ -60,7 +64,15 @@ fn over_memory(args: &Run, workload: &Workload) -> Result<ExitCode> {
         let before = memory.answered();
         let (generator, went) = measure(&mut memory, workload, &args.load, &args.output)?;
         let by_sink = memory.answered() - before;
-        return finish(workload, "memory", &args.load, &args.output, &generator, went, Some(by_sink));
+        return finish(
+            workload,
+            Way::over("memory"),
+            &args.load,
+            &args.output,
+            &generator,
+            went,
+            Some(by_sink),
+        );
     }
     bail!("interrupted while caches were filled; nothing was measured")
 }
@@ -89,7 +101,8 @@ fn through_router(args: &Run, workload: &Workload) -> Result<ExitCode> {
     stop.store(true, Ordering::Relaxed);
     let served = serving.join();
     let (generator, went, by_sink) = measured?;
-    let code = finish(workload, &uri.to_string(), &args.load, &args.output, &generator, went, Some(by_sink))?;
+    let way = Way::over(uri.to_string());
+    let code = finish(workload, way, &args.load, &args.output, &generator, went, Some(by_sink))?;
     match served {
         Ok(result) => result.context("the answering end")?,
         Err(panic) => std::panic::resume_unwind(panic),
@@ -102,49 +115,92 @@ fn generate(args: &Generate) -> Result<ExitCode> {
     check_output(&args.output)?;
     let ended = signals::Ended::watch()?;
     let uri = connect::uri(&args.router)?;
-    let mut client = connect::connect(&args.router)?;
-    client.stop_when(ended.flag());
-    let mut link = ClientLink::new(client);
-    if warm_up(&mut link, &workload)? == Went::Ended {
+    let (generator, went, way) = match &args.xdp {
+        None => {
+            let mut client = connect::connect(&args.router)?;
+            client.stop_when(ended.flag());
+            let (generator, went) = ask(&mut ClientLink::new(client), &workload, args)?;
+            (generator, went, Way::over(uri.to_string()))
+        }
+        Some(interface) => {
+            let mut link = XdpLink::open(interface, &uri, &workload, ended.flag())?;
+            let (generator, went) = ask(&mut link, &workload, args)?;
+            let over = format!("{uri} by AF_XDP on {interface}");
+            (generator, went, Way { over, xdp: Some(link.status()) })
+        }
+    };
+    finish(&workload, way, &args.load, &args.output, &generator, went, None)
+}
+
+fn ask<L: Link>(link: &mut L, workload: &Workload, args: &Generate) -> Result<(Generator, Went)>
+where
+    L::Error: std::error::Error + Send + Sync + 'static,
+{
+    if warm_up(link, workload)? == Went::Ended {
         bail!("interrupted while caches were filled; nothing was measured");
     }
-    let (generator, went) = measure(&mut link, &workload, &args.load, &args.output)?;
-    finish(&workload, &uri.to_string(), &args.load, &args.output, &generator, went, None)
+    measure(link, workload, &args.load, &args.output)
 }
 
 fn answer(args: &Answer) -> Result<ExitCode> {
     let workload = args.workload.workload()?;
     let ended = signals::Ended::watch()?;
-    let uri = connect::uri(&args.router)?;
-    let mut client = connect::connect(&args.router)?;
-    if !args.no_register {
-        register_at(&mut client, &uri, &workload, &args.control)?;
-    }
-    if args.json {
-        json_line(&json!({ "event": "ready", "prefix": workload.prefix.to_string() }))?;
+    let (sink, answered) = (sink(&workload, &args.answers), Answered::default());
+    if let Some(interface) = &args.xdp {
+        let mut rings = XdpSink::open(interface, args.port, sink)?;
+        let started = ready(args, &workload, ended.flag(), Some(&rings.status()))?;
+        let served = rings.serve(&answered, &ended.flag());
+        end(args, &answered, started, Some(&rings.status()))?;
+        served?;
     } else {
+        let uri = connect::uri(&args.router)?;
+        let mut client = connect::connect(&args.router)?;
+        if !args.no_register {
+            register_at(&mut client, &uri, &workload, &args.control)?;
+        }
+        let started = ready(args, &workload, ended.flag(), None)?;
+        let served = serve(&mut client, &sink, &answered, &ended.flag());
+        end(args, &answered, started, None)?;
+        served?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says that Interests may come, and sees to the end of their time; when it began.
+fn ready(args: &Answer, workload: &Workload, stop: Arc<AtomicBool>, xdp: Option<&ByXdp>) -> Result<Instant> {
+    if args.json {
+        let mut event = json!({ "event": "ready", "prefix": workload.prefix.to_string() });
+        xdp.into_iter().for_each(|xdp| event["xdp"] = json!(xdp));
+        json_line(&event)?;
+    } else {
+        if let Some(ByXdp { status: XdpStatus { interface, mode, memory, .. }, .. }) = xdp {
+            eprintln!("{interface} goes by AF_XDP: {mode}, {memory}");
+        }
         eprintln!("answering below {}; Ctrl-C ends it", workload.prefix);
     }
-    let stop = ended.flag();
     if let Some(seconds) = args.seconds {
-        let stop = Arc::clone(&stop);
         thread::spawn(move || {
             thread::sleep(seconds);
             stop.store(true, Ordering::Relaxed);
         });
     }
-    let (answered, started) = (Answered::default(), Instant::now());
-    let served = serve(&mut client, &sink(&workload, &args.answers), &answered, &stop);
+    Ok(Instant::now())
+}
+
+fn end(args: &Answer, answered: &Answered, started: Instant, xdp: Option<&ByXdp>) -> Result<()> {
     let (interests, octets) =
         (answered.interests.load(Ordering::Relaxed), answered.octets.load(Ordering::Relaxed));
     let seconds = started.elapsed().as_secs_f64();
     if args.json {
-        json_line(&json!({ "event": "end", "answered": interests, "octets": octets, "seconds": seconds }))?;
+        let mut event =
+            json!({ "event": "end", "answered": interests, "octets": octets, "seconds": seconds });
+        xdp.into_iter().for_each(|xdp| event["xdp"] = json!(xdp));
+        json_line(&event)?;
     } else {
+        xdp.into_iter().for_each(|xdp| eprintln!("{xdp}"));
         eprintln!("{interests} answered");
     }
-    served?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn sink(workload: &Workload, args: &AnswerArgs) -> Sink {
@@ -228,7 +284,7 @@ fn check_output(output: &Output) -> Result<()> {
 
 fn finish(
     workload: &Workload,
-    over: &str,
+    way: Way,
     load: &LoadArgs,
     output: &Output,
     generator: &Generator,
@@ -236,7 +292,7 @@ fn finish(
     by_sink: Option<u64>,
 ) -> Result<ExitCode> {
     let measured = generator.measured();
-    let outcome = Outcome::new(workload, load.load(), over, went == Went::On, measured, by_sink);
+    let outcome = Outcome::new(workload, load.load(), way, went == Went::On, measured, by_sink);
     if output.json {
         json_line(&outcome)?;
     } else {

@@ -64,15 +64,7 @@ impl Port {
 
     /// What stands before a link packet to `peer`.
     pub fn head(&self, peer: Mac) -> Head {
-        let mut head = Head { octets: [0; HEADER_LEN_MAX], len: 0 };
-        head.push(&peer.0);
-        head.push(&self.mac.0);
-        if self.vlan != 0 {
-            head.push(&ETHERTYPE_VLAN.to_be_bytes());
-            head.push(&self.vlan.to_be_bytes());
-        }
-        head.push(&ETHERTYPE_NDN.to_be_bytes());
-        head
+        Head::new((self.mac, peer), self.vlan)
     }
 
     /// Opens a socket that gets the frames of this port and no other.
@@ -120,9 +112,33 @@ impl Head {
     /// Nothing.
     pub const NONE: Head = Head { octets: [0; HEADER_LEN_MAX], len: 0 };
 
+    /// From one card to another, in a VLAN unless that is 0.
+    pub fn new((own, peer): (Mac, Mac), vlan: u16) -> Self {
+        let mut head = Head::NONE;
+        head.push(&peer.0);
+        head.push(&own.0);
+        if vlan != 0 {
+            head.push(&ETHERTYPE_VLAN.to_be_bytes());
+            head.push(&vlan.to_be_bytes());
+        }
+        head.push(&ETHERTYPE_NDN.to_be_bytes());
+        head
+    }
+
     /// The octets.
     pub fn as_slice(&self) -> &[u8] {
         &self.octets[..usize::from(self.len)]
+    }
+
+    /// Writes a link packet of two parts with this before it. Octets written, or `None` when it does not fit.
+    #[inline]
+    pub fn write(&self, [first, second]: [&[u8]; 2], frame: &mut [u8]) -> Option<usize> {
+        let mut at = 0;
+        for part in [self.as_slice(), first, second] {
+            frame.get_mut(at..at + part.len())?.copy_from_slice(part);
+            at += part.len();
+        }
+        Some(at)
     }
 
     fn push(&mut self, octets: &[u8]) {

@@ -108,10 +108,7 @@ impl Xdp {
                 let Some(Some(open)) = self.port_on(port.interface).map(|at| self.ports[at].as_mut()) else {
                     return 0;
                 };
-                put_all(open, items.len(), |at, _, frame| {
-                    let [first, second] = outbox.parts(&items[at], pool);
-                    gather([head.as_slice(), first, second], frame)
-                })
+                put_all(open, items.len(), |at, _, frame| head.write(outbox.parts(&items[at], pool), frame))
             }
             (Medium::Udp(local), Peer::Ip(to)) => {
                 let Some((open, heads, len_max)) = self.way(way, *local, to) else { return 0 };
@@ -178,15 +175,6 @@ fn put_all(port: &mut Port, count: usize, write: impl Fn(usize, u16, &mut [u8]) 
         }
     }
     count
-}
-
-fn gather(parts: [&[u8]; 3], frame: &mut [u8]) -> Option<usize> {
-    let mut at = 0;
-    for part in parts {
-        frame.get_mut(at..at + part.len())?.copy_from_slice(part);
-        at += part.len();
-    }
-    Some(at)
 }
 
 impl Faces {

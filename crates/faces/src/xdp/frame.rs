@@ -3,6 +3,9 @@
 //! Whoever reads says nothing of what a frame's addresses mean here. A UDP checksum is verified. It may also be what the system of a virtual
 //! interface leaves there for its "device" to complete: the sum of the pseudo header alone (decision 0024).
 
+/// NDN without IP: what stands before a link packet, and how long that is in what pads short frames.
+pub use crate::datagram::ether::{Head, packet_len};
+
 use crate::datagram::ether::ETHERTYPE_NDN;
 use crate::mac::Mac;
 use arrayvec::ArrayVec;

@@ -1,0 +1,298 @@
+"""`nw bench` by AF_XDP, between two network namespaces: its two ends over one wire, each of them with a router at the other end, what can't be and what is
+said then, and that nothing stays on the interface.
+
+Needs root and `ip`; skips with a word where they are missing. Usage: python3 tests/net/test_bench_xdp.py [unittest's arguments]
+The command is target/release/nw, or $NW_BIN."""
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from test_transports import NW, PATIENCE_S, WHY_NOT, finish, ip, until
+from test_xdp import XdpSide, set_queues
+
+TO_B = "udp4://192.0.2.2:6363"
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT or "")
+class BenchXdp(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="nw-net-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.a, self.b = (XdpSide(self.folder, letter) for letter in "ab")
+        for side in (self.a, self.b):
+            self.addCleanup(side.end)
+        self.plug()
+
+    def plug(self, *of_veth):
+        a, b = self.a, self.b
+        ip("-n", a.netns, "link", "add", a.card, *of_veth, "type", "veth", "peer", "name", b.card, *of_veth, "netns", b.netns)
+        for number, side in enumerate((a, b), 1):
+            ip("-n", side.netns, "address", "add", f"192.0.2.{number}/24", "dev", side.card)
+            ip("-n", side.netns, "address", "add", f"2001:db8::{number}/64", "dev", side.card, "nodad")
+            ip("-n", side.netns, "link", "set", side.card, "up")
+
+    def sink(self, side=None, *words):
+        """Started by AF_XDP, and ready."""
+        side = side or self.b
+        sink = side.inside(NW, "bench", "answer", "--xdp", side.card, "--json", *words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(close, sink)
+        line = sink.stdout.readline()
+        if not line:
+            raise AssertionError("the sink did not start: " + sink.communicate(timeout=PATIENCE_S)[1])
+        self.assertEqual(json.loads(line)["event"], "ready")
+        return sink
+
+    def end_of(self, sink):
+        sink.send_signal(signal.SIGINT)
+        end = json.loads(sink.stdout.readline())
+        self.assertEqual((end["event"], sink.wait(PATIENCE_S)), ("end", 0))
+        return end
+
+    def generate(self, to=TO_B, *words, code=0, around=(), card="va"):
+        done = self.a.run(*around, NW, "bench", "generate", "--xdp", card, "--socket", to, "--json", *words)
+        self.assertEqual(done.returncode, code, done.stdout[-400:] + done.stderr)
+        return json.loads(done.stdout) if done.stdout else None, done.stderr
+
+    def says(self, *words, to=TO_B, around=(), card="va"):
+        """It refuses, in one line."""
+        result, said = self.generate(to, *words, code=1, around=around, card=card)
+        self.assertIsNone(result)
+        self.assertRegex(said, r"\Anw: [^\n]+\n\Z")
+        return said
+
+    def all_came(self, result, packets, mode="native"):
+        self.assertEqual((result["asked"], result["answered"], result["complete"]), (packets, packets, True), result)
+        xdp = result["xdp"]
+        self.assertEqual((xdp["mode"], xdp["memory"], xdp["lost"], xdp["no_room"], xdp["pieces"]), (mode, "copy", 0, 0, 0), xdp)
+        self.assertEqual((xdp["sent"], xdp["received"]), (result["interests"], result["interests"]), xdp)
+        self.assertGreater(result["latency_us"]["p50"], 0)
+
+    def nothing_attached(self, side):
+        def is_clean():
+            link = json.loads(side.run("ip", "-j", "link", "show", side.card).stdout)[0]
+            return "xdp" not in link
+        until(is_clean, f"no program is on {side.card}")
+
+    def test_both_ends_over_one_wire(self):
+        sink = self.sink()
+        result, _ = self.generate(TO_B, "--packets", 20000, "--payload", "10-1250", "--lifetime", 4000)
+        self.all_came(result, 20000)
+        self.assertEqual(result["over"], f"{TO_B} by AF_XDP on va")
+        self.assertEqual((result["reordered"], result["unexpected"]), (0, 0), "a wire keeps the order")
+        longer, _ = self.generate(TO_B, "--packets", 5000, "--can-be-prefix", 0.5, "--names", 50, "--lifetime", 4000)
+        self.all_came(longer, 5000)
+        interests = result["interests"] + longer["interests"]
+        end = self.end_of(sink)
+        self.assertEqual(end["answered"], interests)
+        self.assertEqual((end["xdp"]["mode"], end["xdp"]["sent"], end["xdp"]["others"]), ("native", interests, 0))
+        for side in (self.a, self.b):
+            self.nothing_attached(side)
+
+    def test_open_loop(self):
+        self.sink()
+        result, _ = self.generate(TO_B, "--rate", 2000, "--seconds", 1, "--lifetime", 4000)
+        self.all_came(result, 2000)
+        self.assertAlmostEqual(result["seconds"], 1, delta=0.7)
+        self.assertGreater(result["lateness_us"]["p50"], 0)
+
+    def test_ipv6_and_of_one_link(self):
+        self.sink()
+        result, _ = self.generate("udp6://[2001:db8::2]:6363", "--packets", 2000, "--lifetime", 4000)
+        self.all_came(result, 2000)
+        for side in (self.a, self.b):
+            # Not yet when the sink began, which hears of it.
+            until(lambda: "tentative" not in side.run("ip", "-6", "address", "show", "dev", side.card).stdout, "the address is usable")
+        addresses = json.loads(self.b.run("ip", "-j", "-6", "address", "show", "dev", self.b.card, "scope", "link").stdout)
+        local = next(a["local"] for link in addresses for a in link.get("addr_info", []) if "local" in a)
+        time.sleep(0.5)
+        result, _ = self.generate(f"udp6://[{local}%va]:6363", "--packets", 2000, "--lifetime", 4000)
+        self.all_came(result, 2000)
+
+    def test_ethernet_without_ip(self):
+        sink = self.sink()
+        result, _ = self.generate(f"ether://[{self.b.mac()}]", "--packets", 2000, "--payload", 1250, "--lifetime", 4000)
+        self.all_came(result, 2000)
+        self.assertEqual(self.end_of(sink)["answered"], result["interests"])
+
+    def test_another_port_and_two_queues(self):
+        ip("-n", self.a.netns, "link", "delete", self.a.card)
+        self.plug("numrxqueues", "2", "numtxqueues", "2")
+        for side in (self.a, self.b):
+            set_queues(side, 2, 2)
+        self.sink(self.b, "--port", "7000")
+        result, _ = self.generate("udp4://192.0.2.2:7000", "--packets", 2000, "--lifetime", 4000)
+        self.all_came(result, 2000)
+        self.assertEqual(result["xdp"]["queues"], 2)
+
+    def test_a_driver_without_native_xdp(self):
+        for number, side in enumerate((self.a, self.b), 1):
+            ip("-n", side.netns, "address", "flush", "dev", side.card)
+            ip("-n", side.netns, "link", "add", "bridge", "type", "bridge")
+            ip("-n", side.netns, "link", "set", side.card, "master", "bridge")
+            ip("-n", side.netns, "address", "add", f"192.0.2.{number}/24", "dev", "bridge")
+            ip("-n", side.netns, "link", "set", "bridge", "up")
+            side.card = "bridge"
+        self.sink()
+        result, _ = self.generate(TO_B, "--packets", 2000, "--lifetime", 4000, card="bridge")
+        self.all_came(result, 2000, mode="generic")
+
+    def test_through_a_router_with_sockets(self):
+        """Its system leaves checksums to the 'device', and sends runs of datagrams as one. Its cache answers some before others: they overtake."""
+        self.b.start(xdp=False)
+        sink = self.b.background("bench", "answer", "--json")
+        self.addCleanup(finish, sink)
+        result, _ = self.generate(TO_B, "--packets", 5000, "--names", 300, "--hit-ratio", 0.5, "--seconds", 20, "--lifetime", 4000)
+        self.assertEqual((result["asked"], result["answered"], result["lost"]), (5000, 5000, 0), result)
+        self.assertGreater(result["reordered"], 0, "what the cache has comes before what was asked earlier")
+        self.assertGreater(result["reordered_by_max"], 0)
+        self.assertGreater(self.b.face("udp4://192.0.2.1:")["in_interests"], 2000)
+
+    def test_a_router_asks_the_sink(self):
+        self.b.start(xdp=False)
+        self.sink(self.a)
+        face = json.loads(self.b.nw("face", "create", "udp4://192.0.2.1:6363", "--json"))["face_id"]
+        self.b.nw("route", "add", "/bench", face)
+        result = json.loads(self.b.nw("bench", "generate", "--packets", 2000, "--lifetime", 4000, "--json"))
+        self.assertEqual((result["answered"], result["lost"], result["xdp"]), (2000, 0, None))
+
+    def test_refusals_are_counted(self):
+        self.b.start(xdp=False)
+        result, said = self.generate(TO_B, "--packets", 50, code=1)
+        self.assertEqual(result["refused"], {"NoRoute": 50})
+        self.assertIn("nothing below /bench was answered", said)
+
+    def test_losses_are_counted(self):
+        self.sink(self.b, "--seconds", "1")
+        result, _ = self.generate(TO_B, "--rate", 1000, "--seconds", 3, "--lifetime", 200)
+        self.assertEqual(result["asked"], 3000)
+        self.assertEqual(result["answered"] + result["lost"], 3000, result)
+        self.assertGreater(result["answered"], 100)
+        self.assertGreater(result["lost"], 1000)
+
+    def test_pieces_are_counted_and_said(self):
+        self.b.start(xdp=False, mtu=600)
+        sink = self.b.background("bench", "answer", "--json")
+        self.addCleanup(finish, sink)
+        result, _ = self.generate(TO_B, "--packets", 20, "--lifetime", 300, code=1)
+        self.assertEqual((result["answered"], result["lost"]), (0, 20))
+        self.assertEqual(result["xdp"]["pieces"], 2 * result["interests"])
+
+    def test_tables_and_page_say_how(self):
+        self.sink()
+        page = Path(self.folder) / "report.html"
+        done = self.a.run(NW, "bench", "generate", "--xdp", "va", "--socket", TO_B, "--packets", 500, "--html", page)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"\nAF_XDP +native +va: native, copy, 1 queue, \d+ frames in, \d+ out, 0 lost\n")
+        for text in (f"over {TO_B} by AF_XDP on va", "va: native, copy, 1 queue"):
+            self.assertIn(text, page.read_text())
+
+    def test_ctrl_c_leaves_nothing_behind(self):
+        sink = self.sink()
+        words = ["bench", "generate", "--xdp", "va", "--socket", TO_B, "--rate", 500, "--seconds", 600, "--json"]
+        generator = self.a.inside(NW, *words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(close, generator)
+        shows = lambda: self.a.run("ip", "-j", "link", "show", "va").stdout
+        until(lambda: "xdp" in json.loads(shows())[0], "the program is on the interface")
+        time.sleep(1)
+        generator.send_signal(signal.SIGINT)
+        result = json.loads(generator.communicate(timeout=PATIENCE_S)[0])
+        self.assertEqual((generator.returncode, result["complete"]), (0, False))
+        self.assertGreater(result["answered"], 100)
+        self.nothing_attached(self.a)
+        self.end_of(sink)
+        self.nothing_attached(self.b)
+        # Nor does one that is killed.
+        killed = self.sink()
+        killed.kill()
+        killed.wait(PATIENCE_S)
+        self.nothing_attached(self.b)
+        # While the neighbour is asked for, it ends as well.
+        waiting = self.a.inside(NW, "bench", "generate", "--xdp", "va", "--socket", "udp4://192.0.2.77:6363", stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(close, waiting)
+        time.sleep(0.5)
+        waiting.send_signal(signal.SIGINT)
+        self.assertIn("interrupted before anything was sent", waiting.communicate(timeout=PATIENCE_S)[1])
+
+    def test_an_interface_that_goes_away(self):
+        sink = self.sink()
+        generator = self.a.inside(NW, "bench", "generate", "--xdp", "va", "--socket", TO_B, "--rate", 500, "--seconds", 600, "--json", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(close, generator)
+        until(lambda: "xdp" in json.loads(self.a.run("ip", "-j", "link", "show", "va").stdout)[0], "the program is on the interface")
+        time.sleep(0.5)
+        ip("-n", self.a.netns, "link", "delete", "va")
+        out, said = generator.communicate(timeout=PATIENCE_S)
+        self.assertEqual(generator.returncode, 1, said)
+        self.assertGreater(json.loads(out)["answered"], 10)
+        self.assertRegex(said, "before its time: va is gone, or was switched off")
+        out, said = sink.communicate(timeout=PATIENCE_S)
+        self.assertEqual((sink.returncode, json.loads(out)["event"]), (1, "end"))
+        self.assertIn("vb is gone", said)
+
+    def test_interfaces_and_ways_that_are_not_there(self):
+        self.assertIn("there is no network interface none", self.says(card="none"))
+        self.assertIn("there is no way from here to 198.51.100.1", self.says(to="udp4://198.51.100.1:6363"))
+        self.assertIn("it is an address of this machine", self.says(to="udp4://192.0.2.1:6363"))
+        self.assertIn("the way to 192.0.2.2 is by va, not by lo: say --xdp va", self.says(card="lo"))
+        self.assertIn("nobody on the wire of va answers for 192.0.2.9", self.says(to="udp4://192.0.2.9:6363"))
+        self.assertIn("is nobody that frames can be sent to", self.says(to="unix:///nowhere"))
+        self.assertIn("`no-such-host.invalid` has no address", self.says(to="udp://no-such-host.invalid"))
+        self.assertIn("is a group", self.says(to="ether://[01:00:5e:00:17:aa]"))
+        ip("-n", self.a.netns, "link", "set", "va", "down")
+        self.assertIn("ip link set dev va up", self.says())
+        self.nothing_attached(self.a)
+
+    def test_a_port_and_an_interface_that_are_taken(self):
+        with_socket = self.b.inside("python3", "-c", "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('0.0.0.0', 6363)); print(flush=True); time.sleep(60)", stdout=subprocess.PIPE)
+        self.addCleanup(close, with_socket)
+        with_socket.stdout.readline()
+        refused = lambda *words: self.b.run(NW, "bench", "answer", "--xdp", "vb", *words)
+        said = refused().stderr
+        self.assertRegex(said, r"\Anw: UDP port 6363 is in use on this machine: [^\n]+--port\n\Z")
+        self.nothing_attached(self.b)
+        self.sink(self.b, "--port", "7000")
+        self.assertIn("has another XDP program already", refused("--port", "7001").stderr)
+        self.assertEqual(refused("--socket", "unix:///x").returncode, 2)
+        self.assertEqual(self.b.run(NW, "bench", "answer", "--port", "7000").returncode, 2)
+
+    def test_data_longer_than_the_mtu(self):
+        self.assertRegex(self.says("--payload", 1400), r"Data of up to \d+ octets does not fit a frame of va, whose MTU of 1500 leaves \d+: say --payload 1283 or less")
+        sink = self.sink(self.b, "--payload", "1283")
+        result, _ = self.generate(TO_B, "--payload", 1283, "--packets", 200, "--lifetime", 4000)
+        self.all_came(result, 200)
+        done = self.b.run(NW, "bench", "answer", "--xdp", "vb", "--port", "7000", "--payload", "8000")
+        self.assertRegex(done.stderr, r"\Anw: a Data of up to \d+ octets does not fit a frame of vb")
+        # The system lets no veth have such an MTU while there is a program at its other end.
+        self.end_of(sink)
+        ip("-n", self.a.netns, "link", "set", "va", "mtu", "9000")
+        self.assertIn("its MTU is 9000", self.says())
+
+    def test_rights_that_are_missing(self):
+        if not shutil.which("setpriv"):
+            self.skipTest("needs setpriv")
+        for rights, says in ((("bpf", "sys_admin", "net_admin"), "may not use kernel programs"), (("net_raw",), "may not open AF_XDP sockets")):
+            around = ["setpriv", "--bounding-set=" + ",".join(f"-{name}" for name in rights), "--inh-caps=-all"]
+            said = self.says(around=around)
+            self.assertIn(says, said)
+            self.assertIn("setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep", said)
+            self.nothing_attached(self.a)
+
+
+def close(process):
+    """Ends it if it is there, and takes what it says no more."""
+    if process.poll() is None:
+        process.kill()
+    process.wait(PATIENCE_S)
+    for stream in (process.stdout, process.stderr):
+        if stream:
+            stream.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

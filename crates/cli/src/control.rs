@@ -197,10 +197,11 @@ fn hardware() -> Done {
 fn shards(status: &Status) -> Done {
     let up_ns =
         status.forwarder.current_timestamp.saturating_sub(status.forwarder.start_timestamp) * 1_000_000;
-    let head: [&dyn std::fmt::Display; 9] = [
+    let head: [&dyn std::fmt::Display; 10] = [
         &"shard",
         &"packets",
         &"by kernel",
+        &"by AF_XDP",
         &"handed over",
         &"waiting",
         &"busy",
@@ -216,6 +217,7 @@ fn shards(status: &Status) -> Done {
             &shard.shard,
             &shard.packets,
             &shard.chosen_in_kernel,
+            &shard.xdp_frames,
             &shard.handed_over,
             &waiting,
             &busy,

@@ -37,7 +37,7 @@ pub mod raw {
 pub use config::{FaceOptions, FaceUpdate, FacesConfig};
 pub use counters::FaceCounters;
 pub use error::FaceError;
-pub use faces::{Faces, Lane, Stray, Twins};
+pub use faces::{Faces, Lane, Stray, Twins, Whence};
 pub use heap::free_at_once;
 pub use inherited::{InheritedUnix, take_inherited};
 pub use nw_element::{FaceId, FaceInfo, Instant, LinkType, Scope};

@@ -302,9 +302,13 @@ impl Environment for Hands<'_> {
             cs_hits: store.counters().hits,
             cs_misses: store.counters().misses,
             chosen_in_kernel: 0,
+            xdp_frames: 0,
         };
         let others = self.crew.iter().flat_map(|crew| crew.reports()).map(|report| report.status);
         let mut shards: Vec<_> = core::iter::once(first).chain(others).collect();
+        for (at, shard) in shards.iter_mut().enumerate() {
+            shard.xdp_frames = self.faces.xdp_frames(at);
+        }
         for counters in self.crew.iter().flat_map(|crew| crew.kernel_counters()) {
             for (shard, packets) in shards.iter_mut().zip(counters.shards()) {
                 shard.chosen_in_kernel += packets;

@@ -221,7 +221,7 @@ impl Host {
         faces.open_internal(now);
         listen(&config, inherited, &mut faces)?;
         faces.set_interface_policy(now, settings::interfaces(&config), &mut pool)?;
-        faces.set_xdp(now, settings::xdp(&config), Box::new(KernelSteering { key }))?;
+        faces.set_xdp(now, settings::xdp(&config), Box::new(KernelSteering { key, shards: shards as u8 }))?;
         let mut crew = match shards {
             1 => None,
             _ => Some(Crew::start(&config, (key, seed), started, &faces)?),
@@ -351,6 +351,7 @@ impl Host {
             let done = self.now();
             self.count_turn(done.since(woke), cpu_before);
             cpu_before = self.busy.then(cpu_time);
+            self.tell_xdp_news();
             let timeout = self.timeout(done);
             let timeout =
                 if self.must_not_sleep() { Some(Timespec { tv_sec: 0, tv_nsec: 0 }) } else { timeout };

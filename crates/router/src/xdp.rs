@@ -9,15 +9,13 @@ use nw_name::HashKey;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
-/// All frames come to the first shard, which hands on what is others'.
-const SHARDS: u8 = 1;
-const FIRST: u8 = 0;
-
 /// Attaches programs.
 #[derive(Debug)]
 pub struct KernelSteering {
     /// As of the router's tables.
     pub key: HashKey,
+    /// How many the router has.
+    pub shards: u8,
 }
 
 #[derive(Debug)]
@@ -27,6 +25,10 @@ struct Attached {
 }
 
 impl Steering for KernelSteering {
+    fn shards(&self) -> u8 {
+        self.shards
+    }
+
     fn attach(&mut self, wanted: &Wanted<'_>) -> Result<Box<dyn Steered>, SteeringError> {
         let group = wanted.group.unwrap_or(Mac::NDN_GROUP);
         let options = XdpOptions {
@@ -34,7 +36,7 @@ impl Steering for KernelSteering {
             ethernet: wanted.group.is_some(),
             only: Some([wanted.mac.0, group.0]),
         };
-        let mut steering = XdpSteering::load(&self.key, wanted.queues, SHARDS, &options).map_err(in_words)?;
+        let mut steering = XdpSteering::load(&self.key, wanted.queues, self.shards, &options).map_err(in_words)?;
         let mode = steering.attach(wanted.interface, None).map_err(in_words)?;
         Ok(Box::new(Attached { steering, mode }))
     }
@@ -45,8 +47,8 @@ impl Steered for Attached {
         self.mode == XdpMode::Native
     }
 
-    fn set_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteeringError> {
-        self.steering.set_socket(queue, FIRST, socket).map_err(in_words)
+    fn set_socket(&mut self, queue: u32, shard: u8, socket: BorrowedFd<'_>) -> Result<(), SteeringError> {
+        self.steering.set_socket(queue, shard, socket).map_err(in_words)
     }
 
     fn set_destinations(&mut self, addresses: &[IpAddr]) -> Result<(), SteeringError> {

@@ -73,6 +73,7 @@ pub const SHARD_CS_ENTRIES: u32 = 60_016;
 pub const SHARD_CS_HITS: u32 = 60_018;
 pub const SHARD_CS_MISSES: u32 = 60_020;
 pub const SHARD_CHOSEN_IN_KERNEL: u32 = 60_022;
+pub const SHARD_XDP_FRAMES: u32 = 60_024;
 pub const XDP_INTERFACE: u32 = 60_032;
 pub const XDP_MODE: u32 = 60_034;
 pub const XDP_MEMORY: u32 = 60_036;

@@ -162,6 +162,8 @@ record! {
         cs_misses: u64 = n::SHARD_CS_MISSES,
         /// UDP packets, or runs of them, that the kernel brought here because of their names; 0 where it does not choose.
         chosen_in_kernel: u64 = n::SHARD_CHOSEN_IN_KERNEL,
+        /// Frames that it received by AF_XDP itself, on all interfaces that use it.
+        xdp_frames: u64 = n::SHARD_XDP_FRAMES,
     }
 }
 

@@ -1,7 +1,7 @@
 //! From readiness of sockets to decoded packets.
 
 use super::face::{Face, Token, Transport};
-use super::{ACCEPT_PAUSE, Faces, watch_again};
+use super::{ACCEPT_PAUSE, Faces, Whence, watch_again};
 use crate::config::FaceOptions;
 use crate::datagram::sys::{self, Received};
 use crate::datagram::{DatagramSocket, Medium, Peer};
@@ -284,7 +284,8 @@ impl Faces {
                 Err(_) if self.junior.is_some() => {
                     for start in (0..message.len.max(1)).step_by(message.stride.max(1)) {
                         let end = (start + message.stride).min(message.len);
-                        self.keep_stray(index, message.peer, pool.packet_in(chunk, start..end));
+                        let whence = Whence::Socket(index as u32, message.peer);
+                        self.keep_stray(whence, pool.packet_in(chunk, start..end));
                     }
                     continue;
                 }

@@ -1,6 +1,7 @@
 //! Faces of one router on several shards. The first shard owns every face; the UDP sockets of its listeners have twins on the other shards, on the
 //! same port, and each of those shards has a *lane* of every peer of theirs: the same face, with the same id, as far as that shard receives from
 //! and sends to it. A peer that has no lane (a stranger, or one whose link is reliable) is the first shard's: what comes from it is handed over as it came.
+//! An interface that goes by AF_XDP has sockets for each shard likewise, and its frames go to the same lanes.
 
 use super::Faces;
 use super::face::{Face, Transport};
@@ -11,6 +12,7 @@ use crate::error::FaceError;
 use crate::link::{LinkService, LinkSettings, Room, Source, Tally};
 use crate::status::{FaceFlags, Persistency};
 use crate::uri::FaceUri;
+use crate::xdp::News;
 use nw_element::{Cause, FaceId, Instant, LinkType, Packet, Pool, Scope};
 use nw_wire::LpPacket;
 use rustix::io::Errno;
@@ -43,15 +45,22 @@ impl Lane {
     }
 }
 
-/// A datagram whose peer has no lane here.
+/// What came from a peer that has no lane here.
 #[derive(Debug)]
 pub struct Stray {
-    /// Which socket it came by, for [`Faces::take_stray`].
-    pub socket: u32,
-    /// Who sent it.
-    pub peer: SocketAddr,
-    /// The link packet, as it came.
+    /// How it came, for [`Faces::take_stray`].
+    pub whence: Whence,
+    /// The link packet as it came, or the frame.
     pub packet: Packet,
+}
+
+/// How a [`Stray`] came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whence {
+    /// By this socket, from this peer: a link packet.
+    Socket(u32, SocketAddr),
+    /// By AF_XDP, on this interface: a frame.
+    Interface(u32),
 }
 
 /// What a shard that is not the first keeps besides lanes.
@@ -195,12 +204,16 @@ impl Faces {
     pub fn take_stray(
         &mut self,
         now: Instant,
-        (socket, peer): (u32, SocketAddr),
+        whence: Whence,
         packet: Packet,
         pool: &mut Pool,
         batch: &mut Vec<Packet>,
     ) {
         self.latest = now;
+        let (socket, peer) = match whence {
+            Whence::Socket(socket, peer) => (socket, peer),
+            Whence::Interface(interface) => return self.take_frame(now, interface, packet, pool, batch),
+        };
         let is_packet = LpPacket::check(pool.bytes(&packet)).map(drop);
         let id = match self.peer_face(now, socket as usize, Peer::Ip(peer), is_packet, pool) {
             Ok(id) => id,
@@ -211,13 +224,47 @@ impl Faces {
                 return pool.release(packet);
             }
         };
-        let Some(face) = self.slots.get_mut(id) else { return pool.release(packet) };
+        self.take_in(now, id, Some(packet), (false, 0), pool, batch);
+    }
+
+    /// A face's peer sent a link packet, for which there may have been no room. `congested`: much waits behind it; `sender`: see [`Source`].
+    pub(super) fn take_in(
+        &mut self,
+        now: Instant,
+        id: FaceId,
+        packet: Option<Packet>,
+        (congested, sender): (bool, u64),
+        pool: &mut Pool,
+        batch: &mut Vec<Packet>,
+    ) {
+        let Some(face) = self.slots.get_mut(id) else {
+            return packet.into_iter().for_each(|packet| pool.release(packet));
+        };
         face.heard = now;
-        let source = Source { face: id, local: face.scope == Scope::Local, congested: false, sender: 0 };
+        let source = Source { face: id, local: face.scope == Scope::Local, congested, sender };
         let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
-        batch.extend(face.link.receive(now, packet, source, pool, &mut self.budget, &mut tally));
-        self.arm_link(id, Instant::START);
+        match packet {
+            Some(packet) => {
+                batch.extend(face.link.receive(now, packet, source, pool, &mut self.budget, &mut tally));
+            }
+            None => tally.drops(Cause::NoBuffer, 1),
+        }
         self.note_room(id);
+        self.arm_link(id, Instant::START);
+    }
+
+    /// What other shards are told since the last call of interfaces that go by AF_XDP.
+    pub fn xdp_news(&mut self) -> impl Iterator<Item = News> + use<> {
+        core::mem::take(&mut self.xdp.news).into_iter()
+    }
+
+    /// Takes in what the first shard tells of interfaces that go by AF_XDP.
+    pub fn hear_xdp_news(&mut self, news: &News) {
+        let Some(shard) = self.junior.as_ref().map(|junior| junior.shard) else { return };
+        match news {
+            News::Sockets(branches) => self.take_branch(shard, branches),
+            News::Gone(at) => self.close_port(*at),
+        }
     }
 
     /// What lanes counted since the last call; at most `max` of them, the others next time.
@@ -265,11 +312,12 @@ impl Faces {
         }
     }
 
-    /// A datagram of a peer without a lane: kept for the first shard.
-    pub(super) fn keep_stray(&mut self, socket: usize, peer: SocketAddr, packet: Option<Packet>) {
-        match (&mut self.junior, packet) {
-            (Some(junior), Some(packet)) => junior.strays.push(Stray { socket: socket as u32, peer, packet }),
-            _ => self.unheard(socket, Cause::NoBuffer.into(), 1),
+    /// What came from a peer without a lane: kept for the first shard.
+    pub(super) fn keep_stray(&mut self, whence: Whence, packet: Option<Packet>) {
+        match (&mut self.junior, packet, whence) {
+            (Some(junior), Some(packet), _) => junior.strays.push(Stray { whence, packet }),
+            (_, _, Whence::Socket(socket, _)) => self.unheard(socket as usize, Cause::NoBuffer.into(), 1),
+            (_, _, Whence::Interface(_)) => self.drops.count(Cause::NoBuffer),
         }
     }
 

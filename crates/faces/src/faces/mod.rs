@@ -29,7 +29,7 @@ use face::{Face, Token, Transport};
 use handshakes::Handshake;
 use interfaces::InterfaceFaces;
 use lanes::Junior;
-pub use lanes::{Lane, Stray, Twins};
+pub use lanes::{Lane, Stray, Twins, Whence};
 use nw_element::{Cause, DropCounters, FaceId, Instant, Pool};
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -40,6 +40,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Link packets of one face that are sent again in one turn.
 const AGAIN_PER_TURN: usize = 64;
+
+/// Frames of AF_XDP that another shard hindered from being handed back are to be in so long.
+const SETTLE_PAUSE: Duration = Duration::from_micros(50);
 
 /// Timers served in one turn.
 const TIMERS_PER_TURN: usize = 1024;
@@ -127,7 +130,8 @@ impl Faces {
 
     /// When [`tick`](Self::tick) wants to be called, if ever.
     pub fn deadline(&self) -> Option<Instant> {
-        self.timers.deadline()
+        let unsettled = self.xdp.unsettled.then(|| self.latest + SETTLE_PAUSE);
+        self.timers.deadline().into_iter().chain(unsettled).min()
     }
 
     /// Does what is due: gives up packets in pieces, ends idle faces, lets listeners try again.

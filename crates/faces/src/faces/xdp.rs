@@ -1,26 +1,26 @@
 //! Faces whose packets come and go by AF_XDP, where their interface has it: see `crate::xdp`.
 
-use super::Faces;
 use super::face::Token;
+use super::{Faces, Whence};
 use crate::datagram::{Medium, Peer, ether};
 use crate::error::FaceError;
 use crate::interfaces::Interface;
 use crate::interfaces::filter::Filter;
-use crate::link::{Source, Tally};
 use crate::mac::Mac;
 use crate::outbox::Outbox;
 use crate::timers::Timer;
 use crate::xdp::frame::{self, Body, Heads};
 use crate::xdp::routes::{Neighbour, Routes};
-use crate::xdp::{Port, Steering, XdpError, XdpStatus};
+use crate::xdp::{Branches, News, Port, Steering, XdpError, XdpStatus};
 use arrayvec::ArrayVec;
 use core::ops::Range;
 use core::time::Duration;
-use nw_element::{Cause, Instant, Packet, Pool, Scope};
+use nw_element::{Cause, DropReason, FaceId, Instant, Packet, Pool};
 use nw_wire::LpPacket;
 use rustix::event::epoll;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 /// Frames taken from a ring before they are given to their faces.
 const FRAMES: usize = 64;
@@ -48,6 +48,10 @@ pub(super) struct Xdp {
     pub(super) changed: bool,
     /// Counts changes of interfaces and their addresses.
     epoch: u32,
+    /// Other shards hinder frames from being handed back at this moment: soon again.
+    pub(super) unsettled: bool,
+    /// What other shards are to be told.
+    pub(super) news: Vec<News>,
 }
 
 /// How datagrams get to a UDP peer by AF_XDP, if they do.
@@ -78,7 +82,33 @@ struct Arrived {
     vlan: Option<u16>,
     /// From and to, of a datagram.
     ends: Option<(SocketAddr, SocketAddr)>,
+    /// The payload's place.
     range: Range<usize>,
+    /// The frame's, if it was kept.
+    whole: Range<usize>,
+}
+
+/// Where frames came in.
+#[derive(Clone, Copy)]
+struct Origin {
+    port: usize,
+    interface: u32,
+    own: Mac,
+}
+
+/// What was found for the frame before: likely it is the same again.
+#[derive(Default)]
+struct Before {
+    to: Option<(SocketAddr, usize)>,
+    from: Option<((usize, Peer), FaceId)>,
+}
+
+/// Why a frame has no face.
+enum Nobody {
+    /// It is for somebody else.
+    Others,
+    /// It came to this socket.
+    At(usize, DropReason),
 }
 
 impl Xdp {
@@ -86,7 +116,7 @@ impl Xdp {
         self.ports.is_empty()
     }
 
-    fn port_on(&self, interface: u32) -> Option<usize> {
+    pub(super) fn port_on(&self, interface: u32) -> Option<usize> {
         self.ports.iter().position(|port| port.as_ref().is_some_and(|port| port.interface.index == interface))
     }
 
@@ -141,11 +171,13 @@ impl Xdp {
         Some((port, found.heads.as_ref()?, found.len_max))
     }
 
-    /// Sends what is in the rings.
+    /// Sends what is in the rings, and hands back what was received.
     pub(super) fn kick(&mut self) {
+        self.unsettled = false;
         for port in self.ports.iter_mut().flatten() {
             // An interface that is down or gone says so by other ways as well.
             let _ = port.kick();
+            self.unsettled |= !port.settle();
         }
     }
 }
@@ -218,16 +250,23 @@ impl Faces {
 
     /// Interfaces that use AF_XDP, and how.
     pub fn xdp(&self) -> Vec<XdpStatus> {
-        self.xdp.ports.iter().flatten().map(Port::status).collect()
+        self.xdp.ports.iter().flatten().filter_map(Port::status).collect()
+    }
+
+    /// Frames that a shard received by AF_XDP, by all interfaces that use it.
+    pub fn xdp_frames(&self, shard: usize) -> u64 {
+        let counts = self.xdp.ports.iter().flatten().filter_map(|port| port.counts_of(shard));
+        counts.map(|counts| counts.received()).sum()
     }
 
     /// Closes what no longer fits, then opens what is missing.
     pub(super) fn match_xdp(&mut self, now: Instant) {
         self.xdp.changed = false;
+        self.xdp.epoch = self.xdp.epoch.wrapping_add(1);
+        // Other shards are told by the first.
         if self.xdp.steering.is_none() {
             return;
         }
-        self.xdp.epoch = self.xdp.epoch.wrapping_add(1);
         let ports = self.listening_ports();
         let wanted: Vec<Interface> = self.wanted_xdp();
         let as_before = |port: &Port, now: &Interface| {
@@ -238,9 +277,8 @@ impl Faces {
         for at in 0..self.xdp.ports.len() {
             let Some(port) = &self.xdp.ports[at] else { continue };
             let group = self.ether_group(port.interface.index);
-            let fits = wanted.iter().any(|interface| as_before(port, interface))
-                && port.ports == ports
-                && port.group == group;
+            let fits =
+                wanted.iter().any(|interface| as_before(port, interface)) && port.is_for(&ports, group);
             if !fits {
                 self.close_port(at);
             }
@@ -251,7 +289,7 @@ impl Faces {
             if let Some(port) = known.and_then(|at| self.xdp.ports[at].as_mut()) {
                 let before = port.queues.len();
                 port.open_more_queues();
-                known.into_iter().for_each(|at| self.watch_queues(at, before));
+                known.into_iter().for_each(|at| self.use_queues(at, before));
             } else if !self.xdp.failed.contains(&interface) {
                 self.open_xdp_port(now, &interface, &ports);
             }
@@ -330,9 +368,9 @@ impl Faces {
                     self.xdp.ports.push(None);
                 }
                 self.xdp.ports[at] = Some(port);
-                self.watch_queues(at, 0);
+                self.use_queues(at, 0);
                 self.xdp.tries = 0;
-                tracing::info!("{status}");
+                status.iter().for_each(|status| tracing::info!("{status}"));
             }
             (Err(XdpError::Busy(_)), _) if self.xdp.tries < TRIES_MAX => {
                 self.xdp.tries += 1;
@@ -359,6 +397,13 @@ impl Faces {
         Ok(())
     }
 
+    /// Takes new queues of a port, from a number on, into use, here and in other shards.
+    fn use_queues(&mut self, at: usize, from: usize) {
+        self.watch_queues(at, from);
+        let branches = self.xdp.ports[at].as_mut().and_then(|port| Branches::of(at, port));
+        self.xdp.news.extend(branches.map(|branches| News::Sockets(Arc::new(branches))));
+    }
+
     /// Asks epoll for frames of queues from a number on.
     fn watch_queues(&self, at: usize, from: usize) {
         let Some(Some(port)) = self.xdp.ports.get(at) else { return };
@@ -370,13 +415,36 @@ impl Faces {
         }
     }
 
-    fn close_port(&mut self, at: usize) {
-        let Some(port) = self.xdp.ports[at].take() else { return };
+    /// Takes what is this shard's of sockets that the first has opened.
+    pub(super) fn take_branch(&mut self, shard: u8, branches: &Branches) {
+        // Others than the first need these only here.
+        let watched = self.watch_interfaces().map(drop);
+        let watched = match &self.xdp.routes {
+            None => watched.and_then(|()| self.watch_routes()),
+            Some(_) => watched,
+        };
+        if let Err(error) = watched {
+            tracing::warn!("shard {shard} sends by ordinary sockets: {error}");
+        }
+        let at = branches.at();
+        self.xdp.ports.resize_with(self.xdp.ports.len().max(at + 1), || None);
+        let known = self.xdp.ports[at].take();
+        let before = known.as_ref().map_or(0, |port| port.queues.len());
+        self.xdp.ports[at] = branches.take(shard, known);
+        self.watch_queues(at, before);
+        self.xdp.epoch = self.xdp.epoch.wrapping_add(1);
+    }
+
+    pub(super) fn close_port(&mut self, at: usize) {
+        let Some(port) = self.xdp.ports.get_mut(at).and_then(Option::take) else { return };
         for xsk in &port.queues {
             // A socket whose interface is gone is watched even so.
             let _ = epoll::delete(&self.epoll, xsk);
         }
-        tracing::info!("{} goes by ordinary sockets from now on", port.interface.name);
+        if port.is_trunk() {
+            tracing::info!("{} goes by ordinary sockets from now on", port.interface.name);
+            self.xdp.news.push(News::Gone(at));
+        }
         while self.xdp.ports.last().is_some_and(Option::is_none) {
             self.xdp.ports.pop();
         }
@@ -405,10 +473,7 @@ impl Faces {
         let (at, queue) = ((token >> 8) as usize, (token & 0xff) as usize);
         if flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP) {
             // Its interface is gone, or the system took the queue away.
-            if self.xdp.ports.get(at).is_some_and(Option::is_some) {
-                self.close_port(at);
-            }
-            return;
+            return self.close_port(at);
         }
         for _ in 0..self.config.udp_reads_per_turn {
             if !self.read_queue(now, at, queue, pool, batch) {
@@ -433,70 +498,118 @@ impl Faces {
         let mut arrived = ArrayVec::<Arrived, FRAMES>::new();
         let (mut end, mut others, mut received) = (0, 0, 0);
         let bytes = pool.chunk_bytes_mut(&chunk);
+        // What is not for a lane goes to the first shard as it came.
+        let whole = self.junior.is_some();
         let (more, congested) = xsk.receive(FRAMES as u32, |frame| {
             let Some(room) = bytes.get_mut(end..).filter(|room| room.len() >= frame.len()) else {
                 return false;
             };
             received += 1;
-            match take_apart(frame, room) {
+            match take_apart(frame, room, whole) {
                 Some(mut one) => {
                     one.range = end + one.range.start..end + one.range.end;
-                    end = one.range.end.next_multiple_of(ALIGNED);
+                    one.whole = end..end + one.whole.end;
+                    end = one.range.end.max(one.whole.end).next_multiple_of(ALIGNED);
                     arrived.push(one);
                 }
                 None => others += 1,
             }
             true
         });
-        port.received += received;
-        port.others += others;
-        let interface = (at, port.interface.index, port.mac);
-        let (mut to, mut from) = (None, None);
+        port.counts.add_received(received);
+        port.counts.add_others(others);
+        let origin = Origin { port: at, interface: port.interface.index, own: port.mac };
+        let mut before = Before::default();
         for one in &arrived {
-            let Some((index, peer, sender)) = self.addressee(one, interface, &mut to) else {
-                if let Some(Some(port)) = self.xdp.ports.get_mut(at) {
-                    port.others += 1;
+            let payload = one.range.clone();
+            let is_packet =
+                |pool: &Pool| LpPacket::check(&pool.chunk_bytes(&chunk)[payload.clone()]).map(drop);
+            match self.face_of_frame(now, one, origin, &mut before, is_packet, pool) {
+                Ok((id, sender)) => {
+                    let packet = pool.packet_in(&chunk, one.range.clone());
+                    self.touch(id);
+                    self.take_in(now, id, packet, (congested, sender), pool, batch);
                 }
-                continue;
-            };
-            let known = from.filter(|(known, _)| *known == (index, peer)).map(|(_, id)| id);
-            let id = known.map_or_else(
-                || {
-                    let is_packet = LpPacket::check(&pool.chunk_bytes(&chunk)[one.range.clone()]).map(drop);
-                    self.peer_face(now, index, peer, is_packet, pool)
-                },
-                Ok,
-            );
-            let id = match id {
-                Ok(id) => id,
-                Err(reason) => {
-                    self.unheard(index, reason, 1);
-                    continue;
+                Err(_) if self.junior.is_some() => {
+                    let packet = pool.packet_in(&chunk, one.whole.clone());
+                    self.keep_stray(Whence::Interface(origin.interface), packet);
                 }
-            };
-            from = Some(((index, peer), id));
-            let Some(face) = self.slots.get_mut(id) else { continue };
-            face.heard = now;
-            let source = Source { face: id, local: face.scope == Scope::Local, congested, sender };
-            let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
-            match pool.packet_in(&chunk, one.range.clone()) {
-                Some(packet) => {
-                    batch.extend(face.link.receive(now, packet, source, pool, &mut self.budget, &mut tally));
-                }
-                None => tally.drops(Cause::NoBuffer, 1),
+                Err(nobody) => self.count_nobody(origin.port, nobody),
             }
-            self.note_room(id);
-            self.arm_link(id, Instant::START);
         }
         pool.release_chunk(chunk);
         more
+    }
+
+    /// Takes in a frame that another shard got and knows no face for, as if it had come by this shard's sockets.
+    pub(super) fn take_frame(
+        &mut self,
+        now: Instant,
+        interface: u32,
+        packet: Packet,
+        pool: &mut Pool,
+        batch: &mut Vec<Packet>,
+    ) {
+        let seen = self.xdp.port_on(interface).and_then(|at| Some((at, self.xdp.ports[at].as_ref()?)));
+        let Some((port, own)) = seen.map(|(at, port)| (at, port.mac)) else {
+            return pool.drop_packet(packet, Cause::FaceGone, &mut self.drops);
+        };
+        let origin = Origin { port, interface, own };
+        let Some(one) = Arrived::read(pool.bytes(&packet)) else {
+            self.count_nobody(port, Nobody::Others);
+            return pool.release(packet);
+        };
+        pool.narrow(&packet, one.range.clone());
+        let is_packet = |pool: &Pool| LpPacket::check(pool.bytes(&packet)).map(drop);
+        match self.face_of_frame(now, &one, origin, &mut Before::default(), is_packet, pool) {
+            Ok((id, sender)) => self.take_in(now, id, Some(packet), (false, sender), pool, batch),
+            Err(nobody) => {
+                self.count_nobody(port, nobody);
+                pool.release(packet);
+            }
+        }
+    }
+
+    fn count_nobody(&mut self, port: usize, nobody: Nobody) {
+        match nobody {
+            Nobody::At(index, reason) => self.unheard(index, reason, 1),
+            Nobody::Others => {
+                if let Some(Some(port)) = self.xdp.ports.get_mut(port) {
+                    port.counts.add_others(1);
+                }
+            }
+        }
+    }
+
+    /// Whose a frame is, and what tells senders to a group apart.
+    fn face_of_frame(
+        &mut self,
+        now: Instant,
+        one: &Arrived,
+        origin: Origin,
+        before: &mut Before,
+        is_packet: impl FnOnce(&Pool) -> Result<(), nw_wire::Error>,
+        pool: &mut Pool,
+    ) -> Result<(FaceId, u64), Nobody> {
+        let Some((index, peer, sender)) = self.addressee(one, origin, &mut before.to) else {
+            return Err(Nobody::Others);
+        };
+        if let Some((_, id)) = before.from.filter(|(known, _)| *known == (index, peer)) {
+            return Ok((id, sender));
+        }
+        let is_packet = is_packet(pool);
+        let id = self
+            .peer_face(now, index, peer, is_packet, pool)
+            .map_err(|reason| Nobody::At(index, reason))?;
+        before.from = Some(((index, peer), id));
+        Ok((id, sender))
     }
 
     /// Which socket's a frame is, who that takes it to be from, and what tells senders to a group apart. `None` when it is for somebody else.
     fn addressee(
         &self,
         one: &Arrived,
-        (_, interface, own): (usize, u32, Mac),
+        Origin { interface, own, .. }: Origin,
         last: &mut Option<(SocketAddr, usize)>,
     ) -> Option<(usize, Peer, u64)> {
         // What a switch sends back to us was ours.
@@ -573,16 +686,30 @@ impl Faces {
     }
 }
 
-/// What matters of a frame, its payload copied to the beginning of `room`.
-fn take_apart(bytes: &[u8], room: &mut [u8]) -> Option<Arrived> {
-    let seen = frame::read(bytes).ok()?;
-    let (ends, payload) = match seen.body {
-        Body::Ndn(_) if seen.double => return None,
-        Body::Ndn(start) => (None, start..start + ether::packet_len(&bytes[start..])),
-        Body::Udp { source, destination, payload } => (Some((source, destination)), payload),
-    };
-    let payload = &bytes[payload];
-    room.get_mut(..payload.len())?.copy_from_slice(payload);
-    let (destination, source, vlan) = (seen.destination, seen.source, seen.vlan);
-    Some(Arrived { destination, source, vlan, ends, range: 0..payload.len() })
+impl Arrived {
+    /// What matters of a frame.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let seen = frame::read(bytes).ok()?;
+        let (ends, range) = match seen.body {
+            Body::Ndn(_) if seen.double => return None,
+            Body::Ndn(start) => (None, start..start + ether::packet_len(&bytes[start..])),
+            Body::Udp { source, destination, payload } => (Some((source, destination)), payload),
+        };
+        let (destination, source, vlan) = (seen.destination, seen.source, seen.vlan);
+        Some(Arrived { destination, source, vlan, ends, range, whole: 0..bytes.len() })
+    }
+}
+
+/// What matters of a frame, its payload copied to the beginning of `room`; or the whole of it.
+fn take_apart(bytes: &[u8], room: &mut [u8], whole: bool) -> Option<Arrived> {
+    let mut one = Arrived::read(bytes)?;
+    if whole {
+        room.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    } else {
+        let payload = &bytes[one.range.clone()];
+        room.get_mut(..payload.len())?.copy_from_slice(payload);
+        one.range = 0..payload.len();
+        one.whole = 0..0;
+    }
+    Some(one)
 }

@@ -9,24 +9,35 @@
 //!  Outbox ─▶ way to the peer known (routes.rs)? ─▶ head, payload into a frame ─▶ tx ─▶ interface
 //!                    └─ no, or too long ─▶ the face's socket
 //! ```
+//!
+//! Each shard has sockets of its own on every queue, and the program chooses among them by name or token. The first shard opens them all and gives
+//! the others theirs ([`Branches`]).
 
+mod branches;
 pub mod frame;
 pub mod rings;
 pub mod routes;
 
 use crate::interfaces::Interface;
 use crate::mac::Mac;
+use branches::Trunk;
+pub use branches::{Branches, Counts, News};
 use rings::{Sizes, Xsk};
 use rustix::io::Errno;
 use std::error::Error;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
-/// Frames that may wait to be read, of one queue.
+/// Frames that may wait to be read, of one queue: all shards together, as long as each has [`RECEIVED_MIN`].
 const RECEIVED: u32 = 4096;
-/// Frames that may wait to be sent, of an interface.
+/// Frames that may wait for one shard.
+const RECEIVED_MIN: u32 = 512;
+/// Frames that may wait to be sent, of an interface: all shards together, as long as each has [`SENT_EACH_MIN`].
 const SENT: u32 = 2048;
-/// A queue that sends nothing has so few.
+/// Frames that may wait of one shard.
+const SENT_EACH_MIN: u32 = 256;
+/// On a queue that sends nothing, a shard has so few.
 const SENT_MIN: u32 = 64;
 /// Queues of one interface.
 pub const QUEUES_MAX: u32 = 64;
@@ -39,6 +50,11 @@ pub const RIGHTS: &str = "allow it by `setcap cap_bpf,cap_net_admin,cap_net_raw,
 
 /// Who brings frames to sockets: a kernel program, which is not this crate's to load.
 pub trait Steering: core::fmt::Debug + Send {
+    /// To how many shards it brings frames.
+    fn shards(&self) -> u8 {
+        1
+    }
+
     /// Attaches to an interface.
     ///
     /// # Errors
@@ -66,11 +82,11 @@ pub trait Steered: core::fmt::Debug + Send {
     /// By the driver; else by the system, for drivers that can't.
     fn is_native(&self) -> bool;
 
-    /// Frames of this queue go to this socket.
+    /// Frames of this queue that are for this shard go to this socket.
     ///
     /// # Errors
     /// What the system says.
-    fn set_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteeringError>;
+    fn set_socket(&mut self, queue: u32, shard: u8, socket: BorrowedFd<'_>) -> Result<(), SteeringError>;
 
     /// Datagrams to these addresses are for this machine. Before the first call none are.
     ///
@@ -153,33 +169,24 @@ impl core::fmt::Display for XdpStatus {
     }
 }
 
-/// An interface with its AF_XDP sockets.
+/// An interface with a shard's AF_XDP sockets.
 #[derive(Debug)]
 pub struct Port {
     /// As it was when it was opened.
     pub interface: Interface,
-    /// UDP ports that the program looks for.
-    pub ports: Vec<u16>,
-    /// And NDN without IP, to this group.
-    pub group: Option<Mac>,
-    destinations: Vec<IpAddr>,
-    sizes: Sizes,
     /// Its own address.
     pub mac: Mac,
     /// A socket a queue; what is sent leaves by the first.
     pub queues: Vec<Xsk>,
+    /// What this shard has counted.
+    pub counts: Arc<Counts>,
     /// Something is in the ring that is not sent yet.
-    pub unsent: bool,
-    /// Frames received, sent, and not ours.
-    pub received: u64,
-    /// See there.
-    pub sent: u64,
-    /// See there.
-    pub others: u64,
-    /// Tells IPv4's fragments apart.
-    pub id: u16,
-    /// Before the sockets close no frame is to be brought to them; dropped last it does no harm.
-    steered: Box<dyn Steered>,
+    unsent: bool,
+    /// Tells IPv4's fragments apart; by steps, so that those of other shards are others.
+    id: u16,
+    id_step: u16,
+    /// What the shard has that opened the interface.
+    trunk: Option<Box<Trunk>>,
 }
 
 impl Port {
@@ -194,47 +201,41 @@ impl Port {
     ) -> Result<Self, XdpError> {
         let mac = interface.mac.ok_or(XdpError::NoEthernet)?;
         let frame_len_max = interface.mtu + ETHERNET_MAX;
-        let sizes = Sizes::for_frames(frame_len_max, RECEIVED, SENT).ok_or(XdpError::Mtu(interface.mtu))?;
+        let shards = steering.shards().max(1);
+        let each = |all: u32, min: u32| (all / u32::from(shards)).next_power_of_two().clamp(min, all);
+        let (received, sent) = (each(RECEIVED, RECEIVED_MIN), each(SENT, SENT_EACH_MIN));
+        let sizes = Sizes::for_frames(frame_len_max, received, sent, u32::from(shards))
+            .ok_or(XdpError::Mtu(interface.mtu))?;
         let room = interface.queues.clamp(1, QUEUES_MAX);
         let wanted = Wanted { interface: &interface.name, queues: room, mac, ports, group };
         let steered = steering.attach(&wanted).map_err(XdpError::Steering)?;
         let mut port = Port {
             interface: interface.clone(),
-            ports: ports.to_vec(),
-            group,
-            destinations: Vec::new(),
-            sizes,
             mac,
             queues: Vec::new(),
+            counts: Arc::default(),
             unsent: false,
-            received: 0,
-            sent: 0,
-            others: 0,
             id: 0,
-            steered,
+            id_step: u16::from(shards),
+            trunk: Some(Box::new(Trunk::new((ports, group), (sizes, shards), steered))),
         };
         while port.open_queue()? {}
         Ok(port)
     }
 
-    /// Opens a socket on the next queue; false when there is none.
+    /// Opens sockets on the next queue; false when there is none.
     fn open_queue(&mut self) -> Result<bool, XdpError> {
         let queue = self.queues.len() as u32;
-        if queue >= self.interface.queues.clamp(1, QUEUES_MAX) {
+        let Some(trunk) = self.trunk.as_mut().filter(|_| queue < self.interface.queues.clamp(1, QUEUES_MAX))
+        else {
             return Ok(false);
-        }
-        let sizes = if queue == 0 { self.sizes } else { Sizes { sent: SENT_MIN, ..self.sizes } };
-        let xsk = match Xsk::open(self.interface.index, queue, sizes, !self.steered.is_native()) {
-            Ok(xsk) => xsk,
-            // There may be fewer queues than there is room for.
-            Err(Errno::INVAL) if queue > 0 => return Ok(false),
-            Err(Errno::PERM | Errno::ACCESS) => return Err(XdpError::Rights),
-            Err(Errno::NOBUFS | Errno::NOMEM) => return Err(XdpError::Locked),
-            Err(Errno::BUSY) => return Err(XdpError::Busy(queue)),
-            Err(errno) => return Err(XdpError::System(errno)),
         };
-        self.steered.set_socket(queue, xsk.as_fd()).map_err(XdpError::Steering)?;
-        self.queues.push(xsk);
+        match trunk.open_queue(self.interface.index, queue) {
+            Ok(own) => self.queues.push(own),
+            // There may be fewer queues than there is room for.
+            Err(XdpError::System(Errno::INVAL)) if queue > 0 => return Ok(false),
+            Err(error) => return Err(error),
+        }
         Ok(true)
     }
 
@@ -243,30 +244,46 @@ impl Port {
         while matches!(self.open_queue(), Ok(true)) {}
     }
 
+    /// True when it is for these UDP ports, and for NDN without IP to this group.
+    pub fn is_for(&self, ports: &[u16], group: Option<Mac>) -> bool {
+        self.trunk.as_ref().is_some_and(|trunk| trunk.ports == ports && trunk.group == group)
+    }
+
     /// Takes datagrams to these addresses, and no others.
     ///
     /// # Errors
     /// When the kernel does not; then what was, stays.
     pub fn set_destinations(&mut self, addresses: &[IpAddr]) -> Result<(), SteeringError> {
-        if self.destinations != addresses {
-            self.steered.set_destinations(addresses)?;
-            self.destinations = addresses.to_vec();
-        }
-        Ok(())
+        self.trunk.as_mut().map_or(Ok(()), |trunk| trunk.set_destinations(addresses))
     }
 
-    /// How it does.
-    pub fn status(&self) -> XdpStatus {
-        XdpStatus {
+    /// How it does, all shards together; of one shard's part nothing.
+    pub fn status(&self) -> Option<XdpStatus> {
+        let trunk = self.trunk.as_ref()?;
+        let all = |one: fn(&Counts) -> u64| one(&self.counts) + trunk.counts().map(one).sum::<u64>();
+        Some(XdpStatus {
             interface: self.interface.name.clone(),
-            native: self.steered.is_native(),
+            native: trunk.is_native(),
             zero_copy: self.queues.iter().all(Xsk::is_zero_copy),
             queues: self.queues.len(),
-            received: self.received,
-            sent: self.sent,
-            lost: self.queues.iter().map(Xsk::lost).sum(),
-            others: self.others,
+            received: all(Counts::received),
+            sent: all(Counts::sent),
+            lost: self.queues.iter().map(rings::lost).sum::<u64>() + trunk.lost(),
+            others: all(Counts::others),
+        })
+    }
+
+    /// What a shard has counted of it; nothing where frames are not brought to that shard.
+    pub fn counts_of(&self, shard: usize) -> Option<&Counts> {
+        match (shard, &self.trunk) {
+            (0, _) => Some(&self.counts),
+            (_, trunk) => trunk.as_ref()?.counts_of(shard),
         }
+    }
+
+    /// True for the shard that opened the interface.
+    pub const fn is_trunk(&self) -> bool {
+        self.trunk.is_some()
     }
 
     /// Puts a frame into the ring; false when there is no room.
@@ -275,9 +292,9 @@ impl Port {
         let Some(first) = self.queues.first_mut() else { return false };
         let id = self.id;
         let put = first.put(|frame| write(id, frame));
-        self.id = self.id.wrapping_add(1);
+        self.id = self.id.wrapping_add(self.id_step);
         self.unsent |= put;
-        self.sent += u64::from(put);
+        self.counts.add_sent(u64::from(put));
         put
     }
 
@@ -290,5 +307,10 @@ impl Port {
             return Ok(());
         }
         self.queues.first_mut().map_or(Ok(()), Xsk::kick)
+    }
+
+    /// Hands back what was received; false when it is to be called again soon.
+    pub fn settle(&mut self) -> bool {
+        self.queues.iter_mut().fold(true, |settled, xsk| xsk.settle() && settled)
     }
 }

@@ -1,9 +1,13 @@
-//! An AF_XDP socket: four rings shared with the kernel, and the memory that their frames lie in.
+//! The AF_XDP sockets of one queue, one a shard: rings shared with the kernel, and the memory that their frames lie in.
 //!
 //! ```text
-//!  fill ──▶ kernel ──▶ rx           frames 0 … received: each is in fill, with the kernel, or in rx
-//!  tx   ──▶ kernel ──▶ completion   frames received … all: each is free here, in tx, with the kernel, or in completion
+//!  fill ──▶ kernel ──▶ rx, one a socket           each frame for receiving is in fill, with the kernel, in an rx, or taken here
+//!  tx, one a socket ──▶ kernel ──▶ completion     each frame for sending has its socket: it is free there, in tx, with the kernel, in completion, or sent
 //! ```
+//!
+//! Fill and completion ring a queue has once, and they have one user at a time: who uses them holds a lock that is only ever tried. A socket that
+//! finds it taken keeps what it would hand back, and tries again in its next turn, or a moment later where its shard would sleep: nobody waits for anybody.
+//! A socket's rx has room for its own part of the frames, so one that nobody reads keeps none from the others.
 //!
 //! A ring is written by one side and read by the other; each side moves one of two counters. The calls are rustix's; here is what is done in the
 //! shared memory, and nowhere else in this module's folder is `unsafe` (decision 0024).
@@ -16,42 +20,82 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use rustix::net::sockopt;
 use rustix::net::xdp::{
-    SocketAddrXdp, SocketAddrXdpFlags, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING, XDP_UMEM_PGOFF_COMPLETION_RING,
-    XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpDescOptions, XdpOptionsFlags, XdpRingFlags, XdpRingOffset,
-    XdpUmemReg, XdpUmemRegFlags,
+    SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
+    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpDescOptions, XdpMmapOffsets,
+    XdpOptionsFlags, XdpRingFlags, XdpRingOffset, XdpUmemReg, XdpUmemRegFlags,
 };
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 /// What the kernel keeps free before each received frame.
 const HEADROOM: usize = 256;
 const HUGE_PAGE: usize = 2 << 20;
 /// Calls in which the kernel is asked to send what is in the ring: in copy mode it takes 32 frames a call.
 const KICKS_MAX: usize = 256;
+/// Frames that a socket may have taken without handing them back.
+const TAKEN_MAX: usize = 512;
 
-/// How many frames a socket has, and how long they are.
+/// How many frames the sockets of a queue have, and how long they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// For what is received; a power of two.
+    /// For what each receives; a power of two.
     pub received: u32,
-    /// For what is sent; a power of two.
+    /// For what each sends; a power of two.
     pub sent: u32,
     /// Octets of one: 2048 or 4096.
     pub frame: u32,
+    /// Sockets of the queue.
+    pub sockets: u32,
 }
 
 impl Sizes {
     /// For frames of up to so many octets; `None` when none are so long.
-    pub const fn for_frames(len_max: usize, received: u32, sent: u32) -> Option<Self> {
+    pub const fn for_frames(len_max: usize, received: u32, sent: u32, sockets: u32) -> Option<Self> {
         match len_max + HEADROOM {
-            0..=2048 => Some(Sizes { received, sent, frame: 2048 }),
-            2049..=4096 => Some(Sizes { received, sent, frame: 4096 }),
+            0..=2048 => Some(Sizes { received, sent, frame: 2048, sockets }),
+            2049..=4096 => Some(Sizes { received, sent, frame: 4096, sockets }),
             _ => None,
         }
     }
 
+    /// Frames for receiving, which come first.
+    const fn all_received(self) -> u32 {
+        self.received * self.sockets
+    }
+
+    /// Frames for sending.
+    const fn all_sent(self) -> u32 {
+        self.sent * self.sockets
+    }
+
     const fn bytes(self) -> usize {
-        (self.received + self.sent) as usize * self.frame as usize
+        (self.all_received() + self.all_sent()) as usize * self.frame as usize
+    }
+
+    /// Where a frame is.
+    const fn place(self, frame: u32) -> u64 {
+        frame as u64 * self.frame as u64
+    }
+
+    /// Where the frame is that has this octet.
+    const fn start(self, address: u64) -> u64 {
+        address & !(self.frame as u64 - 1)
+    }
+
+    /// Frames that a socket sends from.
+    const fn frames_of(self, socket: u32) -> core::ops::Range<u32> {
+        let first = self.all_received() + socket * self.sent;
+        first..first + self.sent
+    }
+
+    /// Which socket sends from the frame there.
+    const fn sender(self, address: u64) -> Option<usize> {
+        let frame = address / self.frame as u64;
+        match frame.checked_sub(self.all_received() as u64) {
+            Some(of_sent) => Some((of_sent / self.sent as u64) as usize),
+            None => None,
+        }
     }
 }
 
@@ -61,6 +105,13 @@ struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
+
+// SAFETY: it says where memory is, and that stays so whichever thread looks. Who touches which frame there is the rings' to say: a frame is in one
+// place at a time, and only who has it there reads or writes it.
+unsafe impl Send for Mapping {}
+
+// SAFETY: as above; nothing of it is changed while it is shared.
+unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// For frames: in huge pages where there are any.
@@ -208,35 +259,49 @@ impl<T: Copy> Ring<T> {
     }
 }
 
-/// An AF_XDP socket, bound to one queue of an interface.
+// SAFETY: the pointers are into the mapping that the value owns, and no other thread has them; the kernel does not care which thread it is.
+unsafe impl<T: Send> Send for Ring<T> {}
+
+/// What the sockets of a queue share.
 #[derive(Debug)]
-pub struct Xsk {
-    socket: OwnedFd,
-    fill: Ring<u64>,
-    rx: Ring<XdpDesc>,
-    tx: Ring<XdpDesc>,
-    completion: Ring<u64>,
-    /// Frames that nothing is to be sent from: their places.
-    free: Vec<u64>,
+struct Queue {
+    rings: Mutex<Common>,
     sizes: Sizes,
-    zero_copy: bool,
-    /// After the rings and the socket: while those are there the kernel may write to it.
+    /// After the rings: while those are there the kernel may write to it.
     frames: Mapping,
 }
 
-// SAFETY: the pointers are into mappings that the value owns, and no other thread has them; the kernel does not care which thread it is.
-unsafe impl Send for Xsk {}
+/// What one socket of a queue uses at a time.
+#[derive(Debug)]
+struct Common {
+    fill: Ring<u64>,
+    completion: Ring<u64>,
+    /// Frames that were sent, by the socket whose they are, until that takes them back.
+    sent: Box<[Vec<u64>]>,
+}
 
-impl Xsk {
-    /// Opens a socket on a queue. Frames come once an XDP program sends them here. Without `copy` the driver's own way is tried first: it then
-    /// writes to our frames and sends from them.
-    ///
-    /// # Errors
-    /// `PERM` without CAP_NET_RAW; `NOBUFS` when the limit of locked memory is too low; `BUSY` when the queue has a socket; `INVAL` when there is no
-    /// such queue.
-    pub fn open(interface: u32, queue: u32, sizes: Sizes, copy: bool) -> Result<Self, Errno> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)?;
+impl Common {
+    /// Gives each socket back what it has sent.
+    fn reap(&mut self, sizes: Sizes) {
+        let count = self.completion.available();
+        for _ in 0..count {
+            let addr = self.completion.peek();
+            self.completion.skip();
+            let sent = sizes.sender(addr).and_then(|socket| self.sent.get_mut(socket));
+            // Only what was ours to send.
+            if let Some(sent) = sent.filter(|sent| sent.len() < sent.capacity()) {
+                sent.push(sizes.start(addr));
+            }
+        }
+        if count > 0 {
+            self.completion.release();
+        }
+    }
+}
+
+impl Queue {
+    /// Opens the rings and frames that belong to the first of the sockets; all frames for receiving are in the fill ring.
+    fn open(socket: &OwnedFd, sizes: Sizes) -> Result<Self, Errno> {
         let frames = Mapping::of_frames(sizes.bytes())?;
         let registration = XdpUmemReg {
             addr: frames.start.as_ptr().expose_provenance() as u64,
@@ -246,32 +311,92 @@ impl Xsk {
             flags: XdpUmemRegFlags::empty(),
             tx_metadata_len: 0,
         };
-        sockopt::set_xdp_umem_reg(&socket, registration)?;
-        sockopt::set_xdp_umem_fill_ring_size(&socket, sizes.received)?;
-        sockopt::set_xdp_umem_completion_ring_size(&socket, sizes.sent)?;
-        sockopt::set_xdp_rx_ring_size(&socket, sizes.received)?;
-        sockopt::set_xdp_tx_ring_size(&socket, sizes.sent)?;
-        let offsets = sockopt::xdp_mmap_offsets(&socket)?;
-        let mut fill = Ring::new(&socket, XDP_UMEM_PGOFF_FILL_RING, sizes.received, offsets.fr)?;
-        let completion = Ring::new(&socket, XDP_UMEM_PGOFF_COMPLETION_RING, sizes.sent, offsets.cr)?;
-        let rx = Ring::new(&socket, XDP_PGOFF_RX_RING, sizes.received, offsets.rx)?;
-        let tx = Ring::new(&socket, XDP_PGOFF_TX_RING, sizes.sent, offsets.tx)?;
-        let place = |frame: u32| u64::from(frame) * u64::from(sizes.frame);
-        (0..sizes.received).for_each(|frame| fill.write(place(frame)));
+        let (received, sent) = (sizes.all_received().next_power_of_two(), sizes.all_sent().next_power_of_two());
+        sockopt::set_xdp_umem_reg(socket, registration)?;
+        sockopt::set_xdp_umem_fill_ring_size(socket, received)?;
+        sockopt::set_xdp_umem_completion_ring_size(socket, sent)?;
+        let offsets = sockopt::xdp_mmap_offsets(socket)?;
+        let mut fill = Ring::new(socket, XDP_UMEM_PGOFF_FILL_RING, received, offsets.fr)?;
+        let completion = Ring::new(socket, XDP_UMEM_PGOFF_COMPLETION_RING, sent, offsets.cr)?;
+        (0..sizes.all_received()).for_each(|frame| fill.write(sizes.place(frame)));
         fill.publish();
+        let sent = (0..sizes.sockets).map(|_| Vec::with_capacity(sizes.sent as usize)).collect();
+        Ok(Queue { rings: Mutex::new(Common { fill, completion, sent }), sizes, frames })
+    }
+
+    /// To use what is shared; nothing while another does.
+    fn rings(&self) -> Option<MutexGuard<'_, Common>> {
+        match self.rings.try_lock() {
+            Ok(rings) => Some(rings),
+            // Whoever ended in there by a bug was between two frames: at worst one is missing.
+            Err(TryLockError::Poisoned(rings)) => Some(rings.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+/// An AF_XDP socket, one of those that are bound to a queue of an interface.
+#[derive(Debug)]
+pub struct Xsk {
+    rx: Ring<XdpDesc>,
+    tx: Ring<XdpDesc>,
+    /// Frames that were received and are to go round again.
+    taken: Vec<u64>,
+    /// Frames that nothing is to be sent from: their places.
+    free: Vec<u64>,
+    /// Which of the queue's sockets it is.
+    number: usize,
+    zero_copy: bool,
+    socket: Arc<OwnedFd>,
+    queue: Arc<Queue>,
+}
+
+impl Xsk {
+    /// Opens the sockets of a queue, as many as `sizes` says, each for one thread. Frames come once an XDP program sends them here. Without `copy`
+    /// the driver's own way is tried first: it then writes to our frames and sends from them.
+    ///
+    /// # Errors
+    /// `PERM` without CAP_NET_RAW; `NOBUFS` when the limit of locked memory is too low; `BUSY` when the queue has a socket; `INVAL` when there is no
+    /// such queue.
+    pub fn open(interface: u32, queue: u32, sizes: Sizes, copy: bool) -> Result<Vec<Self>, Errno> {
+        let first = Arc::new(new_socket()?);
+        let shared = Arc::new(Queue::open(&first, sizes)?);
+        let mut opened = vec![Xsk::over(Arc::clone(&first), &shared, 0)?];
         let mut wanted = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
         wanted.set(SocketAddrXdpFlags::XDP_COPY, copy);
-        rustix::net::bind(&socket, &SocketAddrXdp::new(wanted, interface, queue))?;
+        rustix::net::bind(&*first, &SocketAddrXdp::new(wanted, interface, queue))?;
+        for number in 1..sizes.sockets {
+            let xsk = Xsk::over(Arc::new(new_socket()?), &shared, number)?;
+            // The rest is as with the first.
+            let addr = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_SHARED_UMEM, interface, queue);
+            rustix::net::bind(
+                &*xsk.socket,
+                &SocketAddrXdpWithSharedUmem { addr, shared_umem_fd: first.as_fd() },
+            )?;
+            opened.push(xsk);
+        }
+        let options = sockopt::xdp_options(&*first)?;
+        for xsk in &mut opened {
+            xsk.zero_copy = options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY);
+        }
+        Ok(opened)
+    }
+
+    /// A socket's own rings.
+    fn over(socket: Arc<OwnedFd>, queue: &Arc<Queue>, number: u32) -> Result<Self, Errno> {
+        let sizes = queue.sizes;
+        sockopt::set_xdp_rx_ring_size(&*socket, sizes.received)?;
+        sockopt::set_xdp_tx_ring_size(&*socket, sizes.sent)?;
+        let offsets: XdpMmapOffsets = sockopt::xdp_mmap_offsets(&*socket)?;
         Ok(Xsk {
-            zero_copy: sockopt::xdp_options(&socket)?.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY),
-            fill,
-            rx,
-            tx,
-            completion,
-            free: (sizes.received..sizes.received + sizes.sent).map(place).collect(),
-            sizes,
+            rx: Ring::new(&socket, XDP_PGOFF_RX_RING, sizes.received, offsets.rx)?,
+            tx: Ring::new(&socket, XDP_PGOFF_TX_RING, sizes.sent, offsets.tx)?,
+            taken: Vec::with_capacity(TAKEN_MAX),
+            free: sizes.frames_of(number).map(|frame| sizes.place(frame)).collect(),
+            number: number as usize,
+            zero_copy: false,
             socket,
-            frames,
+            queue: Arc::clone(queue),
         })
     }
 
@@ -281,36 +406,58 @@ impl Xsk {
     }
 
     /// Shows up to `max` received frames, as long as `each` takes them: what it says false to is shown again. Whether there may be more; whether
-    /// more than half of all frames waited.
+    /// more than half of all frames waited. To be followed by [`settle`](Self::settle) before the thread sleeps.
     pub fn receive(&mut self, max: u32, mut each: impl FnMut(&[u8]) -> bool) -> (bool, bool) {
+        let sizes = self.queue.sizes;
         let available = self.rx.available();
-        let mut taken = 0;
-        while taken < available.min(max) {
+        let room = (TAKEN_MAX - self.taken.len()) as u32;
+        let mut count = 0;
+        while count < available.min(max).min(room) {
             let frame = self.rx.peek();
             let (start, len) = (frame.addr as usize, frame.len as usize);
-            if start.checked_add(len).is_some_and(|end| end <= self.frames.len) {
-                // SAFETY: within the mapping, as was just seen, and the kernel does not write to it before the frame is in the fill ring again.
-                let octets =
-                    unsafe { core::slice::from_raw_parts(self.frames.start.as_ptr().add(start), len) };
+            if start.checked_add(len).is_some_and(|end| end <= self.queue.frames.len) {
+                // SAFETY: within the mapping, as was just seen. The frame came by this socket's ring, so no other thread has it, and the kernel does not
+                // write to it before it is in the fill ring again.
+                let octets = unsafe {
+                    core::slice::from_raw_parts(self.queue.frames.start.as_ptr().add(start), len)
+                };
                 if !each(octets) {
                     break;
                 }
             }
             self.rx.skip();
-            taken += 1;
-            // As many frames as the fill ring has entries go round.
-            if self.fill.room() > 0 {
-                self.fill.write(frame.addr & !(u64::from(self.sizes.frame) - 1));
-            }
+            count += 1;
+            self.taken.push(sizes.start(frame.addr));
         }
-        if taken > 0 {
+        if count > 0 {
             self.rx.release();
-            self.fill.publish();
-            if self.fill.wants_a_call() {
-                let _ = rustix::net::recv(&self.socket, &mut [0u8; 0], RecvFlags::DONTWAIT);
+        }
+        self.settle();
+        (count < available, available > sizes.received / 2)
+    }
+
+    /// Hands back frames that were received; false when another thread hinders it at this moment: then other sockets may lack them until it is called
+    /// again.
+    #[inline]
+    pub fn settle(&mut self) -> bool {
+        self.taken.is_empty() || self.hand_back()
+    }
+
+    fn hand_back(&mut self) -> bool {
+        let Some(mut rings) = self.queue.rings() else { return false };
+        for addr in self.taken.drain(..) {
+            // As many frames go round as the fill ring has entries, or fewer.
+            if rings.fill.room() > 0 {
+                rings.fill.write(addr);
             }
         }
-        (taken < available, available > self.sizes.received / 2)
+        rings.fill.publish();
+        let wants_a_call = rings.fill.wants_a_call();
+        drop(rings);
+        if wants_a_call {
+            let _ = rustix::net::recv(&*self.socket, &mut [0u8; 0], RecvFlags::DONTWAIT);
+        }
+        true
     }
 
     /// Puts a frame into the ring, as `write` makes it: it is given the room there is, and says how much it took, or `None`. False when there is no
@@ -323,10 +470,12 @@ impl Xsk {
             return false;
         }
         let Some(addr) = self.free.pop() else { return false };
-        let len = self.sizes.frame as usize;
-        // SAFETY: a whole frame of the mapping. It is in no ring, so the kernel leaves it alone, and nothing else here points at it.
-        let frame =
-            unsafe { core::slice::from_raw_parts_mut(self.frames.start.as_ptr().add(addr as usize), len) };
+        let len = self.queue.sizes.frame as usize;
+        // SAFETY: a whole frame of the mapping. It is this socket's to send from and in no ring, so the kernel and other threads leave it alone, and
+        // nothing else here points at it.
+        let frame = unsafe {
+            core::slice::from_raw_parts_mut(self.queue.frames.start.as_ptr().add(addr as usize), len)
+        };
         match write(frame) {
             Some(taken) => {
                 let len = taken.min(len) as u32;
@@ -344,44 +493,44 @@ impl Xsk {
     pub fn kick(&mut self) -> Result<(), Errno> {
         self.tx.publish();
         for _ in 0..KICKS_MAX {
-            if !self.tx.is_behind() || !self.tx.wants_a_call() {
+            // Where the kernel copies it does so in the call, whatever the ring says.
+            if !self.tx.is_behind() || self.zero_copy && !self.tx.wants_a_call() {
                 break;
             }
-            match rustix::net::send(&self.socket, &[], SendFlags::DONTWAIT) {
-                // The kernel took as many as it takes at once, or has no room for what it has sent until that is reaped.
+            match rustix::net::send(&*self.socket, &[], SendFlags::DONTWAIT) {
+                // The kernel took as many as it takes at once.
                 Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(Errno::BUSY | Errno::NOBUFS) => self.reap(),
                 Err(errno) => return Err(errno),
-            }
-            if self.completion.available() > self.sizes.sent / 2 {
-                self.reap();
             }
         }
         self.reap();
         Ok(())
     }
 
-    /// Takes back frames that were sent.
+    /// Takes back frames that were sent, unless another thread hinders it. The completion ring has room for all frames, so nothing waits for this.
     fn reap(&mut self) {
-        let count = self.completion.available();
-        for _ in 0..count {
-            let addr = self.completion.peek();
-            self.completion.skip();
-            // Only what was ours to send.
-            if self.free.len() < self.free.capacity() {
-                self.free.push(addr & !(u64::from(self.sizes.frame) - 1));
-            }
-        }
-        if count > 0 {
-            self.completion.release();
+        if let Some(mut rings) = self.queue.rings() {
+            rings.reap(self.queue.sizes);
+            self.free.append(&mut rings.sent[self.number]);
         }
     }
 
-    /// Frames that were lost here: no room in the ring or none free, or longer than a frame.
-    pub fn lost(&self) -> u64 {
-        let seen = sockopt::xdp_statistics(&self.socket).ok();
-        seen.map_or(0, |seen| seen.rx_dropped + seen.rx_ring_full.unwrap_or(0))
+    /// The socket, to be asked what it [lost](lost) by whoever does not receive from it.
+    pub fn socket(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.socket)
     }
+}
+
+fn new_socket() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
+}
+
+/// Frames that were lost at a socket: no room in its ring or none free, or longer than a frame.
+pub fn lost(socket: &impl AsFd) -> u64 {
+    let seen = sockopt::xdp_statistics(socket).ok();
+    seen.map_or(0, |seen| seen.rx_dropped + seen.rx_ring_full.unwrap_or(0))
 }
 
 impl AsFd for Xsk {

@@ -1,5 +1,6 @@
 //! What the first shard does besides its own work when there are others.
 
+use super::order::Order;
 use super::parcel::{Arrival, Errand};
 use crate::Host;
 use crate::environment::answer_packet;
@@ -54,11 +55,19 @@ impl Host {
                 self.learn(now, packet);
                 self.forward(now);
             }
-            Arrival::Stray(socket, peer, packet) => {
-                self.faces.take_stray(now, (socket, peer), packet, &mut self.pool, &mut self.batch);
+            Arrival::Stray(whence, packet) => {
+                self.faces.take_stray(now, whence, packet, &mut self.pool, &mut self.batch);
                 self.forward(now);
             }
             Arrival::Lost => {}
+        }
+    }
+
+    /// Gives other shards their sockets of interfaces that go by AF_XDP.
+    pub(crate) fn tell_xdp_news(&mut self) {
+        let news = self.faces.xdp_news();
+        if let Some(crew) = &mut self.crew {
+            news.for_each(|news| crew.order(&Order::Xdp(news)));
         }
     }
 

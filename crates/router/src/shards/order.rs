@@ -7,6 +7,7 @@ use nw_api::management::ShardStatus;
 use nw_element::journal::Event;
 use nw_element::{DropCounters, FaceId, FaceInfo, Instant};
 use nw_elements::strategy::StrategyId;
+use nw_faces::xdp::News as XdpNews;
 use nw_faces::{FaceCounters, Lane};
 use nw_name::Name;
 use nw_tables::cs::Erasing;
@@ -41,6 +42,8 @@ pub enum Order {
     Reload(Arc<(ContentStore, ContentStore)>),
     /// Write down decisions about names under this, for so long; or no longer.
     Trace(Option<(Arc<Name>, Duration)>),
+    /// Sockets of an interface that goes by AF_XDP are there for it, or gone.
+    Xdp(XdpNews),
     /// Another shard has something to do.
     Nothing,
     /// End.

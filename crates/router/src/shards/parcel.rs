@@ -2,7 +2,7 @@
 //! Buffers belong to one shard each, so it is copied, once.
 
 use nw_element::{FaceId, Instant, Kind, Meta, Packet, Pool};
-use nw_faces::Stray;
+use nw_faces::{Stray, Whence};
 use nw_wire::{NackReason, Token};
 use rtrb::{Consumer, Producer};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -24,8 +24,8 @@ pub enum Errand {
 pub enum Arrival {
     /// A packet and what it was sent for. To be forwarded it is yet to be decoded.
     Packet(Errand, Packet),
-    /// A datagram of a peer that only the first shard knows, or will know: by which socket it came, and from whom.
-    Stray(u32, SocketAddr, Packet),
+    /// A datagram of a peer that only the first shard knows, or will know; or a frame that may be one's.
+    Stray(Whence, Packet),
     /// There was no buffer for it.
     Lost,
 }
@@ -34,6 +34,7 @@ const ENTER: u8 = 0;
 const LEAVE: u8 = 1;
 const LESSON: u8 = 2;
 const STRAY: u8 = 3;
+const FRAME: u8 = 4;
 
 const LOCAL: u8 = 1;
 const NO_CACHE: u8 = 2;
@@ -62,8 +63,9 @@ struct Head {
     incoming: u32,
     congestion_mark: u64,
     arrival_ns: u64,
-    /// The name's place in the packet; of a stray, its peer's port, and the socket.
+    /// The name's place in the packet; of a stray, its peer's port.
     place: [u16; 2],
+    /// Of a stray: the socket, or the interface.
     socket: u32,
     /// Of a stray.
     address: [u8; 16],
@@ -116,14 +118,22 @@ pub fn put(ring: &mut Producer<u8>, errand: Errand, packet: &Packet, pool: &Pool
     write(ring, &head, bytes, announcement)
 }
 
-/// Copies a datagram for the first shard into a ring; false when that is full.
+/// Copies a datagram or frame for the first shard into a ring; false when that is full.
 pub fn put_stray(ring: &mut Producer<u8>, stray: &Stray, pool: &Pool) -> bool {
     let bytes = pool.bytes(&stray.packet);
-    let (address, flags) = match stray.peer.ip() {
+    let (socket, peer) = match stray.whence {
+        Whence::Socket(socket, peer) => (socket, peer),
+        Whence::Interface(interface) => {
+            let packet_len = bytes.len() as u32;
+            let head = Head { packet_len, errand: FRAME, socket: interface, ..Head::new_zeroed() };
+            return write(ring, &head, bytes, &[]);
+        }
+    };
+    let (address, flags) = match peer.ip() {
         IpAddr::V4(v4) => (v4.to_ipv6_mapped().octets(), 0),
         IpAddr::V6(v6) => (v6.octets(), IS_V6),
     };
-    let scope = match stray.peer {
+    let scope = match peer {
         SocketAddr::V6(v6) => v6.scope_id(),
         SocketAddr::V4(_) => 0,
     };
@@ -131,8 +141,8 @@ pub fn put_stray(ring: &mut Producer<u8>, stray: &Stray, pool: &Pool) -> bool {
         packet_len: bytes.len() as u32,
         errand: STRAY,
         flags,
-        place: [stray.peer.port(), 0],
-        socket: stray.socket,
+        place: [peer.port(), 0],
+        socket,
         address,
         // A link-local peer's interface.
         next_hop: scope,
@@ -184,7 +194,11 @@ pub fn take(ring: &mut Consumer<u8>, pool: &mut Pool) -> Option<Arrival> {
             Some(v4) => SocketAddr::from((v4, head.place[0])),
             None => std::net::SocketAddrV6::new(ip, head.place[0], 0, head.next_hop).into(),
         };
-        return Some(Arrival::Stray(head.socket, peer, packet));
+        return Some(Arrival::Stray(Whence::Socket(head.socket, peer), packet));
+    }
+    if head.errand == FRAME {
+        chunk.commit_all();
+        return Some(Arrival::Stray(Whence::Interface(head.socket), packet));
     }
     if announcement_len > 0 {
         let mut announcement = vec![0; announcement_len];
@@ -323,16 +337,26 @@ mod tests {
         for peer in ["127.0.0.1:6363", "[2001:db8::1]:9", "[fe80::1%7]:6363", "[::ffff:10.0.0.1]:1"] {
             let peer: SocketAddr = peer.parse().unwrap();
             let packet = here.copy_of(&data(10)).unwrap();
-            let stray = Stray { socket: 3, peer, packet };
+            let stray = Stray { whence: Whence::Socket(3, peer), packet };
             assert!(put_stray(&mut to, &stray, &here));
             here.release(stray.packet);
             match take(&mut from, &mut there) {
-                Some(Arrival::Stray(3, seen, packet)) => {
+                Some(Arrival::Stray(Whence::Socket(3, seen), packet)) => {
                     assert_eq!((seen, there.bytes(&packet)), (peer, &data(10)[..]));
                     there.release(packet);
                 }
                 other => panic!("{other:?}"),
             }
+        }
+        let stray = Stray { whence: Whence::Interface(7), packet: here.copy_of(&data(20)).unwrap() };
+        assert!(put_stray(&mut to, &stray, &here));
+        here.release(stray.packet);
+        match take(&mut from, &mut there) {
+            Some(Arrival::Stray(Whence::Interface(7), packet)) => {
+                assert_eq!(there.bytes(&packet), &data(20)[..]);
+                there.release(packet);
+            }
+            other => panic!("{other:?}"),
         }
     }
 

@@ -162,7 +162,7 @@ impl Worker {
                     }
                 },
                 // Only the first shard has faces of its own, control, and strangers.
-                Arrival::Packet(_, packet) | Arrival::Stray(_, _, packet) => self.pool.release(packet),
+                Arrival::Packet(_, packet) | Arrival::Stray(_, packet) => self.pool.release(packet),
                 Arrival::Lost => {}
             }
         }
@@ -316,6 +316,7 @@ impl Worker {
                     wanted.map(|(prefix, patience)| Journal::new(prefix.as_ref().clone(), now + patience));
                 self.plane.set_journal(journal);
             }
+            Order::Xdp(news) => self.faces.hear_xdp_news(&news),
             Order::Nothing => {}
             Order::Stop => self.stopped = true,
         }

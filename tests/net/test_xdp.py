@@ -22,10 +22,12 @@ MTU = 1400
 class XdpSide(Side):
     """With UDP listeners, and AF_XDP on its card unless said otherwise."""
 
+    shards = 1
+
     def text(self, more, xdp, mtu):
         interfaces = json.dumps([self.card] if xdp is True else xdp or [])
         return (f'[faces.unix]\npath = "{self.socket}"\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = ["0.0.0.0:6363", "[::]:6363"]\nmtu = {mtu}\n'
-                f'[faces.xdp]\ninterfaces = {interfaces}\n[forwarder]\nshards = 1\n{more}')
+                f'[faces.xdp]\ninterfaces = {interfaces}\n[forwarder]\nshards = {self.shards}\n{more}')
 
     def start(self, more="", xdp=True, mtu=MTU, around=()):
         file = self.folder / f"{self.letter}.toml"
@@ -56,8 +58,9 @@ def answers(path):
         return s.connect_ex(str(path)) == 0
 
 
-@unittest.skipIf(WHY_NOT, WHY_NOT or "")
-class Xdp(unittest.TestCase):
+class Pair(unittest.TestCase):
+    """Two sides with a cable, which exchange packets."""
+
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="nw-net-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
@@ -105,6 +108,9 @@ class Xdp(unittest.TestCase):
         self.assertEqual(status["lost"], 0, status)
         return status
 
+
+@unittest.skipIf(WHY_NOT, WHY_NOT or "")
+class Xdp(Pair):
     def test_udp4(self):
         for side in (self.a, self.b):
             side.start()
@@ -361,19 +367,6 @@ class Xdp(unittest.TestCase):
         self.exchange(self.face_to_b("udp4://198.51.2.1:6363"))
         for side in (self.a, self.b):
             self.went_by_xdp(side)
-
-    def test_two_shards(self):
-        """All frames come by the first; what is the other's is handed on."""
-        for side in (self.a, self.b):
-            side.start()
-            side.process.terminate()
-            side.process.wait(PATIENCE_S)
-            file = side.folder / f"{side.letter}.toml"
-            file.write_text(file.read_text().replace("shards = 1", "shards = 2"))
-            side.process = side.inside(NW, "run", "-c", file, stderr=side.log, stdin=subprocess.DEVNULL)
-            until(lambda: answers(side.socket), "the router answers")
-        self.exchange(self.face_to_b())
-        self.went_by_xdp(self.a, both=False)
 
     def without(self, *right):
         if not shutil.which("setpriv"):

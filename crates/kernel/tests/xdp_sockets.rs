@@ -1,0 +1,161 @@
+//! AF_XDP sockets that share a queue, each in a thread of its own: the program brings each frame to the socket of its shard, and none is lost, seen twice
+//! or written to by another, whoever uses the rings that all share. Between two interfaces of a network namespace of our own.
+
+mod common;
+
+use common::may_run;
+use common::net::{alone, index_of, ip};
+use nw_faces::xdp::rings::{Sizes, Xsk, lost};
+use nw_kernel::{XdpOptions, XdpSteering};
+use nw_name::HashKey;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const KEY: HashKey = HashKey::new([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 5, 7]);
+const SIZES: Sizes = Sizes { received: 256, sent: 64, frame: 2048, sockets: 2 };
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Frames under way at most: no ring is full.
+const WINDOW: u32 = 100;
+
+/// An Interest of this number: its name, a nonce, and parameters that repeat the number.
+fn frame(number: u32) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0x24, 5, 0xfd, 0, 0, 7, 6, 8, 4];
+    frame.extend_from_slice(&number.to_be_bytes());
+    frame.extend_from_slice(&[10, 4, 1, 2, 3, 4, 0x24, 0xfd, 3, 232]);
+    frame.extend((0..250).flat_map(|_| number.to_be_bytes()));
+    let len = (frame.len() - 18) as u16;
+    frame[16..18].copy_from_slice(&len.to_be_bytes());
+    frame
+}
+
+/// Its number, if all of the frame is as it was made.
+fn number_of(bytes: &[u8]) -> u32 {
+    let number = u32::from_be_bytes(bytes[22..26].try_into().expect("four octets"));
+    assert!(bytes == frame(number), "frame {number} is as it was sent");
+    number
+}
+
+fn shard_of(number: u32) -> u8 {
+    nw_wire::shard::shard_of_packet(&frame(number)[14..], &KEY, 2).0
+}
+
+/// Two interfaces that are one wire: sockets of the first one, to which its program brings frames, and of the second.
+fn wire() -> (XdpSteering, Vec<Xsk>, Vec<Xsk>) {
+    ip("link add nw0 type veth peer name nw1");
+    ip("link set nw0 up");
+    ip("link set nw1 up");
+    let [here, there] =
+        ["nw0", "nw1"].map(|name| Xsk::open(index_of(name), 0, SIZES, true).expect("sockets"));
+    let mut steering = XdpSteering::load(&KEY, 1, 2, &XdpOptions::default()).expect("loaded");
+    steering.attach("nw0", None).expect("attached");
+    for (shard, xsk) in (0..).zip(&here) {
+        steering.set_socket(0, shard, xsk.as_fd()).expect("set");
+    }
+    (steering, here, there)
+}
+
+fn send(xsk: &mut Xsk, number: u32) {
+    let end = Instant::now() + PATIENCE;
+    let write = |room: &mut [u8]| {
+        let frame = frame(number);
+        room[..frame.len()].copy_from_slice(&frame);
+        Some(frame.len())
+    };
+    while !xsk.put(write) {
+        xsk.kick().expect("sent");
+        assert!(Instant::now() < end, "a frame to send is free again");
+    }
+    xsk.kick().expect("sent");
+}
+
+#[test]
+fn threads_share_a_queue_and_lose_nothing() {
+    const EACH: u32 = 20_000;
+    if !may_run("xdp, sockets of threads") {
+        return;
+    }
+    alone(|| {
+        let (_steering, here, there) = wire();
+        let (sent, received) = (AtomicU32::new(0), AtomicU32::new(0));
+        let mut seen = vec![Vec::new(); 2];
+        thread::scope(|scope| {
+            for (sender, mut xsk) in (0..).zip(there) {
+                let (sent, received) = (&sent, &received);
+                scope.spawn(move || {
+                    let end = Instant::now() + PATIENCE;
+                    for number in (0..EACH).map(|at| 2 * at + sender) {
+                        while sent.load(Ordering::SeqCst) - received.load(Ordering::SeqCst) > WINDOW {
+                            assert!(Instant::now() < end, "what was sent is received: {number}");
+                            thread::yield_now();
+                        }
+                        sent.fetch_add(1, Ordering::SeqCst);
+                        send(&mut xsk, number);
+                    }
+                });
+            }
+            for ((shard, mut xsk), seen) in (0u8..).zip(here).zip(&mut seen) {
+                let received = &received;
+                scope.spawn(move || {
+                    let end = Instant::now() + PATIENCE;
+                    while received.load(Ordering::SeqCst) < 2 * EACH && Instant::now() < end {
+                        let mut count = 0;
+                        xsk.receive(64, |bytes| {
+                            let number = number_of(bytes);
+                            assert_eq!(shard_of(number), shard, "frame {number}");
+                            seen.push(number);
+                            count += 1;
+                            true
+                        });
+                        received.fetch_add(count, Ordering::SeqCst);
+                        while !xsk.settle() {
+                            thread::yield_now();
+                        }
+                        thread::yield_now();
+                    }
+                    assert_eq!(lost(&xsk), 0);
+                });
+            }
+        });
+        assert!(seen.iter().all(|seen| seen.len() > EACH as usize / 2), "both have their part");
+        let mut all = seen.concat();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..2 * EACH), "each frame came once");
+    });
+}
+
+#[test]
+fn a_socket_that_nobody_reads_keeps_no_frames_from_the_others() {
+    if !may_run("xdp, a socket that is not read") {
+        return;
+    }
+    alone(|| {
+        let (_steering, mut here, mut there) = wire();
+        let (idle, sender) = (1, &mut there[0]);
+        let numbers = |shard| (0..).filter(move |number| shard_of(*number) == shard);
+        numbers(idle).take(2000).for_each(|number| send(sender, number));
+        let mut seen = Vec::new();
+        let wanted: Vec<_> = numbers(1 - idle).take(2000).collect();
+        let end = Instant::now() + PATIENCE;
+        for number in &wanted {
+            send(sender, *number);
+            while seen.len() < 1 || seen[seen.len() - 1] != *number {
+                here[0].receive(64, |bytes| {
+                    seen.push(number_of(bytes));
+                    true
+                });
+                assert!(Instant::now() < end, "{} of {} came", seen.len(), wanted.len());
+            }
+        }
+        assert_eq!(seen, wanted, "in order, and all");
+        assert_eq!(lost(&here[0]), 0);
+        // Its ring holds its own part; what came after that was lost, to nobody else's harm.
+        let mut held = 0;
+        here[1].receive(512, |_| {
+            held += 1;
+            true
+        });
+        assert_eq!((held, lost(&here[1])), (u64::from(SIZES.received), 2000 - u64::from(SIZES.received)));
+    });
+}

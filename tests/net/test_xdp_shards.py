@@ -1,0 +1,211 @@
+"""AF_XDP between two routers of several shards, each of which receives and sends by itself: one queue and two, interfaces and queues that come and go.
+
+Needs root and `ip`; skips with a word where they are missing. Usage: python3 tests/net/test_xdp_shards.py [unittest's arguments]
+The command is target/release/nw, or $NW_BIN."""
+
+import json
+import os
+import platform
+import subprocess
+import unittest
+
+import test_xdp
+from test_transports import GROUP, NW, WHY_NOT, finish, ip, until
+from test_xdp import set_queues
+
+# Packets that are asked for, of as many names.
+PACKETS = 20_000
+
+
+class Several(test_xdp.Pair):
+    """Both with several shards."""
+
+    SHARDS = 2
+
+    def setUp(self):
+        super().setUp()
+        for side in (self.a, self.b):
+            side.shards = self.SHARDS
+
+    def shards(self, side):
+        return json.loads(side.nw("status", "--json"))["shards"]
+
+    def drops(self, side):
+        return {drop["reason"]: drop["count"] for drop in json.loads(side.nw("status", "--json"))["drops"]}
+
+    def ask(self, face, prefix="/net/many", packets=PACKETS):
+        """B answers, A asks for so many names by this face; what came of it."""
+        self.a.nw("route", "add", prefix, face)
+        server = self.b.background("bench", "answer", "--prefix", prefix, "--payload", "300")
+        self.addCleanup(finish, server)
+        until(lambda: prefix in self.b.nw("route", "list"), "the answerer is there")
+        return json.loads(self.a.nw("bench", "generate", "--prefix", prefix, "--names", packets, "--pattern", "sequential", "--packets", packets,
+                                    "--seconds", "25", "--payload", "300", "--window", "128", "--json"))
+
+    def load(self, prefix):
+        """A asks for ever new names, until the test ends it."""
+        words = ("bench", "generate", "--prefix", prefix, "--hit-ratio", "0", "--names", "10", "--seconds", "60", "--payload", "300")
+        env = {**os.environ, "NDN_CLIENT_TRANSPORT": f"unix://{self.a.socket}"}
+        load = subprocess.Popen([NW, *words], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        self.addCleanup(finish, load)
+        seen = self.a.xdp()[self.a.card]["received"]
+        until(lambda: self.a.xdp()[self.a.card]["received"] > seen + 100, "packets are under way")
+        return load
+
+    def all_answered(self, result, packets=PACKETS):
+        self.assertEqual((result["answered"], result["lost"]), (packets, 0), result)
+
+    def each_received(self, side, frames, queues=1, mode="native"):
+        """So many frames came by each shard's own sockets, and nearly nothing was another's."""
+        status = side.xdp()[side.card]
+        self.assertEqual((status["mode"], status["queues"], status["lost"]), (mode, queues, 0), status)
+        shards = self.shards(side)
+        self.assertEqual(len(shards), self.SHARDS)
+        self.assertEqual(sum(shard["xdp_frames"] for shard in shards), status["received"], "the parts make the whole")
+        for shard in shards:
+            self.assertGreater(shard["xdp_frames"], frames / self.SHARDS / 2, shards)
+        return shards
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT or "")
+class Shards(Several):
+    def each_has_its_own(self, queues=1, mode="native"):
+        for side in (self.a, self.b):
+            side.start()
+        face = self.face_to_b()
+        self.exchange(face)
+        before = {side: self.shards(side) for side in (self.a, self.b)}
+        self.all_answered(self.ask(face))
+        for side in (self.a, self.b):
+            after = self.each_received(side, PACKETS, queues, mode)
+            self.assertGreater(side.xdp()[side.card]["sent"], PACKETS, "what leaves does so by AF_XDP, too")
+            self.assertNotIn("shard_full", self.drops(side))
+            # Interests come to B, Data to A: by name and by token to the shard whose they are. What applications send comes in by the first.
+            changes = [{key: now[key] - then[key] for key in now} for then, now in zip(before[side], after)]
+            self.assertEqual(changes[1]["handed_over"], 0, "nothing came to the wrong shard")
+            of_the_other = changes[0]["handed_over"] - changes[1]["xdp_frames"]
+            self.assertLess(abs(of_the_other), PACKETS / 100, "what the first handed over was no frame's")
+
+    def test_one_queue(self):
+        self.each_has_its_own()
+
+    def test_two_queues(self):
+        self.unplug()
+        self.plug("numrxqueues", "2", "numtxqueues", "2")
+        self.each_has_its_own(queues=2)
+
+    def test_ipv6(self):
+        for side in (self.a, self.b):
+            side.start()
+        face = self.face_to_b("udp6://[2001:db8::2]:6363")
+        # Neighbours know one another by then.
+        self.exchange(face)
+        self.all_answered(self.ask(face))
+        for side in (self.a, self.b):
+            self.each_received(side, PACKETS)
+
+    def test_generic_mode(self):
+        for number, side in enumerate((self.a, self.b), 1):
+            ip("-n", side.netns, "address", "flush", "dev", side.card)
+            ip("-n", side.netns, "link", "add", "bridge", "type", "bridge")
+            ip("-n", side.netns, "link", "set", side.card, "master", "bridge")
+            ip("-n", side.netns, "address", "add", f"192.0.2.{number}/24", "dev", "bridge")
+            ip("-n", side.netns, "link", "set", "bridge", "up")
+            side.card = "bridge"
+        linux = tuple(int(number) for number in platform.release().split(".")[:2])
+        if linux >= (6, 15):
+            self.each_has_its_own(mode="generic")
+        else:
+            # The first shard reads for all.
+            for side in (self.a, self.b):
+                side.start()
+            self.all_answered(self.ask(self.face_to_b()))
+            self.went_by_xdp(self.a, mode="generic")
+
+    def test_more_shards_than_processors(self):
+        self.a.shards, self.b.shards = 5, 3
+        for side in (self.a, self.b):
+            side.start()
+        self.all_answered(self.ask(self.face_to_b()))
+        for side in (self.a, self.b):
+            for shard in self.shards(side):
+                self.assertGreater(shard["xdp_frames"], PACKETS / side.shards / 2)
+
+    def test_one_side_has_sockets(self):
+        """Its system sends runs of datagrams as one, and gets them one by one."""
+        self.a.start()
+        self.b.start(xdp=False)
+        self.all_answered(self.ask(self.face_to_b()))
+        self.each_received(self.a, PACKETS)
+
+    def test_faces_without_lanes(self):
+        """What is the first shard's alone comes to it from wherever the program brought it: Ethernet, and links with reliability."""
+        for side in (self.a, self.b):
+            side.start("[faces.ethernet]\nmulticast = true\n")
+        self.all_answered(self.ask(self.a.face(GROUP)["face_id"], "/net/ether", 4000), 4000)
+        for side in (self.a, self.b):
+            self.each_received(side, 4000)
+        words = ("face", "create", "udp4://192.0.2.2:6363", "--reliability", "true", "--json")
+        face = json.loads(self.a.nw(*words))["face_id"]
+        before = self.a.xdp()["va"]["received"]
+        self.all_answered(self.ask(face, "/net/reliable", 4000), 4000)
+        self.assertGreaterEqual(self.a.xdp()["va"]["received"], before + 4000)
+
+    def test_an_interface_that_vanishes_under_load_and_comes_again(self):
+        for side in (self.a, self.b):
+            side.start()
+        face = self.face_to_b()
+        self.all_answered(self.ask(face))
+        for again in ("/net/again", "/net/and/again"):
+            load = self.load("/net/many")
+            self.unplug()
+            for side in (self.a, self.b):
+                until(lambda: not side.xdp(), "it goes by AF_XDP no more")
+            self.plug()
+            for side in (self.a, self.b):
+                until(lambda: side.card in side.xdp(), "it goes by AF_XDP again")
+            finish(load)
+            self.all_answered(self.ask(face, again))
+            for side in (self.a, self.b):
+                self.each_received(side, PACKETS)
+
+    def test_switched_off_and_on_in_the_file_under_load(self):
+        for side in (self.a, self.b):
+            side.start()
+        face = self.face_to_b()
+        self.all_answered(self.ask(face, "/net/first", 2000), 2000)
+        load = self.load("/net/first")
+        for _ in range(3):
+            self.a.write(xdp=False)
+            until(lambda: not self.a.xdp(), "the file says so")
+            self.a.write()
+            # The sockets of all shards are closed first.
+            until(self.a.xdp, "the file says so")
+            until(lambda: all(shard["xdp_frames"] > 100 for shard in self.shards(self.a)), "packets come to both")
+        finish(load)
+        self.all_answered(self.ask(face))
+        for side in (self.a, self.b):
+            self.each_received(side, PACKETS)
+
+    def test_a_queue_count_that_changes(self):
+        self.unplug()
+        self.plug("numrxqueues", "2", "numtxqueues", "2")
+        for side in (self.a, self.b):
+            set_queues(side, 1, 1)
+        for side in (self.a, self.b):
+            side.start()
+        face = self.face_to_b()
+        self.all_answered(self.ask(face, "/net/first"))
+        for side in (self.a, self.b):
+            set_queues(side, 2, 1)
+        for side in (self.a, self.b):
+            set_queues(side, 2, 2)
+        for side in (self.a, self.b):
+            until(lambda: side.xdp()[side.card]["queues"] == 2, "the new queue is read, too")
+        self.all_answered(self.ask(face))
+        for side in (self.a, self.b):
+            self.each_received(side, 2 * PACKETS, queues=2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -23,10 +23,11 @@ class XdpSide(Side):
     """With UDP listeners, and AF_XDP on its card unless said otherwise."""
 
     shards = 1
+    listen = ("0.0.0.0:6363", "[::]:6363")
 
     def text(self, more, xdp, mtu):
         interfaces = json.dumps([self.card] if xdp is True else xdp or [])
-        return (f'[faces.unix]\npath = "{self.socket}"\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = ["0.0.0.0:6363", "[::]:6363"]\nmtu = {mtu}\n'
+        return (f'[faces.unix]\npath = "{self.socket}"\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = {json.dumps(self.listen)}\nmtu = {mtu}\n'
                 f'[faces.xdp]\ninterfaces = {interfaces}\n[forwarder]\nshards = {self.shards}\n{more}')
 
     def start(self, more="", xdp=True, mtu=MTU, around=()):

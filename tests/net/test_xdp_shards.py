@@ -10,7 +10,7 @@ import subprocess
 import unittest
 
 import test_xdp
-from test_transports import GROUP, NW, WHY_NOT, finish, ip, until
+from test_transports import GROUP, NW, UDP4, WHY_NOT, finish, ip, until
 from test_xdp import set_queues
 
 # Packets that are asked for, of as many names.
@@ -73,15 +73,20 @@ class Shards(Several):
         for side in (self.a, self.b):
             side.start()
         face = self.face_to_b()
+        # Neighbours know one another by then.
         self.exchange(face)
-        before = {side: self.shards(side) for side in (self.a, self.b)}
+        self.go_by(face, queues, mode)
+
+    def go_by(self, face, queues=1, mode="native"):
+        """Asked by this face each shard receives what is its own, and sends, and nothing is lost."""
+        before = {side: (self.shards(side), side.xdp()[side.card]["sent"]) for side in (self.a, self.b)}
         self.all_answered(self.ask(face))
         for side in (self.a, self.b):
-            after = self.each_received(side, PACKETS, queues, mode)
-            self.assertGreater(side.xdp()[side.card]["sent"], PACKETS, "what leaves does so by AF_XDP, too")
+            after, (shards, sent) = self.each_received(side, PACKETS, queues, mode), before[side]
+            self.assertGreaterEqual(side.xdp()[side.card]["sent"], sent + PACKETS, "what leaves does so by AF_XDP, too")
             self.assertNotIn("shard_full", self.drops(side))
             # Interests come to B, Data to A: by name and by token to the shard whose they are. What applications send comes in by the first.
-            changes = [{key: now[key] - then[key] for key in now} for then, now in zip(before[side], after)]
+            changes = [{key: now[key] - then[key] for key in now} for then, now in zip(shards, after)]
             self.assertEqual(changes[1]["handed_over"], 0, "nothing came to the wrong shard")
             of_the_other = changes[0]["handed_over"] - changes[1]["xdp_frames"]
             self.assertLess(abs(of_the_other), PACKETS / 100, "what the first handed over was no frame's")
@@ -98,11 +103,8 @@ class Shards(Several):
         for side in (self.a, self.b):
             side.start()
         face = self.face_to_b("udp6://[2001:db8::2]:6363")
-        # Neighbours know one another by then.
         self.exchange(face)
-        self.all_answered(self.ask(face))
-        for side in (self.a, self.b):
-            self.each_received(side, PACKETS)
+        self.go_by(face)
 
     def test_generic_mode(self):
         for number, side in enumerate((self.a, self.b), 1):
@@ -138,11 +140,43 @@ class Shards(Several):
         self.all_answered(self.ask(self.face_to_b()))
         self.each_received(self.a, PACKETS)
 
-    def test_faces_without_lanes(self):
-        """What is the first shard's alone comes to it from wherever the program brought it: Ethernet, and links with reliability."""
+    def test_ethernet_group(self):
         for side in (self.a, self.b):
             side.start("[faces.ethernet]\nmulticast = true\n")
-        self.all_answered(self.ask(self.a.face(GROUP)["face_id"], "/net/ether", 4000), 4000)
+        face = self.a.face(GROUP)["face_id"]
+        self.go_by(face)
+        # The interface goes and comes, with faces and sockets of the same numbers.
+        self.unplug()
+        for side in (self.a, self.b):
+            until(lambda: not side.face(GROUP), "its Ethernet faces end")
+        self.plug()
+        for side in (self.a, self.b):
+            until(lambda: side.card in side.xdp() and side.face(GROUP), "it goes by AF_XDP again")
+        self.exchange(self.a.face(GROUP)["face_id"])
+        self.all_answered(self.ask(self.a.face(GROUP)["face_id"], "/net/again"))
+        for side in (self.a, self.b):
+            self.each_received(side, PACKETS)
+
+    def test_ethernet_single_peer(self):
+        self.a.start()
+        self.b.start("[faces.ethernet]\nlisten = true\n")
+        uri = f"ether://[{self.b.mac()}]"
+        self.go_by(json.loads(self.a.nw("face", "create", uri, "--local", "dev://va", "--json"))["face_id"])
+        self.assertEqual(self.b.face("ether://")["uri"], f"ether://[{self.a.mac()}]")
+
+    def test_ethernet_by_sockets(self):
+        """Each shard sends by a socket of its own, the first gets what comes."""
+        for side in (self.a, self.b):
+            side.start("[faces.ethernet]\nmulticast = true\n", xdp=False)
+        self.all_answered(self.ask(self.a.face(GROUP)["face_id"]))
+
+    def test_faces_without_lanes(self):
+        """What is the first shard's alone comes to it from wherever the program brought it: UDP groups, and links with reliability."""
+        for side in (self.a, self.b):
+            # The program brings what is to the group's port because somebody listens there.
+            side.listen = (*side.listen, f"192.0.2.{'.ab'.index(side.letter)}:56363")
+            side.start("[faces.multicast]\nenabled = true\n")
+        self.all_answered(self.ask(self.a.face(UDP4)["face_id"], "/net/group", 4000), 4000)
         for side in (self.a, self.b):
             self.each_received(side, 4000)
         words = ("face", "create", "udp4://192.0.2.2:6363", "--reliability", "true", "--json")

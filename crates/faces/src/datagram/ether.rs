@@ -19,6 +19,8 @@ use std::os::fd::{AsFd, OwnedFd};
 /// EtherType of NDN, as IEEE assigned it.
 pub const ETHERTYPE_NDN: u16 = 0x8624;
 const ETHERTYPE_VLAN: u16 = 0x8100;
+/// Of a socket that gets nothing.
+const NO_ETHERTYPE: u16 = 0;
 /// Destination, source, EtherType.
 pub const HEADER_LEN: usize = 14;
 /// With an 802.1Q tag.
@@ -82,10 +84,29 @@ impl Port {
             packet::bind(socket.as_fd(), self.interface, ETHERTYPE_NDN)?;
             Ok(socket)
         };
-        make().map_err(|errno| match errno {
+        make().map_err(|errno| self.in_words(errno))
+    }
+
+    /// Opens a socket that gets no frames and sends some: for a shard that gets them otherwise.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_to_send(&self, config: &FacesConfig) -> Result<OwnedFd, FaceError> {
+        let make = || {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let socket = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
+            super::size_buffers(&socket, config)?;
+            packet::bind(socket.as_fd(), self.interface, NO_ETHERTYPE)?;
+            Ok(socket)
+        };
+        make().map_err(|errno| self.in_words(errno))
+    }
+
+    fn in_words(&self, errno: Errno) -> FaceError {
+        match errno {
             Errno::PERM | Errno::ACCESS => FaceError::PacketSocket,
             errno => FaceError::system("open", FaceUri::Dev(self.name.clone()))(errno),
-        })
+        }
     }
 }
 

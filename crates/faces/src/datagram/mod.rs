@@ -253,6 +253,16 @@ impl DatagramSocket {
         Self::over(socket, Medium::Ether(port), listening, config).map_err(FaceError::system("open", target))
     }
 
+    /// The same for another shard, which sends by it: it gets frames by AF_XDP, or from the shard that has the other.
+    ///
+    /// # Errors
+    /// As [`Port::open_to_send`].
+    pub fn ether_twin(port: Port, config: &FacesConfig) -> Result<Self, FaceError> {
+        let socket = port.open_to_send(config)?;
+        let target = FaceUri::Dev(port.name.clone());
+        Self::over(socket, Medium::Ether(port), false, config).map_err(FaceError::system("open", target))
+    }
+
     fn over(socket: OwnedFd, medium: Medium, listening: bool, config: &FacesConfig) -> Result<Self, Errno> {
         Ok(DatagramSocket {
             gso: !matches!(medium, Medium::Ether(_)) && sys::has_gso(socket.as_fd()),

@@ -170,7 +170,7 @@ impl Faces {
         }
         let added = self.add_peer(now, index, peer, options);
         if added.is_err() {
-            self.forget_peer(index, &peer);
+            self.drop_socket_without_peers(index);
         }
         added
     }

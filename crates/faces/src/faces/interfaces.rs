@@ -92,7 +92,8 @@ impl Faces {
         let Some(watched) = &mut self.interfaces.watched else { return };
         match watched.take_news() {
             Ok(changed) => {
-                if changed {
+                // Of faces that shards have lanes of, the first shard tells.
+                if changed && self.junior.is_none() {
                     self.match_interfaces(now, pool);
                 }
                 // Queues may have come, of which the table knows nothing.

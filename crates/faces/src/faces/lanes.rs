@@ -1,12 +1,14 @@
 //! Faces of one router on several shards. The first shard owns every face; the UDP sockets of its listeners have twins on the other shards, on the
 //! same port, and each of those shards has a *lane* of every peer of theirs: the same face, with the same id, as far as that shard receives from
 //! and sends to it. A peer that has no lane (a stranger, or one whose link is reliable) is the first shard's: what comes from it is handed over as it came.
-//! An interface that goes by AF_XDP has sockets for each shard likewise, and its frames go to the same lanes.
+//! An interface that goes by AF_XDP has sockets for each shard likewise, and its frames go to the same lanes. Ethernet's peers have lanes too, groups among
+//! them: each shard sends to them by a socket of its own, which gets nothing.
 
 use super::Faces;
 use super::face::{Face, Transport};
 use super::xdp::Way;
 use crate::counters::FaceCounters;
+use crate::datagram::ether::Port;
 use crate::datagram::{Burst, DatagramSocket, Medium, Peer};
 use crate::error::FaceError;
 use crate::link::{LinkService, LinkSettings, Room, Source, Tally};
@@ -15,6 +17,7 @@ use crate::uri::FaceUri;
 use crate::xdp::News;
 use nw_element::{Cause, FaceId, Instant, LinkType, Packet, Pool, Scope};
 use nw_wire::LpPacket;
+use rustix::event::epoll;
 use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -28,6 +31,8 @@ pub struct Twins(Vec<(usize, DatagramSocket)>);
 pub struct Lane {
     id: FaceId,
     socket: usize,
+    /// What that is on, if it has no twin yet.
+    on: Option<Port>,
     peer: Peer,
     ends: (FaceUri, FaceUri),
     scope: Scope,
@@ -123,13 +128,19 @@ impl Faces {
     pub fn lane(&self, id: FaceId) -> Option<Lane> {
         let face = self.slots.get(id)?;
         let Transport::Datagram { socket, peer, .. } = &face.transport else { return None };
-        let listens = self.sockets[*socket].as_ref().is_some_and(|socket| socket.listening);
+        let own = self.sockets[*socket].as_ref()?;
         let settings = face.link.settings().clone();
+        let (may_be, on) = match &own.medium {
+            Medium::Udp(_) => (own.listening && !peer.is_group(), None),
+            Medium::Group { .. } => (false, None),
+            Medium::Ether(port) => (true, Some(port)),
+        };
         // Transmissions are numbered and acknowledged in one place.
-        let shared = listens && !peer.is_group() && !settings.flags.contains(FaceFlags::RELIABILITY);
+        let shared = may_be && !settings.flags.contains(FaceFlags::RELIABILITY);
         shared.then(|| Lane {
             id,
             socket: *socket,
+            on: on.cloned(),
             peer: *peer,
             ends: (face.uri.clone(), face.local_uri.clone()),
             scope: face.scope,
@@ -163,6 +174,9 @@ impl Faces {
             hear(face.link.room_mut(), lane.room_kib);
             return face.link.set(lane.settings);
         }
+        if let Some(port) = &lane.on {
+            self.open_ether_twin(lane.socket, port);
+        }
         let Some(Some(socket)) = self.sockets.get_mut(lane.socket) else { return };
         let shard = self.junior.as_ref().map_or(0, |junior| junior.shard);
         let mut link = LinkService::new(lane.settings, now.as_nanos() | u64::from(shard) << 56);
@@ -181,6 +195,22 @@ impl Faces {
         let mut face = Face::new(now, lane.ends, lane.scope, lane.persistency, transport, link);
         face.link_type = lane.link_type;
         self.slots.place(lane.id, face);
+    }
+
+    /// Sees to a twin of an Ethernet socket. Without one there are no lanes: frames leave by the first shard.
+    fn open_ether_twin(&mut self, index: usize, port: &Port) {
+        self.sockets.resize_with(self.sockets.len().max(index + 1), || None);
+        match &self.sockets[index] {
+            Some(twin) if twin.medium == Medium::Ether(port.clone()) => return,
+            // Of an interface that is gone: its lanes end next.
+            Some(old) => drop(epoll::delete(&self.epoll, &old.socket)),
+            None => {}
+        }
+        self.sockets[index] = None;
+        let opened = DatagramSocket::ether_twin(port.clone(), &self.config);
+        if let Err(error) = opened.and_then(|twin| self.add_socket_at(index, twin)) {
+            tracing::warn!("frames to {} leave by one shard for all: {error}", port.name);
+        }
     }
 
     /// Closes a lane; what it counted is still told.

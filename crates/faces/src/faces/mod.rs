@@ -351,15 +351,18 @@ impl Faces {
                 // Closing would do, were the descriptor not shared with somebody.
                 let _ = epoll::delete(&self.epoll, &stream.socket);
             }
-            Transport::Datagram { socket, peer, .. } => self.forget_peer(*socket, peer),
+            Transport::Datagram { socket, peer, .. } => self.forget_peer(*socket, peer, id),
             Transport::Internal | Transport::Down => {}
         }
         self.events.push(FaceEvent::Destroyed(Box::new(status), reason));
     }
 
-    fn forget_peer(&mut self, index: usize, peer: &Peer) {
+    fn forget_peer(&mut self, index: usize, peer: &Peer, id: FaceId) {
         if let Some(socket) = &mut self.sockets[index] {
-            socket.peers.remove(peer);
+            // It may have another face by now, or the socket's place another socket.
+            if socket.peers.get(peer) == Some(&id) {
+                socket.peers.remove(peer);
+            }
             self.drop_socket_without_peers(index);
         }
     }

@@ -140,7 +140,7 @@ fn a_socket_that_nobody_reads_keeps_no_frames_from_the_others() {
         let end = Instant::now() + PATIENCE;
         for number in &wanted {
             send(sender, *number);
-            while seen.len() < 1 || seen[seen.len() - 1] != *number {
+            while seen.last() != Some(number) {
                 here[0].receive(64, |bytes| {
                     seen.push(number_of(bytes));
                     true

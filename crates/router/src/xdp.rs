@@ -36,7 +36,8 @@ impl Steering for KernelSteering {
             ethernet: wanted.group.is_some(),
             only: Some([wanted.mac.0, group.0]),
         };
-        let mut steering = XdpSteering::load(&self.key, wanted.queues, self.shards, &options).map_err(in_words)?;
+        let mut steering =
+            XdpSteering::load(&self.key, wanted.queues, self.shards, &options).map_err(in_words)?;
         let mode = steering.attach(wanted.interface, None).map_err(in_words)?;
         Ok(Box::new(Attached { steering, mode }))
     }

@@ -598,9 +598,8 @@ impl Faces {
             return Ok((id, sender));
         }
         let is_packet = is_packet(pool);
-        let id = self
-            .peer_face(now, index, peer, is_packet, pool)
-            .map_err(|reason| Nobody::At(index, reason))?;
+        let id =
+            self.peer_face(now, index, peer, is_packet, pool).map_err(|reason| Nobody::At(index, reason))?;
         before.from = Some(((index, peer), id));
         Ok((id, sender))
     }

@@ -223,7 +223,7 @@ impl Trunk {
 
     /// What was lost on the way to other shards.
     pub fn lost(&self) -> u64 {
-        self.others.iter().flat_map(|other| &other.sockets).map(|socket| rings::lost(socket)).sum()
+        self.others.iter().flat_map(|other| &other.sockets).map(rings::lost).sum()
     }
 }
 

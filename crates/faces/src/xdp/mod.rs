@@ -311,6 +311,10 @@ impl Port {
 
     /// Hands back what was received; false when it is to be called again soon.
     pub fn settle(&mut self) -> bool {
-        self.queues.iter_mut().fold(true, |settled, xsk| xsk.settle() && settled)
+        let mut settled = true;
+        for xsk in &mut self.queues {
+            settled &= xsk.settle();
+        }
+        settled
     }
 }

@@ -311,7 +311,8 @@ impl Queue {
             flags: XdpUmemRegFlags::empty(),
             tx_metadata_len: 0,
         };
-        let (received, sent) = (sizes.all_received().next_power_of_two(), sizes.all_sent().next_power_of_two());
+        let (received, sent) =
+            (sizes.all_received().next_power_of_two(), sizes.all_sent().next_power_of_two());
         sockopt::set_xdp_umem_reg(socket, registration)?;
         sockopt::set_xdp_umem_fill_ring_size(socket, received)?;
         sockopt::set_xdp_umem_completion_ring_size(socket, sent)?;
@@ -418,9 +419,8 @@ impl Xsk {
             if start.checked_add(len).is_some_and(|end| end <= self.queue.frames.len) {
                 // SAFETY: within the mapping, as was just seen. The frame came by this socket's ring, so no other thread has it, and the kernel does not
                 // write to it before it is in the fill ring again.
-                let octets = unsafe {
-                    core::slice::from_raw_parts(self.queue.frames.start.as_ptr().add(start), len)
-                };
+                let octets =
+                    unsafe { core::slice::from_raw_parts(self.queue.frames.start.as_ptr().add(start), len) };
                 if !each(octets) {
                     break;
                 }
@@ -545,7 +545,7 @@ mod tests {
 
     #[test]
     fn frames_are_as_long_as_they_have_to_be() {
-        let of = |len| Sizes::for_frames(len, 64, 64).map(|sizes| sizes.frame);
+        let of = |len| Sizes::for_frames(len, 64, 64, 1).map(|sizes| sizes.frame);
         assert_eq!(
             (of(1518), of(1792), of(1793), of(3840), of(3841)),
             (Some(2048), Some(2048), Some(4096), Some(4096), None)
@@ -553,8 +553,22 @@ mod tests {
     }
 
     #[test]
+    fn each_frame_for_sending_has_its_socket() {
+        let sizes = Sizes { received: 64, sent: 16, frame: 4096, sockets: 3 };
+        assert_eq!(sizes.bytes(), (3 * 64 + 3 * 16) * 4096);
+        let senders = |frames: core::ops::Range<u32>| {
+            frames.map(|frame| sizes.sender(sizes.place(frame) + 77)).collect::<Vec<_>>()
+        };
+        assert_eq!(senders(0..3 * 64), vec![None; 3 * 64]);
+        for socket in 0..3 {
+            assert_eq!(senders(sizes.frames_of(socket)), vec![Some(socket as usize); 16]);
+        }
+        assert_eq!(sizes.frames_of(2).end as usize * 4096, sizes.bytes());
+    }
+
+    #[test]
     fn what_can_not_be_opened_leaves_nothing_behind() {
-        let sizes = Sizes { received: 64, sent: 64, frame: 2048 };
+        let sizes = Sizes { received: 64, sent: 64, frame: 2048, sockets: 2 };
         for interface in [0, u32::MAX >> 1] {
             let errno = Xsk::open(interface, 0, sizes, true).expect_err("no such interface");
             assert!([Errno::NODEV, Errno::PERM, Errno::AFNOSUPPORT].contains(&errno), "{errno}");

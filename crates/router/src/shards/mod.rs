@@ -8,7 +8,7 @@
 //!               control ──orders──▶                 ◀─tidings── counters
 //! ```
 //!
-//! The first shard is [`Host`](crate::Host)'s own loop: control, all faces, strangers. Another ([`worker`]) has the same plane and lanes of UDP faces.
+//! The first shard is [`Host`](crate::Host)'s own loop: control, all faces, strangers. Another ([`worker`]) has the same plane and lanes of UDP and Ethernet faces.
 //! Whose a packet is: an Interest is its name's (without implicit digest); a Data or Nack is that shard's whose token it carries, otherwise its name's,
 //! and a Data is shown besides to shards in which a prefix of its name is pending ([`board`]). The kernel's choice need not be right for this to be.
 

@@ -62,11 +62,14 @@ def answers(path):
 class Pair(unittest.TestCase):
     """Two sides with a cable, which exchange packets."""
 
+    SHARDS = 1
+
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="nw-net-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.a, self.b = (XdpSide(self.folder, letter) for letter in "ab")
         for side in (self.a, self.b):
+            side.shards = self.SHARDS
             self.addCleanup(side.end)
         self.plug()
 

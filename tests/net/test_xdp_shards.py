@@ -17,15 +17,16 @@ from test_xdp import set_queues
 PACKETS = 20_000
 
 
+class TheSame(test_xdp.Xdp):
+    """All that one shard does, two do."""
+
+    SHARDS = 2
+
+
 class Several(test_xdp.Pair):
     """Both with several shards."""
 
     SHARDS = 2
-
-    def setUp(self):
-        super().setUp()
-        for side in (self.a, self.b):
-            side.shards = self.SHARDS
 
     def shards(self, side):
         return json.loads(side.nw("status", "--json"))["shards"]
@@ -184,6 +185,18 @@ class Shards(Several):
         before = self.a.xdp()["va"]["received"]
         self.all_answered(self.ask(face, "/net/reliable", 4000), 4000)
         self.assertGreaterEqual(self.a.xdp()["va"]["received"], before + 4000)
+
+    def test_while_somebody_looks_at_packets(self):
+        """All of them come in and leave by the first shard then, and after that as before."""
+        for side in (self.a, self.b):
+            side.start()
+        face = self.face_to_b()
+        self.all_answered(self.ask(face, "/net/first"))
+        load = self.load("/net/first")
+        lines = self.a.nw("tap", "--count", "2000", "--kind", "interest", "--direction", "out", "--json").splitlines()
+        finish(load)
+        self.assertEqual(len(lines), 2000)
+        self.go_by(face)
 
     def test_an_interface_that_vanishes_under_load_and_comes_again(self):
         for side in (self.a, self.b):

@@ -80,6 +80,9 @@ class Shards(Several):
 
     def go_by(self, face, queues=1, mode="native"):
         """Asked by this face each shard receives what is its own, and sends, and nothing is lost."""
+        for side in (self.a, self.b):
+            # The first Ethernet face of an interface makes it open anew, once all shards have closed it.
+            until(lambda: side.card in side.xdp(), "it goes by AF_XDP")
         before = {side: (self.shards(side), side.xdp()[side.card]["sent"]) for side in (self.a, self.b)}
         self.all_answered(self.ask(face))
         for side in (self.a, self.b):

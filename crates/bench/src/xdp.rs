@@ -62,7 +62,7 @@ pub fn open(interface: &Interface, ports: &[u16], ethernet: bool) -> Result<Port
     let addresses: Vec<IpAddr> = interface.addresses.iter().copied().collect();
     let mut tries = 0;
     let opened = loop {
-        match Port::open(interface, (ports, group), &mut KernelSteering { key: KEY }) {
+        match Port::open(interface, (ports, group), &mut KernelSteering { key: KEY, shards: 1 }) {
             Err(XdpError::Busy(_)) if tries < TRIES_MAX => {
                 tries += 1;
                 thread::sleep(AGAIN);

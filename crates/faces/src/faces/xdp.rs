@@ -250,7 +250,7 @@ impl Faces {
 
     /// Interfaces that use AF_XDP, and how.
     pub fn xdp(&self) -> Vec<XdpStatus> {
-        self.xdp.ports.iter().flatten().filter_map(Port::status).collect()
+        self.xdp.ports.iter().flatten().map(Port::status).collect()
     }
 
     /// Frames that a shard received by AF_XDP, by all interfaces that use it.
@@ -370,7 +370,7 @@ impl Faces {
                 self.xdp.ports[at] = Some(port);
                 self.use_queues(at, 0);
                 self.xdp.tries = 0;
-                status.iter().for_each(|status| tracing::info!("{status}"));
+                tracing::info!("{status}");
             }
             (Err(XdpError::Busy(_)), _) if self.xdp.tries < TRIES_MAX => {
                 self.xdp.tries += 1;

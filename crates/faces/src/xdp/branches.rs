@@ -39,7 +39,8 @@ impl Counts {
         self.others.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn add_received(&self, frames: u64) {
+    /// So many frames more.
+    pub fn add_received(&self, frames: u64) {
         add(&self.received, frames);
     }
 
@@ -47,7 +48,8 @@ impl Counts {
         add(&self.sent, frames);
     }
 
-    pub(crate) fn add_others(&self, frames: u64) {
+    /// So many frames more.
+    pub fn add_others(&self, frames: u64) {
         add(&self.others, frames);
     }
 }
@@ -74,6 +76,7 @@ pub struct Branches {
     interface: Interface,
     mac: Mac,
     shards: u16,
+    native: bool,
     /// By shard, less the first.
     parts: Mutex<Vec<Part>>,
 }
@@ -91,7 +94,7 @@ impl Branches {
     pub(crate) fn of(at: usize, port: &mut Port) -> Option<Self> {
         let parts = port.trunk.as_mut()?.new_sockets()?;
         let (interface, mac, shards) = (port.interface.clone(), port.mac, port.id_step);
-        Some(Branches { at, interface, mac, shards, parts: Mutex::new(parts) })
+        Some(Branches { at, interface, mac, shards, native: port.native, parts: Mutex::new(parts) })
     }
 
     /// The number of the port.
@@ -106,6 +109,7 @@ impl Branches {
         let mut port = known.unwrap_or_else(|| Port {
             interface: self.interface.clone(),
             mac: self.mac,
+            native: self.native,
             queues: Vec::new(),
             counts: part.counts,
             unsent: false,
@@ -159,15 +163,10 @@ impl Trunk {
         Trunk { ports, group, destinations: Vec::new(), sizes, shards, others, steered }
     }
 
-    /// By the driver; else by the system.
-    pub fn is_native(&self) -> bool {
-        self.steered.is_native()
-    }
-
     /// Opens the sockets of a queue; the first shard's.
     pub fn open_queue(&mut self, interface: u32, queue: u32) -> Result<Xsk, XdpError> {
         let sizes = if queue == 0 { self.sizes } else { Sizes { sent: SENT_MIN, ..self.sizes } };
-        let opened = match Xsk::open(interface, queue, sizes, !self.is_native()) {
+        let opened = match Xsk::open(interface, queue, sizes, !self.steered.is_native()) {
             Ok(opened) => opened,
             Err(Errno::PERM | Errno::ACCESS) => return Err(XdpError::Rights),
             Err(Errno::NOBUFS | Errno::NOMEM) => return Err(XdpError::Locked),

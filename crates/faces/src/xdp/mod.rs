@@ -180,6 +180,7 @@ pub struct Port {
     pub queues: Vec<Xsk>,
     /// What this shard has counted.
     pub counts: Arc<Counts>,
+    native: bool,
     /// Something is in the ring that is not sent yet.
     unsent: bool,
     /// Tells IPv4's fragments apart; by steps, so that those of other shards are others.
@@ -214,6 +215,7 @@ impl Port {
             mac,
             queues: Vec::new(),
             counts: Arc::default(),
+            native: steered.is_native(),
             unsent: false,
             id: 0,
             id_step: u16::from(shards),
@@ -257,20 +259,21 @@ impl Port {
         self.trunk.as_mut().map_or(Ok(()), |trunk| trunk.set_destinations(addresses))
     }
 
-    /// How it does, all shards together; of one shard's part nothing.
-    pub fn status(&self) -> Option<XdpStatus> {
-        let trunk = self.trunk.as_ref()?;
-        let all = |one: fn(&Counts) -> u64| one(&self.counts) + trunk.counts().map(one).sum::<u64>();
-        Some(XdpStatus {
+    /// How it does: all shards together for the one that opened it, for another its own part.
+    pub fn status(&self) -> XdpStatus {
+        let others = || self.trunk.iter().flat_map(|trunk| trunk.counts());
+        let all = |one: fn(&Counts) -> u64| one(&self.counts) + others().map(one).sum::<u64>();
+        let lost_by_others = self.trunk.as_ref().map_or(0, |trunk| trunk.lost());
+        XdpStatus {
             interface: self.interface.name.clone(),
-            native: trunk.is_native(),
+            native: self.native,
             zero_copy: self.queues.iter().all(Xsk::is_zero_copy),
             queues: self.queues.len(),
             received: all(Counts::received),
             sent: all(Counts::sent),
-            lost: self.queues.iter().map(rings::lost).sum::<u64>() + trunk.lost(),
+            lost: self.queues.iter().map(rings::lost).sum::<u64>() + lost_by_others,
             others: all(Counts::others),
-        })
+        }
     }
 
     /// What a shard has counted of it; nothing where frames are not brought to that shard.

@@ -130,8 +130,8 @@ impl XdpLink {
                 true
             });
         }
-        self.port.received += came;
-        self.port.others += others;
+        self.port.counts.add_received(came);
+        self.port.counts.add_others(others);
         came
     }
 }

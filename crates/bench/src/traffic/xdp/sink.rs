@@ -145,8 +145,8 @@ impl XdpSink {
             }
             true
         });
-        port.received += came;
-        port.others += others;
+        port.counts.add_received(came);
+        port.counts.add_others(others);
         came
     }
 

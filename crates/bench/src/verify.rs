@@ -23,18 +23,19 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel}
 use std::time::{Duration, Instant};
 
 /// Repetitions, verifier and library in turn.
-const RUNS: usize = 5;
+const RUNS: usize = 9;
 const TIME: Duration = Duration::from_millis(700);
 /// Octets of content: those of the paper that describes such a service.
 const CONTENT_LEN: usize = 8192;
-/// Different packets: more than results are remembered of, and than may be held.
-const PACKETS: usize = 512;
+/// Different packets: more than results are remembered of, and than may be held; few enough to stay in a processor's cache with the copies for
+/// other threads, as packets do that have just been received.
+const PACKETS: usize = 128;
 /// Packets between two looks at the clock and at jobs, as a host has them from one read.
 const BATCH: usize = 32;
 /// Jobs that wait for one thread.
 const JOBS: usize = 6;
 /// So many packets wait for threads, and no more: the next are verified where they are, without being copied.
-const HELD: usize = 96;
+const HELD: usize = 64;
 const HMAC_SECRET: &[u8] = b"a secret of thirty-two octets, so";
 
 /// The types: the row's name, and the kind of key; none for a plain digest.

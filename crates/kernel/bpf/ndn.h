@@ -304,13 +304,10 @@ inlined int read_integer(struct scratch *s, __u32 at, __u32 len, __u64 *value)
 inlined __u64 fold(__u64 a, __u64 b)
 {
 	__u64 a0 = (__u32)a, a1 = a >> 32, b0 = (__u32)b, b1 = b >> 32;
-	__u64 low = a0 * b0;
-	/* Neither sum overflows: (2^32-1)^2 + 2^32-1 < 2^64. */
-	__u64 middle = a0 * b1 + (low >> 32);
+	__u64 middle = a0 * b1 + (a0 * b0 >> 32);
 	__u64 other = a1 * b0 + (__u32)middle;
-	__u64 high = a1 * b1 + (middle >> 32) + (other >> 32);
 
-	return high ^ (other << 32 | (__u32)low);
+	return (a1 * b1 + (middle >> 32) + (other >> 32)) ^ a * b;
 }
 
 /* What to keep of two words to have the first n octets of sixteen. */
@@ -553,14 +550,10 @@ inlined void note_digest(struct scratch *s, __u32 type)
  * Names of short components alone, as nearly all are: no head is longer than two octets, no component with its head longer than 16, none is a
  * digest, all were copied. Each component is one step then. Returns 0 when the name is another one.
  */
-__attribute__((noinline)) __u32 hash_short(void)
+inlined int hash_short(struct scratch *s, const struct config *c)
 {
-	struct scratch *s = the_scratch();
-	struct config *c = the_config();
-	__u64 state, at, end;
+	__u64 state, at, end, unusual = 0;
 
-	if (!s || !c)
-		return 0;
 	state = c->key[0];
 	s->multiplier = c->key[1];
 	at = s->name;
@@ -568,7 +561,7 @@ __attribute__((noinline)) __u32 hash_short(void)
 	if (end != s->copied_end)
 		return 0;
 	rounds(i, COMPONENTS_MAX + 1) {
-		__u64 first, len, type;
+		__u64 first, type, len;
 		const __u64 *mask;
 
 #ifdef NDN_MEMBERS
@@ -580,16 +573,17 @@ __attribute__((noinline)) __u32 hash_short(void)
 #ifdef NDN_MEMBERS
 			s->digests = 0;
 #endif
-			return 1;
+			return (__s64)unusual >= 0;
 		}
+		if (i == COMPONENTS_MAX)
+			return 0;
 		first = wide_word(s, at);
 		type = first & 0xff;
-		len = first >> 8 & 0xff;
-		if (i == COMPONENTS_MAX || (__s64)((type - 3) | (252 - type) | (14 - len) | (end - at - 2 - len)) < 0)
-			return 0;
-		mask = MASKS[len + 2 & 31];
+		len = (first >> 8 & 0xff) + 2;
+		unusual |= (type - 3) | (252 - type) | (16 - len);
+		mask = MASKS[len & 31];
 		state = fold((first & mask[0]) ^ state, (wide_word(s, at + 8) & mask[1]) ^ s->multiplier);
-		at += len + 2;
+		at += len;
 	}
 	return 0;
 }
@@ -604,18 +598,14 @@ __attribute__((noinline)) __u32 hash_short(void)
  */
 __attribute__((noinline)) __u32 hash_name(void)
 {
-	struct scratch *s;
-	struct config *c;
+	struct scratch *s = the_scratch();
+	struct config *c = the_config();
 	__u64 state;
 
-	if (likely(hash_short())) {
-		s = the_scratch();
-		return s ? s->reason : REASON_FAILED;
-	}
-	s = the_scratch();
-	c = the_config();
 	if (!s || !c)
 		return REASON_FAILED;
+	if (likely(hash_short(s, c)))
+		return s->reason;
 	state = c->key[0];
 	s->multiplier = c->key[1];
 	s->hash = state;

@@ -270,10 +270,10 @@ impl Sign for Key {
     fn sign(&self, parts: &[&[u8]]) -> Result<Vec<u8>, Error> {
         let failed = |_| Error::Library("signing");
         Ok(match &self.pair {
-            Pair::Ecdsa(pair) => pair.sign_digest(&sha256_context(parts)).map_err(failed)?.as_ref().to_vec(),
+            Pair::Ecdsa(pair) => pair.sign_digest(&sha256_of(parts)).map_err(failed)?.as_ref().to_vec(),
             Pair::Rsa(pair) => {
                 let mut signature = vec![0; pair.public_modulus_len()];
-                let digest = sha256_context(parts);
+                let digest = sha256_of(parts);
                 pair.sign_digest(&RSA_PKCS1_SHA256, &digest, &mut signature).map_err(failed)?;
                 signature
             }
@@ -312,7 +312,11 @@ impl Pair {
     }
 }
 
-pub(crate) fn sha256_context(parts: &[&[u8]]) -> digest::Digest {
+/// Of the parts, one after the other. Of a single one at once, which needs no context from the heap.
+pub(crate) fn sha256_of(parts: &[&[u8]]) -> digest::Digest {
+    if let [whole] = parts {
+        return digest::digest(&digest::SHA256, whole);
+    }
     let mut context = digest::Context::new(&digest::SHA256);
     parts.iter().for_each(|part| context.update(part));
     context.finish()
@@ -345,7 +349,7 @@ impl Sign for Signer {
 
     fn sign(&self, parts: &[&[u8]]) -> Result<Vec<u8>, Error> {
         match self {
-            Signer::Digest => Ok(sha256_context(parts).as_ref().to_vec()),
+            Signer::Digest => Ok(sha256_of(parts).as_ref().to_vec()),
             Signer::Key(key) => key.sign(parts),
         }
     }

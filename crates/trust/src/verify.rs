@@ -1,7 +1,7 @@
 //! Verifying signatures of Data and Interests.
 
 use crate::Error;
-use crate::key::sha256_context;
+use crate::key::sha256_of;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::hmac;
@@ -95,7 +95,7 @@ impl VerifyKey {
                 [whole] => key.verify_sig(whole, signature),
                 parts => key.verify_sig(&parts.concat(), signature),
             },
-            Half::Public { key, .. } => key.verify_digest_sig(&sha256_context(parts), signature),
+            Half::Public { key, .. } => key.verify_digest_sig(&sha256_of(parts), signature),
         };
         fits.map_err(|_| Error::Mismatch)
     }
@@ -131,7 +131,7 @@ pub fn verify_interest(interest: &Interest<'_>, key: &VerifyKey) -> Result<(), E
 /// # Errors
 /// [`Error::Mismatch`].
 pub fn verify_digest(parts: &[&[u8]], signature: &[u8]) -> Result<(), Error> {
-    if sha256_context(parts).as_ref() == signature { Ok(()) } else { Err(Error::Mismatch) }
+    if sha256_of(parts).as_ref() == signature { Ok(()) } else { Err(Error::Mismatch) }
 }
 
 #[cfg(test)]

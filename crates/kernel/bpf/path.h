@@ -26,12 +26,12 @@ __attribute__((noinline)) __u32 PATH(look)(context *ctx, struct work *w)
 }
 
 /* Hashes the name that was found. */
-__attribute__((noinline)) __u32 PATH(hash)(context *ctx, struct work *w)
+inlined __u32 PATH(hash)(context *ctx, struct work *w)
 {
 	struct scratch *s = the_scratch();
 	__u32 more;
 
-	if (!s || !w)
+	if (!s)
 		return REASON_FAILED;
 	more = again(s->copied_end);
 	if (more > HEAD_OCTETS) {

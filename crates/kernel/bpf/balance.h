@@ -135,7 +135,7 @@ inlined __u32 refusal(__u32 reason)
 }
 
 /* To the cluster's port: who serves it. `reason` is what hash_name() gave, or locate() when there was no name to find. */
-__attribute__((noinline)) __u32 choose(struct work *w, __u32 reason)
+inlined __u32 choose(struct work *w, __u32 reason)
 {
 	struct scratch *s = the_scratch();
 	struct ruling *ruling;

@@ -85,7 +85,7 @@ inlined __u32 xdp_retag(struct xdp_md *ctx, struct work *w)
 	return l2;
 }
 
-__attribute__((noinline)) __u32 xdp_write(struct xdp_md *ctx, struct work *w, __u32 step)
+inlined __u32 xdp_write(struct xdp_md *ctx, struct work *w, __u32 step)
 {
 	__u8 *at, *end;
 	__u32 l2;
@@ -135,7 +135,7 @@ inlined int tc_untag(struct __sk_buff *ctx, struct work *w)
 	return 0;
 }
 
-__attribute__((noinline)) __u32 tc_write(struct __sk_buff *ctx, struct work *w, __u32 step)
+inlined __u32 tc_write(struct __sk_buff *ctx, struct work *w, __u32 step)
 {
 	__u8 *at, *end;
 	__u32 l2;

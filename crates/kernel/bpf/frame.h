@@ -202,12 +202,12 @@ __attribute__((noinline)) __u32 sort_fragment(struct work *w, __u32 to_cluster)
 	return entry->way == FRAGMENT_OUT ? OUT : TO_PORT;
 }
 
-__attribute__((noinline)) __u32 sort_ipv4(struct work *w)
+inlined __u32 sort_ipv4(struct work *w)
 {
 	struct cluster *c = the_cluster();
 	__u32 to_cluster, whole, fragment, header;
 
-	if (!w || !c)
+	if (!c)
 		return DONE;
 	if ((w->ip[0] >> 4 & 15) != 4 || (w->ip[2] >> 8 & 0xff) != PROTOCOL_UDP)
 		return done(w, PASSED);

@@ -85,25 +85,28 @@ __attribute__((noinline)) __u32 PATH(decide)(context *ctx, struct work *w)
 	if (!w)
 		return DONE;
 	step = sort_frame(w);
+	if (step == DONE)
+		return DONE;
 	if (step == BY_NAME) {
 		reason = PATH(look)(ctx, w);
 		if (reason == NAME_FOUND)
 			reason = PATH(hash)(ctx, w);
 		step = choose(w, reason);
-		return step == DONE ? DONE : to_member(w, 1);
-	}
-	if (step == DONE)
-		return DONE;
-	if (w->fragmented != 2) {
+	} else if (w->fragmented == 2) {
+		if (step == TO_PORT)
+			w->verdict = IP_FRAGMENT;
+	} else {
 		if (w->first_octet == 100)
 			reason = PATH(look)(ctx, w);
 		else
 			reason = note_bare(w);
 		if (step == OUT)
 			step = judge(w, reason);
+		else
+			w->verdict = TO_MEMBER;
 	}
 	if (step == TO_PORT)
-		return to_member(w, 0);
+		return to_member(w);
 	if (step != OUT)
 		return DONE;
 	step = PATH(out)(ctx, w);

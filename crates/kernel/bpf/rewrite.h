@@ -85,18 +85,16 @@ inlined __u32 to_member_ethernet(struct work *w, struct cluster *c, struct membe
 }
 
 /* To w->member: its address and port, by its next hop. */
-__attribute__((noinline)) __u32 to_member(struct work *w, __u32 by_name)
+inlined __u32 to_member(struct work *w)
 {
 	struct cluster *c = the_cluster();
 	struct member *m;
 
-	if (!w || !c)
+	if (!c)
 		return DONE;
 	m = the_member(w);
 	if (!m || !m->flags)
 		return done(w, NO_MEMBER);
-	if (!by_name)
-		w->verdict = w->fragmented == 2 ? IP_FRAGMENT : TO_MEMBER;
 	if (!w->family)
 		return to_member_ethernet(w, c, m);
 	if (!(m->flags & MEMBER_HAS_HOP) || !(m->flags & (w->family == FAMILY_V4 ? MEMBER_HAS_V4 : MEMBER_HAS_V6)))

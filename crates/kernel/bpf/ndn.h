@@ -422,7 +422,7 @@ ended:
  * Finds what the choice depends on in the first octets of a packet of `len`, of which HEAD_OCTETS at most are in the scratch. Returns the
  * reason when it is decided (and the token or hash in the scratch), else NAME_FOUND with the name's place there.
  */
-__attribute__((noinline)) __u32 locate(__u32 len)
+inlined __u32 locate(__u32 len)
 {
 	struct scratch *s = the_scratch();
 	struct config *c = the_config();

@@ -11,6 +11,12 @@ use aya::programs::{LinkOrder, TcAttachType};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, socket};
 use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
+
+/// A program that is being started has all descriptors until it runs: a link that was let go of lives on in it for so long, step by step.
+const LETTING_GO: Duration = Duration::from_millis(2);
+const LETTING_GO_STEPS: u32 = 50;
 
 /// What keeps the program at an interface: this value, or a pin.
 #[derive(Debug)]
@@ -55,16 +61,18 @@ impl Links {
                 self.take_over(maps, pins, index, mode)?;
             }
         }
+        let mut patience = 0;
         if let Some((mode, _)) = self.held.get(&index) {
             if wanted.is_none_or(|wanted| wanted == *mode) {
                 return Ok(*mode);
             }
             self.release(index)?;
+            patience = LETTING_GO_STEPS;
         }
         let modes = wanted.as_ref().map_or(&AttachMode::ALL[..], std::slice::from_ref);
         let mut last = None;
         for mode in modes {
-            match make(maps, index, *mode) {
+            match make_once_free(maps, index, *mode, patience) {
                 Ok(link) => {
                     let held = match pins {
                         Some(pins) => Held::Pinned(pin(link, pins, index, *mode)?),
@@ -146,6 +154,22 @@ impl Links {
     }
 }
 
+/// As [`make`]; where there is another program, it may go yet.
+fn make_once_free(maps: &mut Maps, index: u32, mode: AttachMode, steps: u32) -> Result<FdLink, Cause> {
+    for _ in 0..steps {
+        match make(maps, index, mode) {
+            Err(source) if is_taken(&source) => thread::sleep(LETTING_GO),
+            made => return made,
+        }
+    }
+    make(maps, index, mode)
+}
+
+/// Whether there is another program already.
+fn is_taken(source: &Cause) -> bool {
+    matches!(os_error(&**source), Some(Errno::BUSY | Errno::EXIST))
+}
+
 /// Attaches, and makes the link this one's own.
 fn make(maps: &mut Maps, index: u32, mode: AttachMode) -> Result<FdLink, Cause> {
     if mode == AttachMode::TrafficControl {
@@ -171,7 +195,7 @@ fn refusal(interface: &str, mode: AttachMode, source: Cause) -> KernelError {
     let interface = interface.to_owned();
     match (os_error(&*source), mode) {
         (Some(Errno::PERM), _) => KernelError::Rights { source },
-        (Some(Errno::BUSY | Errno::EXIST), AttachMode::Native | AttachMode::Generic) => {
+        (_, AttachMode::Native | AttachMode::Generic) if is_taken(&source) => {
             KernelError::Busy { interface, source }
         }
         (Some(Errno::NODEV), _) => KernelError::NoInterface(interface),

@@ -65,6 +65,10 @@ pub struct Generate {
     ///
     /// --socket udp4://ADDRESS:PORT or udp6://[ADDRESS]:PORT is a router or `nw bench answer --xdp`; ether://[ADDRESS] is a card on the same wire. Each
     /// packet is one frame, so Data must fit the MTU. Takes the rights CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW and CAP_IPC_LOCK.
+    #[allow(
+        rustdoc::broken_intra_doc_links,
+        reason = "help for a terminal: the brackets are those of an address"
+    )]
     #[arg(long, value_name = "INTERFACE")]
     pub xdp: Option<String>,
     #[command(flatten)]

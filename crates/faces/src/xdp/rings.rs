@@ -516,7 +516,7 @@ impl Xsk {
         }
     }
 
-    /// The socket, to be asked what it [lost](lost) by whoever does not receive from it.
+    /// The socket, to be asked what it [lost] by whoever does not receive from it.
     pub fn socket(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.socket)
     }

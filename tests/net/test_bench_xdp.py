@@ -9,35 +9,19 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 import unittest
 from pathlib import Path
 
+import test_xdp
 from test_transports import NW, PATIENCE_S, WHY_NOT, finish, ip, until
-from test_xdp import XdpSide, set_queues
+from test_xdp import set_queues
 
 TO_B = "udp4://192.0.2.2:6363"
 
 
 @unittest.skipIf(WHY_NOT, WHY_NOT or "")
-class BenchXdp(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="nw-net-")
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.a, self.b = (XdpSide(self.folder, letter) for letter in "ab")
-        for side in (self.a, self.b):
-            self.addCleanup(side.end)
-        self.plug()
-
-    def plug(self, *of_veth):
-        a, b = self.a, self.b
-        ip("-n", a.netns, "link", "add", a.card, *of_veth, "type", "veth", "peer", "name", b.card, *of_veth, "netns", b.netns)
-        for number, side in enumerate((a, b), 1):
-            ip("-n", side.netns, "address", "add", f"192.0.2.{number}/24", "dev", side.card)
-            ip("-n", side.netns, "address", "add", f"2001:db8::{number}/64", "dev", side.card, "nodad")
-            ip("-n", side.netns, "link", "set", side.card, "up")
-
+class BenchXdp(test_xdp.Pair):
     def sink(self, side=None, *words):
         """Started by AF_XDP, and ready."""
         side = side or self.b
@@ -122,7 +106,7 @@ class BenchXdp(unittest.TestCase):
         self.assertEqual(self.end_of(sink)["answered"], result["interests"])
 
     def test_another_port_and_two_queues(self):
-        ip("-n", self.a.netns, "link", "delete", self.a.card)
+        self.unplug()
         self.plug("numrxqueues", "2", "numtxqueues", "2")
         for side in (self.a, self.b):
             set_queues(side, 2, 2)
@@ -132,13 +116,7 @@ class BenchXdp(unittest.TestCase):
         self.assertEqual(result["xdp"]["queues"], 2)
 
     def test_a_driver_without_native_xdp(self):
-        for number, side in enumerate((self.a, self.b), 1):
-            ip("-n", side.netns, "address", "flush", "dev", side.card)
-            ip("-n", side.netns, "link", "add", "bridge", "type", "bridge")
-            ip("-n", side.netns, "link", "set", side.card, "master", "bridge")
-            ip("-n", side.netns, "address", "add", f"192.0.2.{number}/24", "dev", "bridge")
-            ip("-n", side.netns, "link", "set", "bridge", "up")
-            side.card = "bridge"
+        self.take_drivers_away()
         self.sink()
         result, _ = self.generate(TO_B, "--packets", 2000, "--lifetime", 4000, card="bridge")
         self.all_came(result, 2000, mode="generic")

@@ -84,6 +84,16 @@ class Pair(unittest.TestCase):
     def unplug(self):
         ip("-n", self.a.netns, "link", "delete", self.a.card)
 
+    def take_drivers_away(self):
+        """Cards are bridges from now on, which have no native XDP."""
+        for number, side in enumerate((self.a, self.b), 1):
+            ip("-n", side.netns, "address", "flush", "dev", side.card)
+            ip("-n", side.netns, "link", "add", "bridge", "type", "bridge")
+            ip("-n", side.netns, "link", "set", side.card, "master", "bridge")
+            ip("-n", side.netns, "address", "add", f"192.0.2.{number}/24", "dev", "bridge")
+            ip("-n", side.netns, "link", "set", "bridge", "up")
+            side.card = "bridge"
+
     def face_to_b(self, uri="udp4://192.0.2.2:6363"):
         return json.loads(self.a.nw("face", "create", uri, "--json"))["face_id"]
 
@@ -308,13 +318,8 @@ class Xdp(Pair):
         self.went_by_xdp(self.a, queues=2)
 
     def test_a_driver_without_native_xdp(self):
-        for number, side in enumerate((self.a, self.b), 1):
-            ip("-n", side.netns, "address", "flush", "dev", side.card)
-            ip("-n", side.netns, "link", "add", "bridge", "type", "bridge")
-            ip("-n", side.netns, "link", "set", side.card, "master", "bridge")
-            ip("-n", side.netns, "address", "add", f"192.0.2.{number}/24", "dev", "bridge")
-            ip("-n", side.netns, "link", "set", "bridge", "up")
-            side.card = "bridge"
+        self.take_drivers_away()
+        for side in (self.a, self.b):
             side.start()
         self.exchange(self.face_to_b())
         for side in (self.a, self.b):

@@ -111,13 +111,7 @@ class Shards(Several):
         self.go_by(face)
 
     def test_generic_mode(self):
-        for number, side in enumerate((self.a, self.b), 1):
-            ip("-n", side.netns, "address", "flush", "dev", side.card)
-            ip("-n", side.netns, "link", "add", "bridge", "type", "bridge")
-            ip("-n", side.netns, "link", "set", side.card, "master", "bridge")
-            ip("-n", side.netns, "address", "add", f"192.0.2.{number}/24", "dev", "bridge")
-            ip("-n", side.netns, "link", "set", "bridge", "up")
-            side.card = "bridge"
+        self.take_drivers_away()
         linux = tuple(int(number) for number in platform.release().split(".")[:2])
         if linux >= (6, 15):
             self.each_has_its_own(mode="generic")

@@ -300,10 +300,11 @@ inlined int read_integer(struct scratch *s, __u32 at, __u32 len, __u64 *value)
 	return 1;
 }
 
-/* The two halves of the 128-bit product, one xor the other: four products of 32 bits, as there are none of 64. */
+/* The two halves of the 128-bit product, one xor the other: the high one from four products of 32 bits, as no instruction gives it. */
 inlined __u64 fold(__u64 a, __u64 b)
 {
 	__u64 a0 = (__u32)a, a1 = a >> 32, b0 = (__u32)b, b1 = b >> 32;
+	/* Neither sum overflows: (2^32-1)^2 + 2^32-1 < 2^64. */
 	__u64 middle = a0 * b1 + (a0 * b0 >> 32);
 	__u64 other = a1 * b0 + (__u32)middle;
 
@@ -548,7 +549,8 @@ inlined void note_digest(struct scratch *s, __u32 type)
 
 /*
  * Names of short components alone, as nearly all are: no head is longer than two octets, no component with its head longer than 16, none is a
- * digest, all were copied. Each component is one step then. Returns 0 when the name is another one.
+ * digest, all were copied. Each component is one step then. Whether one was another is asked once, at the end: until then what is read may be
+ * nothing, but lies in the scratch. Returns 0 when the name is another one.
  */
 inlined int hash_short(struct scratch *s, const struct config *c)
 {

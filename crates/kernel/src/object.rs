@@ -1,10 +1,12 @@
 //! One compiled program with its maps, as the reuseport and the XDP side both need it.
 
 use crate::counters::{REASONS, SHARDS, ShardCounters};
-use crate::error::{Cause, KernelError};
+use crate::error::{Cause, KernelError, os_error};
 use aya::maps::{Array, MapError, PerCpuArray};
+use aya::programs::ProgramError;
 use aya::{Ebpf, EbpfLoader};
 use nw_name::HashKey;
+use rustix::io::Errno;
 
 /// UDP ports that XDP may look for.
 pub(crate) const PORTS_MAX: usize = 8;
@@ -40,6 +42,21 @@ impl Config<'_> {
         });
         [a, b, u64::from_ne_bytes(halves), half(0), half(8), mac, group]
     }
+}
+
+/// The kernel is asked to verify a program so often at most.
+const LOADS_MAX: usize = 20;
+
+/// Has the kernel verify a program by `load`. It stops and says EAGAIN when a signal waits for this thread, which tells nothing of the program: it is
+/// asked again then.
+pub(crate) fn verified(mut load: impl FnMut() -> Result<(), ProgramError>) -> Result<(), ProgramError> {
+    for _ in 1..LOADS_MAX {
+        match load() {
+            Err(error) if os_error(&error) == Some(Errno::AGAIN) => {}
+            done => return done,
+        }
+    }
+    load()
 }
 
 /// A loaded object; its programs are loaded by whoever knows their type.
@@ -87,6 +104,28 @@ fn configure(ebpf: &mut Ebpf, config: &Config<'_>) -> Result<(), MapError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use aya::sys::SyscallError;
+
+    #[test]
+    fn a_signal_that_waits_is_no_reason_to_give_up() {
+        let says = |errno: Errno| {
+            ProgramError::SyscallError(SyscallError { call: "bpf_prog_load", io_error: errno.into() })
+        };
+        let mut answers = vec![Ok(()), Err(says(Errno::AGAIN)), Err(says(Errno::AGAIN))];
+        verified(|| answers.pop().expect("no more than are needed")).expect("the third time");
+        let mut asked = 0;
+        let error = verified(|| {
+            asked += 1;
+            Err(says(if asked == 2 { Errno::INVAL } else { Errno::AGAIN }))
+        });
+        assert_eq!((asked, os_error(&error.expect_err("a fault"))), (2, Some(Errno::INVAL)));
+        let mut asked = 0;
+        let error = verified(|| {
+            asked += 1;
+            Err(says(Errno::AGAIN))
+        });
+        assert_eq!((asked, os_error(&error.expect_err("no end of it"))), (LOADS_MAX, Some(Errno::AGAIN)));
+    }
 
     #[test]
     fn configuration_is_laid_out_as_the_program_reads_it() {

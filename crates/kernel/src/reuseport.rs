@@ -2,7 +2,7 @@
 
 use crate::counters::ShardCounters;
 use crate::error::{Cause, KernelError};
-use crate::object::{Config, Object};
+use crate::object::{Config, Object, verified};
 use aya::maps::{MapError, ReusePortSockArray};
 use aya::programs::{ProgramError, SkReuseport};
 use nw_name::HashKey;
@@ -43,7 +43,7 @@ impl Dispatch {
         let program = dispatch.object.ebpf.program_mut("nw_select").ok_or(ProgramError::NotLoaded);
         let program: &mut SkReuseport =
             program.and_then(TryInto::try_into).map_err(|e| KernelError::of(what, e))?;
-        program.load().map_err(|e| KernelError::of(what, e))?;
+        verified(|| program.load()).map_err(|e| KernelError::of(what, e))?;
         program.attach(*first).map_err(|e| KernelError::of_socket(0, e))?;
         Ok(dispatch)
     }

@@ -2,7 +2,7 @@
 
 use crate::counters::ShardCounters;
 use crate::error::{Cause, KernelError, os_error};
-use crate::object::{Config, Object, PORTS_MAX};
+use crate::object::{Config, Object, PORTS_MAX, verified};
 use aya::maps::{HashMap, MapError, XskMap};
 use aya::programs::xdp::{XdpLinkId, XdpMode as Flags};
 use aya::programs::{ProgramError, Xdp};
@@ -86,7 +86,7 @@ impl XdpSteering {
         let mut steering = XdpSteering { object, queues, link: None };
         steering
             .program()
-            .and_then(|program| Ok(program.load()?))
+            .and_then(|program| Ok(verified(|| program.load())?))
             .map_err(|e| KernelError::of(PROGRAM, e))?;
         Ok(steering)
     }

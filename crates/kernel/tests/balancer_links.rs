@@ -12,7 +12,6 @@ use nw_kernel::balancer::{AttachMode, Balancer, BalancerOptions, Verdict};
 use rustix::thread::CapabilitySet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A folder that goes when the test ends, however it does.
 struct Folder(PathBuf);
@@ -83,34 +82,6 @@ fn attaches_in_each_mode() {
         assert!(program_id("nw1").is_none());
         let error = second.attach("nw-is-none", None).expect_err("no such interface");
         assert!(matches!(error, KernelError::NoInterface(_)), "{error}");
-    });
-}
-
-#[test]
-fn modes_change_while_programs_are_started() {
-    if !may_run("balancer, modes while programs are started") {
-        return;
-    }
-    alone(|| {
-        ip("link set lo up");
-        let mut balancer = Balancer::load(&options()).expect("loaded");
-        let done = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    assert!(Command::new("true").status().expect("true").success());
-                }
-            });
-            for _ in 0..100 {
-                assert_eq!(balancer.attach("lo", None).expect("attached"), AttachMode::Generic);
-                let error = balancer.attach("lo", Some(AttachMode::Native)).expect_err("not natively");
-                if !matches!(error, KernelError::NoDriver { .. }) {
-                    done.store(true, Ordering::Relaxed);
-                    panic!("{error}");
-                }
-            }
-            done.store(true, Ordering::Relaxed);
-        });
     });
 }
 

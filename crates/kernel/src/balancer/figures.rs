@@ -3,6 +3,7 @@
 use super::options::Hop;
 use super::statistics::RunTime;
 use crate::error::{Cause, KernelError};
+use crate::object::verified;
 use aya::maps::{MapError, PerCpuArray, PerCpuValues};
 use aya::programs::xdp::XdpMode as Flags;
 use aya::programs::{ProgramError, TestRun, TestRunAttrs, TestRunOptions, Xdp};
@@ -30,7 +31,8 @@ impl Figure {
             let cpus = nr_cpus().map_err(|(_, e)| e)?;
             map.set(0, PerCpuValues::try_from(vec![words; cpus])?, 0)?;
             let mut figure = Figure { ebpf, name };
-            figure.xdp()?.load()?;
+            let program = figure.xdp()?;
+            verified(|| program.load())?;
             Ok(figure)
         };
         load().map_err(|e| KernelError::of("a program for figures", e))

@@ -4,6 +4,7 @@ use super::counters::{BalancerCounters, WORDS};
 use super::options::{BalancerOptions, Hop, Link, MemberEntry};
 use super::{PROGRAM_TC, PROGRAM_XDP};
 use crate::error::{Cause, KernelError};
+use crate::object::verified;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, Pod};
@@ -56,7 +57,10 @@ impl Maps {
 
     /// Loads the program for XDP; the other is loaded when it is needed.
     pub fn load_program(&mut self) -> Result<(), KernelError> {
-        let load = |maps: &mut Maps| -> Result<(), Cause> { Ok(maps.xdp()?.load()?) };
+        let load = |maps: &mut Maps| -> Result<(), Cause> {
+            let program = maps.xdp()?;
+            Ok(verified(|| program.load())?)
+        };
         load(self).map_err(|e| KernelError::of("the balancer's program", e))
     }
 
@@ -68,7 +72,7 @@ impl Maps {
         let program = self.ebpf.program_mut(PROGRAM_TC).ok_or(ProgramError::NotLoaded)?;
         let program: &mut SchedClassifier = program.try_into()?;
         if program.fd().is_err() {
-            program.load()?;
+            verified(|| program.load())?;
         }
         Ok(program)
     }

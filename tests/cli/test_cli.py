@@ -455,6 +455,21 @@ class RunningARouter(CommandLine):
         self.assertNotIn("take effect at the next start", router.said())
         self.assertEqual(router.end(signal.SIGTERM), 0)
 
+    def test_routes_of_many_threads_take_no_more_memory_than_those_of_three(self):
+        def grown_kib(threads):
+            def anonymous_kib(routes):
+                router = self.router(f"t{threads}", f"[forwarder]\nshards = {threads}\n" + "".join(
+                    f'[[route]]\nprefix = "/some/longer/name/{at}"\nface = "udp4://127.0.0.1:{free}"\n' for at in range(routes)))
+                status = Path(f"/proc/{router.process.pid}/status").read_text()
+                self.assertEqual(router.end(), 0)
+                return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon"))
+
+            free = free_port()
+            return anonymous_kib(20_000) - anonymous_kib(1)
+
+        # The first thread's, and two copies for all others; each more would be some 14 MiB.
+        self.assertLess(grown_kib(9), 1.25 * grown_kib(3))
+
     @unittest.skipUnless(os.geteuid() == 0 and shutil.which("setpriv"), "only root can give up rights with setpriv")
     def test_threads_without_the_right_to_kernel_programs(self):
         config = Path(self.folder) / "plain.toml"

@@ -260,6 +260,9 @@ impl Host {
         while control.has_work() {
             control.work(now, &mut hands);
         }
+        if let Some(crew) = &mut crew {
+            crew.settle(now, &mut faces, &known, &mut pool);
+        }
         if config.tables.lock {
             let locked = rustix::mm::mlockall(rustix::mm::MlockAllFlags::CURRENT);
             locked.map_err(|errno| StartError::Lock { errno })?;

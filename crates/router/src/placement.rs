@@ -104,6 +104,16 @@ impl Machine {
         }
     }
 
+    /// The memory node of a processor.
+    pub fn node(&self, cpu: usize) -> u32 {
+        self.cpus.iter().find(|other| other.id == cpu).map_or(0, |cpu| cpu.node)
+    }
+
+    /// The processors of a memory node that this process may use.
+    pub fn cpus_of(&self, node: u32) -> Vec<usize> {
+        self.cpus.iter().filter(|cpu| cpu.node == node && cpu.allowed).map(|cpu| cpu.id).collect()
+    }
+
     /// The processor of each of so many threads, by [`RULE`]; of more threads than cores, those that are too many share.
     pub fn place(&self, shards: usize) -> Vec<usize> {
         let best = self.cards.iter().filter(|card| card.node.is_some()).max_by_key(|card| card.queues);
@@ -128,12 +138,25 @@ impl Machine {
 /// # Errors
 /// When there is no such processor, or this process may not use it.
 pub fn pin(cpu: usize) -> Result<(), rustix::io::Errno> {
-    if cpu >= CpuSet::MAX_CPU {
+    bind(&[cpu])
+}
+
+fn bind(cpus: &[usize]) -> Result<(), rustix::io::Errno> {
+    if cpus.iter().any(|cpu| *cpu >= CpuSet::MAX_CPU) {
         return Err(rustix::io::Errno::INVAL);
     }
     let mut set = CpuSet::new();
-    set.set(cpu);
+    cpus.iter().for_each(|cpu| set.set(*cpu));
     rustix::thread::sched_setaffinity(None, &set)
+}
+
+/// Lets the calling thread run on any of these processors, so that memory it takes is theirs; on all where there are none, or the system refuses.
+pub(crate) fn prefer(cpus: &[usize]) {
+    if !cpus.is_empty()
+        && let Err(errno) = bind(cpus)
+    {
+        tracing::warn!(?cpus, "can't bind a thread to a memory node ({errno}): its memory may be another's");
+    }
 }
 
 /// As [`pin`], for a shard that goes on without if it must.
@@ -280,6 +303,7 @@ mod tests {
         let machine = Machine::read(sys.path(), sys.path(), |id| [3, 11, 6].contains(&id));
         assert_eq!((machine.cores(), machine.shards()), (2, 1));
         assert_eq!(machine.place(3), [3, 6, 11]);
+        assert_eq!((machine.node(6), machine.cpus_of(1), machine.cpus_of(0)), (1, vec![6], vec![3, 11]));
         assert!(machine.to_string().contains("any memory node"));
     }
 

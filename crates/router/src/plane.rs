@@ -17,6 +17,8 @@ use nw_elements::{
 };
 use nw_name::{HashKey, Name};
 use nw_tables::cs::CsConfig;
+use nw_tables::fib::Fib;
+use std::sync::Arc;
 
 /// Packets that ask for memory together.
 pub const BATCH: usize = 64;
@@ -260,6 +262,11 @@ impl Plane {
         let result = change(&mut self.router, &mut context);
         self.take_routed(now, pool, out);
         result
+    }
+
+    /// Reads routes of a FIB that somebody else changes, from before the first packet on.
+    pub fn share_fib(&mut self, fib: Arc<Fib>) {
+        self.router.share_fib(fib);
     }
 
     /// The next of what self-learning found out: an announcement or a Nack, for control. To be asked until there is none, in the same turn.

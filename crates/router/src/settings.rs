@@ -129,6 +129,14 @@ impl Share {
     }
 }
 
+/// The bounds of a FIB.
+pub fn fib(config: &Config) -> FibConfig {
+    FibConfig {
+        next_hops_per_prefix_max: config.tables.next_hops_per_prefix as usize,
+        ..FibConfig::new(config.tables.fib_prefixes as usize)
+    }
+}
+
 /// The forwarding plane with its tables.
 pub fn plane(config: &Config, key: HashKey, seed: u64, share: Share) -> Plane {
     let tables = &config.tables;
@@ -136,10 +144,7 @@ pub fn plane(config: &Config, key: HashKey, seed: u64, share: Share) -> Plane {
     let router = RouterConfig {
         shard: share.shard as u8,
         pit: PitConfig::for_entries(part(tables.pit_entries)),
-        fib: FibConfig {
-            next_hops_per_prefix_max: tables.next_hops_per_prefix as usize,
-            ..FibConfig::new(tables.fib_prefixes as usize)
-        },
+        fib: fib(config),
         dead_nonces: part(tables.dead_nonces),
         upstream_tokens: config.forwarder.upstream_tokens,
         accept_data_from_any_face: config.forwarder.accept_data_from_any_face,

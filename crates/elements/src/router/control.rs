@@ -1,5 +1,6 @@
 //! What control asks of the router: faces, routes, strategies, regions; status.
 
+use super::routes::{self, NewNextHops};
 use super::{Out, Router, RouterCounters};
 use crate::scope::NameScope;
 use crate::strategy::{Eligibility, Forward, StrategyError, StrategyId, is_pending};
@@ -10,6 +11,7 @@ use nw_tables::FaceTable;
 use nw_tables::fib::{Fib, FibError, NextHop};
 use nw_tables::measurements::Measurements;
 use nw_tables::pit::{EntryRef, Pit};
+use std::sync::Arc;
 
 impl Router {
     /// Makes a face known, or changes what is known of it. Before its first packet comes.
@@ -36,7 +38,7 @@ impl Router {
         next_hops: &[NextHop],
         strategy: StrategyId,
     ) -> Result<(), FibError> {
-        self.fib.set(name, next_hops, strategy)
+        self.own_fib().set(name, next_hops, strategy)
     }
 
     /// Forgets a face: what it asked for and was asked for goes too, in a large table a part with every tick; false when it was not known. Routes
@@ -54,6 +56,9 @@ impl Router {
     ///
     /// # Errors
     /// What is too much; nothing has changed then.
+    ///
+    /// # Panics
+    /// When the FIB is shared: see [`take_fib`](Self::take_fib).
     pub fn set_route(
         &mut self,
         now: Instant,
@@ -62,28 +67,55 @@ impl Router {
         strategy: StrategyId,
         context: &mut Context<'_, Out>,
     ) -> Result<(), FibError> {
-        let known: Vec<FaceId> = match self.fib.exact(name) {
-            Some(route) => route.next_hops.iter().map(|hop| hop.face).collect(),
-            None => Vec::new(),
-        };
-        self.fib.set(name, next_hops, strategy)?;
-        if self.strategies.strategy(strategy).follows_new_next_hops() {
-            let is_new = |hop: &&NextHop| !known.contains(&hop.face);
-            let new: Vec<FaceId> = next_hops.iter().filter(is_new).map(|hop| hop.face).collect();
-            if !new.is_empty() {
-                self.follow_new_next_hops(now, name, new, context);
-            }
-        }
+        let new = routes::set(self.own_fib(), name, next_hops, strategy)?;
+        self.tell_new_next_hops(now, name, strategy, new, context);
         Ok(())
     }
 
     /// Removes a prefix; false when it was not there. `/` stays, without next hops and with the default strategy.
+    ///
+    /// # Panics
+    /// As [`set_route`](Self::set_route).
     pub fn remove_route(&mut self, name: NameRef<'_>) -> bool {
-        if name.is_empty() {
-            let default = crate::strategy::Strategies::DEFAULT;
-            return self.fib.set(name, &[], default).is_ok();
+        routes::remove(self.own_fib(), name)
+    }
+
+    /// [`take_fib`](Self::take_fib) before the first packet.
+    pub fn share_fib(&mut self, fib: Arc<Fib>) {
+        self.fib = fib;
+    }
+
+    /// Takes a FIB that is shared with other routers, in place of the one before, which it gives back. Interests that wait are sent to next hops that are `new`
+    /// in it, as by [`set_route`](Self::set_route). The key of its hash must be this router's.
+    pub fn take_fib(
+        &mut self,
+        now: Instant,
+        fib: Arc<Fib>,
+        new: &[NewNextHops],
+        context: &mut Context<'_, Out>,
+    ) -> Arc<Fib> {
+        let former = core::mem::replace(&mut self.fib, fib);
+        for NewNextHops { prefix, strategy, faces } in new {
+            self.tell_new_next_hops(now, prefix.as_ref(), *strategy, faces.clone(), context);
         }
-        self.fib.remove(name)
+        former
+    }
+
+    fn own_fib(&mut self) -> &mut Fib {
+        Arc::get_mut(&mut self.fib).expect("a FIB that is shared is changed by who shares it")
+    }
+
+    fn tell_new_next_hops(
+        &mut self,
+        now: Instant,
+        name: NameRef<'_>,
+        strategy: StrategyId,
+        new: Vec<FaceId>,
+        context: &mut Context<'_, Out>,
+    ) {
+        if !new.is_empty() && self.strategies.strategy(strategy).follows_new_next_hops() {
+            self.follow_new_next_hops(now, name, new, context);
+        }
     }
 
     /// The number of a strategy, to be given to [`set_route`](Self::set_route).
@@ -146,7 +178,7 @@ impl Router {
     }
 
     /// Routes, for status.
-    pub const fn fib(&self) -> &Fib {
+    pub fn fib(&self) -> &Fib {
         &self.fib
     }
 

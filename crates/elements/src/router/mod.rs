@@ -26,12 +26,14 @@
 //! | `scan.rs` | what looks at every pending Interest, a part at a time |
 //! | `seldom.rs` | what few strategies ask for: copies of their own, waking, lingering, announcements |
 //! | `control.rs` | faces, routes, strategies, regions; status |
+//! | `routes.rs` | what a change of a route is to a FIB, its own or a shared one |
 
 mod control;
 mod data;
 mod interest;
 mod nack;
 mod outgoing;
+pub mod routes;
 mod scan;
 mod seldom;
 
@@ -45,6 +47,7 @@ use nw_tables::fib::{Fib, FibConfig, NextHop};
 use nw_tables::pit::{EntryRef, MATCHES_MAX, Pit, PitConfig, TOKEN_LEN};
 use nw_wire::Token;
 use seldom::Announcements;
+use std::sync::Arc;
 
 nw_element::ports! {
     /// Where packets enter.
@@ -133,7 +136,8 @@ pub struct Router {
     accept_data_from_any_face: bool,
     lifetime_max_ms: u32,
     pit: Pit,
-    fib: Fib,
+    /// Its own, or one that several routers read: then it is replaced, never changed.
+    fib: Arc<Fib>,
     dead_nonces: DeadNonceList,
     faces: FaceTable,
     /// By face slot: the peer has used PIT tokens itself. Some libraries take an Interest with a link field they don't know for an error, so a local
@@ -165,8 +169,7 @@ impl Router {
     pub fn new(key: HashKey, config: RouterConfig) -> Self {
         let next_hops_max = config.fib.next_hops_per_prefix_max;
         // Routers of one graph have different seeds.
-        let mut fib = Fib::new(key, FibConfig { owner: config.seed as u32, ..config.fib });
-        fib.set(nw_name::NameRef::ROOT, &[], Strategies::DEFAULT).expect("an empty FIB has room for /");
+        let fib = routes::empty_fib(key, FibConfig { owner: config.seed as u32, ..config.fib });
         Router {
             key,
             scopes: Scopes::new(&key),
@@ -174,7 +177,7 @@ impl Router {
             accept_data_from_any_face: config.accept_data_from_any_face,
             lifetime_max_ms: config.lifetime_max_ms,
             pit: Pit::new(key, config.shard, config.pit),
-            fib,
+            fib: Arc::new(fib),
             dead_nonces: DeadNonceList::new(config.dead_nonces),
             faces: FaceTable::new(),
             knows_tokens: Vec::new(),

@@ -1,21 +1,24 @@
 //! The other shards, as the first one, which has control and all faces, deals with them.
 
 use super::exchange::Exchange;
-use super::order::{Order, Report, Tidings};
+use super::keeper::{Copies, Keeper};
+use super::order::{Order, Orders, Report, Tidings};
 use super::parcel::Arrival;
 use super::worker::Worker;
 use crate::StartError;
-use crate::placement::Machine;
+use crate::placement::{Machine, prefer};
 use crate::settings::{self, Share};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use nw_api::config::Config;
 use nw_api::management::ShardStatus;
 use nw_element::journal::{EVENTS_MAX, Event};
 use nw_element::{DropCounters, FaceId, FaceTable, Instant, Pool};
+use nw_elements::router::routes;
 use nw_faces::{Faces, Twins};
 use nw_kernel::{Dispatch, ShardCounters};
 use nw_name::{HashKey, Name, NameRef};
 use nw_tables::cs::Erasing;
+use nw_tables::fib::Fib;
 use nw_wire::Token;
 use rustix::event::epoll;
 use rustix::fd::AsFd;
@@ -28,6 +31,8 @@ use std::time;
 const ORDERS_MAX: usize = 4096;
 /// Tidings that may wait for control.
 const TIDINGS_MAX: usize = 4096;
+/// Between two looks at whether others are as far, at the start.
+const SETTLING_PAUSE: time::Duration = time::Duration::from_micros(200);
 /// Answers of management that may wait for other shards.
 const HELD_MAX: usize = 4096;
 
@@ -36,13 +41,14 @@ const HELD_MAX: usize = 4096;
 pub struct Crew {
     exchange: Exchange,
     members: Vec<Member>,
+    keepers: Vec<Kept>,
     /// The kernel's choice of sockets, one for each address, where it has it; kept for its counters.
     dispatch: Vec<Dispatch>,
     /// Orders given to each so far.
-    given: u64,
+    given: Orders,
     arrivals: Vec<Arrival>,
     /// Answers to be given once so many orders are carried out.
-    held: VecDeque<(u64, Vec<u8>, Token)>,
+    held: VecDeque<(Orders, Vec<u8>, Token)>,
     erasures: BTreeMap<u64, Erasure>,
     tickets: u64,
     /// Packets that the content stores of all shards were made for, and may hold now.
@@ -57,9 +63,18 @@ pub struct Crew {
     pub observed: bool,
 }
 
+/// Who changes the FIB that several shards read.
+#[derive(Debug)]
+struct Kept {
+    orders: Sender<Order>,
+    thread: JoinHandle<()>,
+}
+
 #[derive(Debug)]
 struct Member {
     orders: Sender<Order>,
+    /// Its FIB is shared: a keeper gives it what orders about the FIB come to.
+    kept: bool,
     tidings: Receiver<Tidings>,
     last: Report,
     thread: Option<JoinHandle<()>>,
@@ -93,12 +108,17 @@ impl Crew {
         let mut twins = (1..shards).map(|_| faces.twins()).collect::<Result<Vec<_>, _>>()?;
         let dispatch =
             if config.forwarder.kernel { choose_in_kernel(faces, &twins, &key) } else { Vec::new() };
-        let chosen = &config.forwarder.cpus;
+        let (machine, chosen) = (Machine::here(), &config.forwarder.cpus);
         let cpus: Vec<usize> = match (config.forwarder.pin, chosen.is_empty()) {
             (false, _) => Vec::new(),
-            (true, true) => Machine::here().place(shards),
+            (true, true) => machine.place(shards),
             (true, false) => chosen.iter().map(|cpu| *cpu as usize).cycle().take(shards).collect(),
         };
+        let mut fibs = fibs(
+            shards,
+            |shard| cpus.get(shard).map_or(0, |cpu| machine.node(*cpu)),
+            || routes::empty_fib(key, settings::fib(config)),
+        );
         for end in ends {
             let shard = end.me();
             let share = Share { shard, shards };
@@ -107,18 +127,25 @@ impl Crew {
             own_faces.adopt_twins(shard as u8, core::mem::take(&mut twins[shard - 1]))?;
             let (orders, to_carry_out) = bounded(ORDERS_MAX);
             let (tidings, told) = bounded(TIDINGS_MAX);
+            let mut plane = settings::plane(config, key, seed.rotate_left(shard as u32), share);
+            let shared = fibs.iter_mut().find(|shared| shared.shards.contains(&shard));
+            let kept = shared.is_some();
+            if let Some(shared) = shared {
+                plane.share_fib(shared.copies.live());
+                shared.readers.push((shard, orders.clone()));
+            }
             let worker = Worker {
                 epoll,
                 started,
                 faces: own_faces,
-                plane: settings::plane(config, key, seed.rotate_left(shard as u32), share),
+                plane,
                 share,
                 cpu: cpus.get(shard).copied(),
                 pool: Pool::new(key, crate::host::CHUNKS_MAX, crate::host::PACKETS_MAX),
                 exchange: end,
                 orders: to_carry_out,
                 tidings,
-                carried_out: 0,
+                carried_out: Orders::default(),
                 batch: Vec::new(),
                 out: Vec::new(),
                 arrivals: Vec::new(),
@@ -131,21 +158,33 @@ impl Crew {
                 gone: Vec::new(),
                 stopped: false,
             };
-            let thread = std::thread::Builder::new()
-                .name(format!("shard {shard}"))
-                .spawn(move || worker.run())
-                .map_err(|e| {
-                    system("a thread")(
-                        rustix::io::Errno::from_io_error(&e).unwrap_or(rustix::io::Errno::AGAIN),
-                    )
-                })?;
-            members.push(Member { orders, tidings: told, last: Report::default(), thread: Some(thread) });
+            let thread = spawn(format!("shard {shard}"), move || worker.run())?;
+            members.push(Member {
+                orders,
+                kept,
+                tidings: told,
+                last: Report::default(),
+                thread: Some(thread),
+            });
+        }
+        let mut keepers = Vec::new();
+        for Shared { node, shards, copies, readers } in fibs {
+            let (to_keeper, orders) = bounded(ORDERS_MAX);
+            let keeper = Keeper { orders, readers, bells: Arc::clone(exchange.bells()), copies };
+            let near = if cpus.is_empty() { Vec::new() } else { machine.cpus_of(node) };
+            tracing::info!(node, ?shards, "these shards read one FIB");
+            let thread = spawn(format!("routes {node}"), move || {
+                prefer(&near);
+                keeper.run();
+            })?;
+            keepers.push(Kept { orders: to_keeper, thread });
         }
         Ok(Crew {
             exchange,
             members,
+            keepers,
             dispatch,
-            given: 0,
+            given: Orders::default(),
             arrivals: Vec::new(),
             held: VecDeque::new(),
             erasures: BTreeMap::new(),
@@ -187,12 +226,21 @@ impl Crew {
             }
             _ => {}
         }
-        self.given += 1;
-        for (member, bell) in self.members.iter().zip(self.exchange.bells()[1..].iter()) {
-            // A shard that has ended said why in the log.
-            let _ = member.orders.send(order.clone());
-            bell.ring();
+        self.given.count(order);
+        let about_fib = order.is_about_fib();
+        for (at, member) in self.members.iter().enumerate().filter(|(_, member)| !(about_fib && member.kept))
+        {
+            self.give(at, member, order.clone());
         }
+        for keeper in self.keepers.iter().filter(|_| about_fib) {
+            let _ = keeper.orders.send(order.clone());
+        }
+    }
+
+    fn give(&self, at: usize, member: &Member, order: Order) {
+        // A shard that has ended said why in the log.
+        let _ = member.orders.send(order);
+        self.exchange.bells()[at + 1].ring();
     }
 
     /// Tells all what became of a face.
@@ -206,7 +254,7 @@ impl Crew {
 
     /// Keeps an answer of management until what it says is done is in effect everywhere; gives it back if it is already.
     pub fn hold(&mut self, data: &[u8], token: Token) -> bool {
-        if self.held.is_empty() && self.carried_out() >= self.given || self.held.len() >= HELD_MAX {
+        if self.held.is_empty() && self.carried_out().reach(self.given) || self.held.len() >= HELD_MAX {
             return false;
         }
         self.held.push_back((self.given, data.to_vec(), token));
@@ -216,23 +264,23 @@ impl Crew {
     /// The next answer that need not wait any more.
     pub fn next_held(&mut self) -> Option<(Vec<u8>, Token)> {
         let carried_out = self.carried_out();
-        let (_, data, token) = self.held.pop_front_if(|(given, ..)| *given <= carried_out)?;
+        let (_, data, token) = self.held.pop_front_if(|(given, ..)| carried_out.reach(*given))?;
         Some((data, token))
     }
 
     /// Orders that all have carried out. A shard that has ended holds nobody up.
-    fn carried_out(&self) -> u64 {
+    fn carried_out(&self) -> Orders {
         let running = self
             .members
             .iter()
             .filter(|member| member.thread.as_ref().is_some_and(|thread| !thread.is_finished()));
-        running.map(|member| member.last.carried_out).min().unwrap_or(u64::MAX)
+        running.map(|member| member.last.carried_out).fold(Orders::ALL, Orders::least)
     }
 
     /// True when something was told, or what is held may be given.
     pub fn has_tidings(&self) -> bool {
         let carried_out = self.carried_out();
-        self.held.front().is_some_and(|(given, ..)| *given <= carried_out)
+        self.held.front().is_some_and(|(given, ..)| carried_out.reach(*given))
             || self.members.iter().any(|member| !member.tidings.is_empty())
     }
 
@@ -245,6 +293,17 @@ impl Crew {
     /// Gives the room for arrivals back.
     pub fn put_back(&mut self, arrivals: Vec<Arrival>) {
         self.arrivals = arrivals;
+    }
+
+    /// Waits until all have carried out what they were told so far.
+    pub fn settle(&mut self, now: Instant, faces: &mut Faces, known: &FaceTable, pool: &mut Pool) {
+        loop {
+            self.hear(now, faces, known, pool);
+            if self.carried_out().reach(self.given) {
+                return;
+            }
+            std::thread::sleep(SETTLING_PAUSE);
+        }
     }
 
     /// Takes in what other shards tell.
@@ -292,18 +351,20 @@ impl Crew {
                 next
             }
         };
-        let Some(member) = self.members.get(next) else { return true };
+        if next == self.members.len() {
+            return true;
+        }
         self.tickets += 1;
         erasing.elsewhere = self.tickets;
         self.erasures.insert(self.tickets, Erasure { member: next, done: None });
         let part = Erasing::new(erasing.limit - erasing.erased);
-        let _ = member.orders.send(Order::Erase(self.tickets, Arc::new(prefix.to_name()), part));
+        self.given.count(&Order::Nothing);
         // The others' count of orders goes on too, so that one number serves for all.
-        for (_, other) in self.members.iter().enumerate().filter(|(at, _)| *at != next) {
-            let _ = other.orders.send(Order::Nothing);
+        let prefix = Arc::new(prefix.to_name());
+        for (at, member) in self.members.iter().enumerate() {
+            let erase = || Order::Erase(self.tickets, Arc::clone(&prefix), part);
+            self.give(at, member, if at == next { erase() } else { Order::Nothing });
         }
-        self.given += 1;
-        self.exchange.bells()[1..].iter().for_each(|bell| bell.ring());
         false
     }
 
@@ -339,7 +400,41 @@ impl Crew {
                 tracing::error!("a shard ended by a bug; its reason is above");
             }
         }
+        for Kept { orders, thread } in self.keepers.drain(..) {
+            drop(orders);
+            if thread.join().is_err() {
+                tracing::error!("the keeper of a FIB ended by a bug; its reason is above");
+            }
+        }
     }
+}
+
+/// A FIB for several shards.
+struct Shared {
+    /// Their memory node.
+    node: u32,
+    shards: Vec<usize>,
+    copies: Copies,
+    readers: Vec<(usize, Sender<Order>)>,
+}
+
+/// One FIB for the other shards of each memory node, where there are several: a single one is as well off with its own.
+fn fibs(shards: usize, node: impl Fn(usize) -> u32, make: impl Fn() -> Fib) -> Vec<Shared> {
+    let mut by_node: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for shard in 1..shards {
+        by_node.entry(node(shard)).or_default().push(shard);
+    }
+    let several = by_node.into_iter().filter(|(_, shards)| shards.len() > 1);
+    several
+        .map(|(node, shards)| Shared { node, shards, copies: Copies::new(&make), readers: Vec::new() })
+        .collect()
+}
+
+fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+    std::thread::Builder::new().name(name).spawn(work).map_err(|error| StartError::System {
+        what: "a thread",
+        errno: rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::AGAIN),
+    })
 }
 
 /// Lets the kernel bring datagrams to the shards they are for, if it may.
@@ -361,5 +456,28 @@ fn choose_in_kernel(faces: &Faces, twins: &[Twins], key: &HashKey) -> Vec<Dispat
 impl Drop for Crew {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_of_one_memory_node_share_a_fib_where_there_are_several() {
+        let key = HashKey::new([1, 2, 3, 4]);
+        let groups = |nodes: &[u32]| {
+            let fibs = fibs(
+                nodes.len(),
+                |shard| nodes[shard],
+                || routes::empty_fib(key, nw_tables::fib::FibConfig::new(4)),
+            );
+            fibs.into_iter().map(|shared| (shared.node, shared.shards)).collect::<Vec<_>>()
+        };
+        assert_eq!(groups(&[0]), []);
+        assert_eq!(groups(&[0, 0]), []);
+        assert_eq!(groups(&[0, 0, 0]), [(0, vec![1, 2])]);
+        assert_eq!(groups(&[0, 0, 1]), []);
+        assert_eq!(groups(&[1, 1, 0, 0, 1, 0]), [(0, vec![2, 3, 5]), (1, vec![1, 4])]);
     }
 }

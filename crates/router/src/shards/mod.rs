@@ -16,6 +16,7 @@ mod board;
 pub mod crew;
 mod exchange;
 mod first;
+mod keeper;
 pub mod order;
 pub mod parcel;
 mod worker;

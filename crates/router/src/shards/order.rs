@@ -1,17 +1,20 @@
-//! What control tells the other shards, and what they tell it. Orders are carried out in the order they were given; each is a bounded piece of work.
+//! What control tells the other shards, and what they tell it. Orders about the FIB are carried out in the order they were given, and so are all others; each is a
+//! bounded piece of work.
 
 use crate::control::environment::FibChange;
 use core::time::Duration;
+use crossbeam_channel::Sender;
 use nw_api::config::ContentStore;
 use nw_api::management::ShardStatus;
 use nw_element::journal::Event;
 use nw_element::{DropCounters, FaceId, FaceInfo, Instant};
+use nw_elements::router::routes::NewNextHops;
 use nw_elements::strategy::StrategyId;
 use nw_faces::xdp::News as XdpNews;
 use nw_faces::{FaceCounters, Lane};
 use nw_name::Name;
 use nw_tables::cs::Erasing;
-use nw_tables::fib::NextHop;
+use nw_tables::fib::{Fib, NextHop};
 use std::sync::Arc;
 
 /// To a shard.
@@ -23,6 +26,8 @@ pub enum Order {
     FaceGone(FaceId),
     /// Changes of the FIB that were found good.
     Fib(Arc<[OwnedFibChange]>),
+    /// The FIB in which such changes were made, for shards that share it: see [`keeper`](super::keeper).
+    Snapshot(Snapshot),
     /// A strategy got its number.
     Strategy(Arc<Name>),
     /// Self-learning sends an announcement along with Data below a prefix until then.
@@ -48,6 +53,66 @@ pub enum Order {
     Nothing,
     /// End.
     Stop,
+}
+
+impl Order {
+    /// How many of control's orders it stands for.
+    pub const fn orders(&self) -> u64 {
+        match self {
+            Order::Snapshot(snapshot) => snapshot.orders,
+            _ => 1,
+        }
+    }
+
+    /// Goes by the keeper of a shard's FIB, where there is one. Such orders and others overtake each other.
+    pub const fn is_about_fib(&self) -> bool {
+        matches!(self, Order::Fib(_) | Order::Snapshot(_) | Order::Strategy(_))
+    }
+}
+
+/// How many orders: of those that stay in order among themselves each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Orders {
+    /// About the FIB.
+    pub fib: u64,
+    /// All others.
+    pub others: u64,
+}
+
+impl Orders {
+    /// Of none that could be waited for.
+    pub const ALL: Orders = Orders { fib: u64::MAX, others: u64::MAX };
+
+    /// One more.
+    pub const fn count(&mut self, order: &Order) {
+        match order.is_about_fib() {
+            true => self.fib += order.orders(),
+            false => self.others += order.orders(),
+        }
+    }
+
+    /// True when none of `wanted` is missing.
+    pub const fn reach(self, wanted: Orders) -> bool {
+        self.fib >= wanted.fib && self.others >= wanted.others
+    }
+
+    /// What both have reached.
+    pub fn least(self, other: Orders) -> Orders {
+        Orders { fib: self.fib.min(other.fib), others: self.others.min(other.others) }
+    }
+}
+
+/// A FIB that several shards read.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// In place of the one before.
+    pub fib: Arc<Fib>,
+    /// Next hops that prefixes have now and did not have before.
+    pub new: Arc<[NewNextHops]>,
+    /// How many orders made the changes.
+    pub orders: u64,
+    /// To give the one before back.
+    pub back: Sender<Arc<Fib>>,
 }
 
 /// A [`FibChange`] with its own name.
@@ -91,7 +156,7 @@ pub struct Report {
     /// What its lanes counted since the last report.
     pub faces: Vec<(FaceId, FaceCounters)>,
     /// Orders it had carried out by then.
-    pub carried_out: u64,
+    pub carried_out: Orders,
     /// Packets dropped since the start.
     pub drops: DropCounters,
     /// Pending Interests answered since the start.

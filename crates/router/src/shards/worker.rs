@@ -5,7 +5,7 @@
 //! ```
 
 use super::exchange::{Exchange, TAKES_TO_EMPTY};
-use super::order::{Order, Report, Tidings};
+use super::order::{Order, Orders, Report, Snapshot, Tidings};
 use super::parcel::{Arrival, Errand};
 use crate::placement::pin_shard;
 use crate::plane::Plane;
@@ -51,7 +51,7 @@ pub struct Worker {
     /// This shard's part of what is divided.
     pub share: settings::Share,
     /// How many orders were carried out.
-    pub carried_out: u64,
+    pub carried_out: Orders,
     pub batch: Vec<Packet>,
     pub out: Vec<Packet>,
     pub arrivals: Vec<Arrival>,
@@ -247,8 +247,8 @@ impl Worker {
     fn carry_out_orders(&mut self, now: Instant) {
         for _ in 0..self.orders.len() {
             let Ok(order) = self.orders.try_recv() else { return };
+            self.carried_out.count(&order);
             self.carry_out(now, order);
-            self.carried_out += 1;
             // Answers wait for a report that says so.
             self.report_due = true;
         }
@@ -284,6 +284,13 @@ impl Worker {
                         }
                     }
                 })
+            }
+            Order::Snapshot(Snapshot { fib, new, back, .. }) => {
+                let former = self.plane.with_router(now, &mut self.pool, &mut self.out, |router, context| {
+                    router.take_fib(now, fib, &new, context)
+                });
+                // Where nobody waits for it, it ends here.
+                let _ = back.try_send(former);
             }
             Order::Strategy(name) => {
                 let strategy = name.as_ref().as_ref();

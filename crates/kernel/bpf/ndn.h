@@ -65,6 +65,8 @@ enum reason {
 	REASON_PASSED,
 	/* The program has no configuration, or could not read what it knows to be there. */
 	REASON_FAILED,
+	/* XDP: there is one shard, so the packet was not read on. */
+	REASON_ONLY,
 	/* No outcome yet: read_field() found the fragment, or locate() the name. */
 	NAME_FOUND,
 	REASONS = 16,

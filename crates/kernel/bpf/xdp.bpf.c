@@ -28,8 +28,8 @@ static long (*const bpf_xdp_load_bytes)(struct xdp_md *ctx, __u32 offset, void *
 #define UDP_HEADER 8
 /* More fragments, and the offset of this one. */
 #define IPV4_FRAGMENT 0x3fff
-/* Ethernet, two VLAN tags, the longest IPv4 header, UDP. */
-#define HEADERS_MAX 90
+/* Ethernet, two VLAN tags, the longest IPv4 header, UDP, and the first octet behind. */
+#define HEADERS_MAX 91
 
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
@@ -168,6 +168,24 @@ __attribute__((noinline)) __u64 find_packet(__u32 frame_len)
 	return type == ETHERTYPE_NDN && c->ethernet ? at | (__u64)(frame_len - at) << 32 : 0;
 }
 
+/* Read on, for there are several shards. */
+#define SEVERAL 0xffffffff
+
+/* What ndn_shard() would choose for a packet of `len` octets at `at` of the frame, if there is one shard: by its first octet alone. */
+__attribute__((noinline)) __u32 choose_only(__u32 at, __u32 len)
+{
+	struct scratch *s = the_scratch();
+	struct config *c = the_config();
+	__u32 type;
+
+	if (!s || !c)
+		return REASON_FAILED << 8;
+	if (c->shards != 1)
+		return SEVERAL;
+	type = short_at(s, at) >> 8;
+	return (len && (type == 5 || type == 6 || type == 100) ? REASON_ONLY : REASON_NOT_NDN) << 8;
+}
+
 /* Counts a packet by its reason; whether it goes to a socket, if there is one. */
 __attribute__((noinline)) __u32 take(__u32 reason)
 {
@@ -197,7 +215,9 @@ int nw_steer(struct xdp_md *ctx)
 		packet = 0;
 	else
 		packet = find_packet(len);
-	chosen = packet ? ndn_shard(ctx, packet & 0xffffffff, packet >> 32) : REASON_PASSED << 8;
+	chosen = packet ? choose_only(packet & 0xffffffff, packet >> 32) : REASON_PASSED << 8;
+	if (chosen == SEVERAL)
+		chosen = ndn_shard(ctx, packet & 0xffffffff, packet >> 32);
 	if (!take(chosen >> 8))
 		return XDP_PASS;
 	c = the_config();

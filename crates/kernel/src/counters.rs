@@ -8,6 +8,7 @@ pub(crate) const SHARDS: usize = 64;
 const NO_SOCKET: usize = 11;
 const PASSED: usize = 12;
 const FAILED: usize = 13;
+const ONLY: usize = 14;
 
 /// Packets that a program has seen since it was attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,9 +54,19 @@ impl ShardCounters {
         self.reasons[FAILED]
     }
 
+    /// XDP: packets of the only shard there is, which were not read to choose it.
+    pub fn only(&self) -> u64 {
+        self.reasons[ONLY]
+    }
+
     /// All counters but those of the shards, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        let rest = [("no_socket", self.no_socket()), ("passed", self.passed()), ("failed", self.failed())];
+        let rest = [
+            ("no_socket", self.no_socket()),
+            ("passed", self.passed()),
+            ("failed", self.failed()),
+            ("only", self.only()),
+        ];
         Reason::ALL.iter().map(|reason| (reason.as_str(), self.reason(*reason))).chain(rest)
     }
 }

@@ -18,6 +18,7 @@ pub mod report;
 pub mod services;
 pub mod shards;
 pub mod sim;
+mod space;
 pub mod table_rows;
 pub mod tables;
 pub mod traffic;

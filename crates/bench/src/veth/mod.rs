@@ -19,7 +19,7 @@ use crate::transfer::Place as Folder;
 use anyhow::{Context, Result, ensure};
 use ends::Outcome;
 use path::{Place, Street};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// Repetitions, router and null forwarder in turn.
@@ -144,9 +144,8 @@ fn measure(folder: &Folder, street: &Street, by: By, forwarder: &Running) -> Res
 }
 
 fn ends_run(folder: &Folder, street: &Street, by: By, measured: Duration) -> Result<Outcome> {
-    let mut command = Command::new("ip");
     // In the namespace of who asks; each end opens its socket in its own.
-    command.args(["netns", "exec", &street.name(Place::Asker)]);
+    let mut command = street.space(Place::Asker).command();
     path::on_processor(&mut command, 0);
     command.arg(&folder.me).arg("veth-ends");
     command.args([Place::Asker, Place::Middle, Place::Answerer].map(|place| street.name(place)));

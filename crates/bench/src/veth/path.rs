@@ -1,14 +1,11 @@
 //! Three network namespaces in a row, made for a row and removed after it: who asks, what forwards, who answers.
 
-use anyhow::{Context, Result, ensure};
+use crate::space::Space;
+use anyhow::{Context, Result};
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Tells the paths of one process apart.
-static MADE: AtomicUsize = AtomicUsize::new(0);
+use std::process::Command;
 
 /// The forwarder's interface towards who asks.
 pub const LEFT: &str = "left";
@@ -31,7 +28,9 @@ pub enum Place {
 /// Two pairs of interfaces in a row.
 #[derive(Debug)]
 pub struct Street {
-    id: String,
+    asker: Space,
+    middle: Space,
+    answerer: Space,
 }
 
 impl Street {
@@ -40,56 +39,41 @@ impl Street {
     /// # Errors
     /// What is missing. Nothing is left behind.
     pub fn new() -> Result<Self> {
-        ensure!(rustix::process::geteuid().is_root(), "network namespaces need root");
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let street = Street { id: format!("nwveth{}-{number}", std::process::id()) };
-        for place in [Place::Asker, Place::Middle, Place::Answerer] {
-            let name = street.name(place);
-            ip(&["netns", "add", &name])?;
-            ip(&["-n", &name, "link", "set", "lo", "up"])?;
-        }
-        let middle = street.name(Place::Middle);
+        let street = Street { asker: Space::new()?, middle: Space::new()?, answerer: Space::new()? };
+        let middle = &street.middle;
         for (end, interface) in [(Place::Asker, LEFT), (Place::Answerer, RIGHT)] {
-            let name = street.name(end);
-            ip(&[
-                "-n", &name, "link", "add", WIRE, "type", "veth", "peer", "name", interface, "netns", &middle,
-            ])?;
+            let space = street.space(end);
+            let peer = ["peer", "name", interface, "netns", middle.name()];
+            space.ip(&[&["link", "add", WIRE, "type", "veth"], &peer[..]].concat())?;
             let (own, other) = (end_address(end, 0).ip(), middle_address(end, 0).ip());
-            ip(&["-n", &name, "address", "add", &format!("{own}/24"), "dev", WIRE])?;
-            ip(&["-n", &middle, "address", "add", &format!("{other}/24"), "dev", interface])?;
-            ip(&["-n", &name, "link", "set", WIRE, "up"])?;
-            ip(&["-n", &middle, "link", "set", interface, "up"])?;
+            space.ip(&["address", "add", &format!("{own}/24"), "dev", WIRE])?;
+            middle.ip(&["address", "add", &format!("{other}/24"), "dev", interface])?;
+            space.ip(&["link", "set", WIRE, "up"])?;
+            middle.ip(&["link", "set", interface, "up"])?;
         }
         Ok(street)
     }
 
     /// The namespace at a place.
+    pub const fn space(&self, place: Place) -> &Space {
+        match place {
+            Place::Asker => &self.asker,
+            Place::Middle => &self.middle,
+            Place::Answerer => &self.answerer,
+        }
+    }
+
+    /// Its name.
     pub fn name(&self, place: Place) -> String {
-        let letter = match place {
-            Place::Asker => 'a',
-            Place::Middle => 'm',
-            Place::Answerer => 'z',
-        };
-        format!("{}{letter}", self.id)
+        self.space(place).name().to_owned()
     }
 
     /// A program that runs in the middle, on a processor of its own where there are several.
     pub fn forwarder(&self, program: &Path) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name(Place::Middle)]);
+        let mut command = self.middle.command();
         on_processor(&mut command, 1);
         command.arg(program);
         command
-    }
-}
-
-impl Drop for Street {
-    fn drop(&mut self) {
-        for place in [Place::Asker, Place::Middle, Place::Answerer] {
-            // One that was never made is no reason to complain.
-            let _ =
-                Command::new("ip").args(["netns", "del", &self.name(place)]).stderr(Stdio::null()).status();
-        }
     }
 }
 
@@ -129,12 +113,4 @@ pub fn within<T: Send>(name: &str, work: impl FnOnce() -> Result<T> + Send) -> R
         });
         thread.join().unwrap_or_else(|_| anyhow::bail!("the thread in {name} failed"))
     })
-}
-
-fn ip(words: &[&str]) -> Result<()> {
-    let output = Command::new("ip").args(words).stdin(Stdio::null()).output();
-    let output = output.context("there is no ip: apt install iproute2")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "this system refused ip {}: {}", words.join(" "), said.trim());
-    Ok(())
 }

@@ -27,14 +27,14 @@ const RUNS: usize = 9;
 const TIME: Duration = Duration::from_millis(700);
 /// Octets of content: those of the paper that describes such a service.
 const CONTENT_LEN: usize = 8192;
-/// Different packets: more than results are remembered of, and than may be held; few enough to stay in a processor's cache with the copies for
-/// other threads, as packets do that have just been received.
+/// Different packets: more than results are remembered of, and than may be held; few enough to stay in a processor's cache, as packets do that have just been
+/// received.
 const PACKETS: usize = 128;
 /// Packets between two looks at the clock and at jobs, as a host has them from one read.
 const BATCH: usize = 32;
 /// Jobs that wait for one thread.
 const JOBS: usize = 6;
-/// So many packets wait for threads, and no more: the next are verified where they are, without being copied.
+/// So many packets wait for threads, and no more: the next are verified by the thread that has them.
 const HELD: usize = 64;
 const HMAC_SECRET: &[u8] = b"a secret of thirty-two octets, so";
 

@@ -22,6 +22,7 @@ pub use element::{Context, Element, Outbox, Port, PortInfo, Work};
 pub use erased::{AnyElement, Erased, Lent, Runs};
 pub use meta::{Kind, LinkFields, Meta};
 pub use nw_tables::face::{FaceId, FaceInfo, FaceTable, LinkType, Scope};
+pub use nw_tables::memory::lending::Loan;
 pub use nw_tables::time::Instant;
 pub use parameters::{Parameters, Value};
 pub use pool::{Chunk, Packet, Pool};

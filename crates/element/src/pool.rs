@@ -2,14 +2,14 @@
 //!
 //! A [`Packet`] is a handle: it moves, is never cloned, and must end in a port, in named state or in [`Pool::drop_packet`]; a handle that is
 //! let go of by accident panics in builds with debug assertions. Bytes live in chunks of 64 KiB that receivers fill with many packets at once;
-//! a chunk returns when the last packet in it has ended. One pool per shard; nothing here crosses threads.
+//! a chunk returns when the last packet in it has ended. One pool per shard; nothing here crosses threads but octets that are lent for reading ([`Pool::lend`]).
 
 use crate::announcements::{Announcements, Ticket};
 use crate::drops::{DropCounters, DropReason};
 use crate::meta::{Kind, LinkFields, Meta};
 use core::ops::Range;
 use nw_name::HashKey;
-use nw_tables::memory::Lines;
+use nw_tables::memory::lending::{Lendable, Loan};
 use nw_wire::forwarding::Leading;
 
 /// Octets of one chunk: what one read of a stream or one receive of a run of datagrams fills.
@@ -70,8 +70,8 @@ impl PacketSlot {
 pub struct Pool {
     key: HashKey,
     /// All chunks, one behind the other, and a margin.
-    octets: Lines<u8>,
-    /// By chunk that was ever taken: packets in it, plus one while it is being filled.
+    octets: Lendable<CHUNK_LEN>,
+    /// By chunk that was ever taken: packets in it, loans of them, plus one while it is being filled.
     chunk_uses: Vec<u32>,
     chunks_free: Vec<u32>,
     chunks_max: usize,
@@ -89,7 +89,7 @@ impl Pool {
         let chunks_max = chunks_max.min(CHUNKS_MAX);
         Pool {
             key,
-            octets: Lines::new(chunks_max * CHUNK_LEN + MARGIN),
+            octets: Lendable::new(chunks_max * CHUNK_LEN + MARGIN),
             chunk_uses: Vec::with_capacity(chunks_max),
             chunks_free: Vec::with_capacity(chunks_max),
             chunks_max,
@@ -108,6 +108,9 @@ impl Pool {
 
     /// A chunk to receive into, or `None` when all are in use.
     pub fn take_chunk(&mut self) -> Option<Chunk> {
+        if self.octets.is_lent() {
+            self.end_lost_loans();
+        }
         if let Some(index) = self.chunks_free.pop() {
             self.chunk_uses[index as usize] = 1;
             return Some(Chunk { index });
@@ -128,15 +131,12 @@ impl Pool {
     /// Its bytes, to be written.
     #[inline]
     pub fn chunk_bytes_mut(&mut self, chunk: &Chunk) -> &mut [u8] {
-        &mut self.octets[chunk.start()..][..CHUNK_LEN]
+        self.octets.write(chunk.start()..chunk.start() + CHUNK_LEN)
     }
 
     /// Several chunks' bytes at once, for receives that fill many.
     pub fn chunks_bytes_mut<const N: usize>(&mut self, chunks: &[Chunk; N]) -> [&mut [u8]; N] {
-        let (all, _) = self.octets.as_chunks_mut::<CHUNK_LEN>();
-        let indices = core::array::from_fn(|at| chunks[at].index as usize);
-        let taken = all.get_disjoint_mut(indices).expect("a chunk is taken once, so these are distinct");
-        taken.map(|chunk| &mut chunk[..])
+        self.octets.write_blocks(core::array::from_fn(|at| chunks[at].index as usize))
     }
 
     /// Ends the filling of a chunk; it is free once its packets have ended.
@@ -241,9 +241,28 @@ impl Pool {
     }
 
     /// The packet's bytes, to be changed in place.
+    ///
+    /// # Panics
+    /// While they are lent.
     #[inline]
     pub fn bytes_mut(&mut self, packet: &Packet) -> &mut [u8] {
-        &mut self.octets[self.packets[packet.slot as usize].range()]
+        self.octets.write(self.packets[packet.slot as usize].range())
+    }
+
+    /// The packet's bytes, for another thread to read. They stay as they are until the loan has ended, also when the packet ends before.
+    pub fn lend(&mut self, packet: &Packet) -> Loan {
+        let slot = &self.packets[packet.slot as usize];
+        self.chunk_uses[slot.chunk as usize] += 1;
+        self.octets.lend(slot.chunk as usize, slot.range())
+    }
+
+    /// Ends a loan. One that is dropped instead, as by a thread that dies, ends too: the pool notices when it next needs a chunk.
+    ///
+    /// # Panics
+    /// When it is one of another pool.
+    pub fn end_loan(&mut self, loan: Loan) {
+        let chunk = self.octets.end(loan);
+        self.unuse(chunk as u32);
     }
 
     /// Narrows the packet to `range` of its bytes, as when a link header is taken off.
@@ -274,7 +293,7 @@ impl Pool {
     /// A packet of its own with the octets of an announcement, not decoded.
     pub fn announcement_packet(&mut self, ticket: Ticket) -> Option<Packet> {
         let packet = self.alloc(self.announcements.octets(ticket)?.len())?;
-        let to = &mut self.octets[self.packets[packet.slot as usize].range()];
+        let to = self.octets.write(self.packets[packet.slot as usize].range());
         if let Some(octets) = self.announcements.octets(ticket) {
             to[..octets.len()].copy_from_slice(octets);
         }
@@ -330,7 +349,7 @@ impl Pool {
         self.packets.len() - self.packets_free.len()
     }
 
-    /// Chunks that are being filled or hold packets.
+    /// Chunks that are being filled, or hold packets or what is lent.
     pub fn chunks_in_use(&self) -> usize {
         self.chunk_uses.len() - self.chunks_free.len()
     }
@@ -355,6 +374,13 @@ impl Pool {
         Some(Packet { slot })
     }
 
+    #[cold]
+    fn end_lost_loans(&mut self) {
+        while let Some(chunk) = self.octets.next_ended() {
+            self.unuse(chunk as u32);
+        }
+    }
+
     #[inline]
     fn unuse(&mut self, chunk: u32) {
         let uses = &mut self.chunk_uses[chunk as usize];
@@ -370,3 +396,6 @@ impl core::fmt::Debug for Pool {
         write!(f, "Pool({} packets in {} chunks)", self.packets_in_use(), self.chunks_in_use())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -119,3 +119,28 @@ fn who_has_no_threads_verifies_all_the_same() {
     }
     assert_eq!(lab.end(), (PACKETS, 0));
 }
+
+/// Threads die, and come back too late: after the element, the packets and the pool have gone.
+#[test]
+fn threads_that_outlive_all_else_read_what_they_were_lent() {
+    let mut lab = Lab::new(PACKETS as u32);
+    lab.receive();
+    let mut errands = lab.take_all();
+    let lost = errands.pop().expect("several");
+    let died = std::thread::spawn(move || {
+        let _lost = lost;
+        panic!("a thread that dies with an errand");
+    });
+    assert!(died.join().is_err());
+    lab.change(7, ChangeOrder::Drop);
+    lab.engine.tick(Instant::from_millis(10), &mut lab.pool, &mut lab.out);
+    assert!(lab.engine.is_idle() && lab.pool.packets_in_use() == 0);
+    // What was lent is still where it was, and does not come in the way of what comes now.
+    let chunks = lab.pool.chunks_in_use();
+    lab.receive();
+    assert!(lab.pool.chunks_in_use() >= chunks);
+    let later = lab.take_all();
+    lab.finish(run(later));
+    assert_eq!(lab.end(), (PACKETS, PACKETS));
+    drop(run(errands));
+}

@@ -1,7 +1,9 @@
 //! Memory of fixed size that the kernel zeroes when it is first touched, and prefetching.
 //!
-//! The one module of this crate with `unsafe` in it (decision 0003): typed views over anonymous maps, the processor's prefetch instruction, and
-//! comparing all tags of a bucket at once.
+//! The one module of this crate with `unsafe` in it (decisions 0003 and 0034): typed views over anonymous maps, the processor's prefetch instruction,
+//! comparing all tags of a bucket at once, and octets that are lent to other threads.
+
+pub mod lending;
 
 use core::fmt;
 use core::mem::{align_of, align_of_val, needs_drop, size_of, size_of_val};

@@ -329,9 +329,10 @@ impl<H: Host> Bench<H> {
         self.now = self.now + Duration::from_nanos(100 * many as u64);
         let chunk = self.pool.take_chunk().expect("chunks come back each batch");
         let mut ends = [0; BATCH + 1];
+        let received = self.pool.chunk_bytes_mut(&chunk);
         for i in 0..many {
             let bytes = packets.get(start + i);
-            self.pool.chunk_bytes_mut(&chunk)[ends[i]..ends[i] + bytes.len()].copy_from_slice(bytes);
+            received[ends[i]..ends[i] + bytes.len()].copy_from_slice(bytes);
             ends[i + 1] = ends[i] + bytes.len();
         }
         let started = std::time::Instant::now();

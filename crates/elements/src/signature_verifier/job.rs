@@ -1,13 +1,10 @@
 //! Signatures to be verified elsewhere, some at a time.
 
-use nw_element::Work;
+use nw_element::{Loan, Pool, Work};
 use nw_trust::{VerifyKey, verify_digest};
 use nw_wire::SignatureType;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// A job with so many octets is full. Large packets go in small jobs: copying a megabyte ahead costs more than handing over more often.
-const OCTETS_FULL: usize = 64 << 10;
 
 /// How a signature is to be verified.
 #[derive(Clone, Debug)]
@@ -31,43 +28,54 @@ impl By {
 #[derive(Debug)]
 pub(super) struct Item {
     by: By,
-    signed: Range<usize>,
-    signature: Range<usize>,
+    /// The packet's, and what of them is signed.
+    pub octets: Loan,
+    signed: Signed,
     /// Where its packet is held.
     pub place: usize,
     pub valid: bool,
 }
 
-/// Some signatures with all that is needed to verify them, so that any thread can. Their packets wait until it is back.
+/// Where in a packet the parts are that are signed, one after the other, and the signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Signed {
+    parts: [Range<usize>; 3],
+    signature: Range<usize>,
+}
+
+impl Signed {
+    /// Of parts of `packet`.
+    pub fn of(packet: &[u8], parts: &[&[u8]; 3], signature: &[u8]) -> Self {
+        let place = |part: &[u8]| match part.is_empty() {
+            true => 0..0,
+            false => {
+                let start = part.as_ptr().addr() - packet.as_ptr().addr();
+                start..start + part.len()
+            }
+        };
+        Signed { parts: parts.map(place), signature: place(signature) }
+    }
+}
+
+/// Some signatures with all that is needed to verify them, so that any thread can. Their packets wait until it is back; their octets are lent.
 #[derive(Debug, Default)]
 pub(super) struct VerifyJob {
-    octets: Vec<u8>,
     pub items: Vec<Item>,
 }
 
 impl VerifyJob {
     /// With room for so many packets.
     pub fn with_capacity(packets: usize) -> Self {
-        VerifyJob { octets: Vec::new(), items: Vec::with_capacity(packets) }
+        VerifyJob { items: Vec::with_capacity(packets) }
     }
 
-    pub fn push(&mut self, by: By, parts: &[&[u8]], signature: &[u8], place: usize) {
-        let start = self.octets.len();
-        parts.iter().for_each(|part| self.octets.extend_from_slice(part));
-        let end = self.octets.len();
-        self.octets.extend_from_slice(signature);
-        let (signed, signature) = (start..end, end..self.octets.len());
-        self.items.push(Item { by, signed, signature, place, valid: false });
+    pub fn push(&mut self, by: By, octets: Loan, signed: Signed, place: usize) {
+        self.items.push(Item { by, octets, signed, place, valid: false });
     }
 
-    pub fn clear(&mut self) {
-        self.octets.clear();
-        self.items.clear();
-    }
-
-    /// Whether it has as many packets as it may, or as many octets as stay near the processor that copied them until another takes them.
-    pub fn is_full(&self, packets_max: usize) -> bool {
-        self.items.len() >= packets_max || self.octets.len() >= OCTETS_FULL
+    /// Gives back what is lent; nothing is verified.
+    pub fn give_up(&mut self, pool: &mut Pool) {
+        self.items.drain(..).for_each(|item| pool.end_loan(item.octets));
     }
 
     /// True without signatures.
@@ -79,9 +87,14 @@ impl VerifyJob {
 impl Work for VerifyJob {
     /// Verifies them all.
     fn run(&mut self) {
-        for item in &mut self.items {
-            let signed = &self.octets[item.signed.clone()];
-            item.valid = item.by.verify(&[signed], &self.octets[item.signature.clone()]);
+        for Item { by, octets, signed, valid, .. } in &mut self.items {
+            let parts = signed.parts.each_ref().map(|part| &octets[part.clone()]);
+            *valid = by.verify(whole(&parts), &octets[signed.signature.clone()]);
         }
     }
+}
+
+/// The parts, but for those of which there is nothing.
+pub(super) fn whole<'p, 'a>(parts: &'p [&'a [u8]; 3]) -> &'p [&'a [u8]] {
+    if parts[1].is_empty() && parts[2].is_empty() { &parts[..1] } else { parts }
 }

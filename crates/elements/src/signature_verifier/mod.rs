@@ -19,9 +19,9 @@
 //! Where signatures can't all be checked, a share of packets is (`sample`), drawn by the seed; the others pass as valid and are counted as skipped.
 //!
 //! **Threads.** The element starts none. With `held_max` above 0 packets wait while others verify some of them at a time: a host takes that work with
-//! [`take_work`](Element::take_work) after a batch, any thread runs it, and [`finish_work`](Element::finish_work) takes it back and lets the packets
-//! go. When as many packets wait as may, the next are verified at once by whoever brings them; work that nobody has taken is done by
-//! [`tick`](Element::tick). So nothing is lost or stuck, whatever the host does. Packets of one job leave in the order in which they came, jobs in the
+//! [`take_work`](Element::take_work) after a batch, any thread runs it on octets that the pool lends, and [`finish_work`](Element::finish_work) takes it back and lets
+//! the packets go. When as many packets wait as may, the next are verified at once by whoever brings them; work that nobody has taken is done by
+//! [`tick`](Element::tick). So nothing is lost or stuck, unless a thread dies with its job: those packets stay here until the element goes. Packets of one job leave in the order in which they came, jobs in the
 //! order in which they are done: packets of one name may overtake one another.
 
 mod cache;
@@ -36,7 +36,7 @@ use crate::strategy::Generator;
 use cache::{Cache, Known};
 use core::any::Any;
 use failures::Failures;
-use job::{By, VerifyJob};
+use job::{By, Signed, VerifyJob, whole};
 use nw_element::{Cause, Context, Element, Instant, Kind, Packet, Work};
 use nw_name::{Name, NameRef};
 use nw_trust::Refusal;
@@ -230,7 +230,8 @@ impl SignatureVerifier {
 
     /// Takes back a job that was run; its packets leave.
     fn done(&mut self, now: Instant, mut job: Box<VerifyJob>, context: &mut Context<'_, Out>) {
-        for item in &job.items {
+        for item in job.items.drain(..) {
+            context.pool.end_loan(item.octets);
             let Some(Held { packet, seal }) = self.held[item.place].take() else { continue };
             self.places_free.push(item.place);
             if let Some((mark, seal)) = seal {
@@ -238,7 +239,6 @@ impl SignatureVerifier {
             }
             self.finish(now, packet, if item.valid { Ok(()) } else { Err(Fault::Mismatch) }, context);
         }
-        job.clear();
         self.spare.push(job);
     }
 
@@ -284,9 +284,10 @@ impl SignatureVerifier {
             }
             Some(place) => place,
         };
-        self.filling.push(by, &parts, signature, place);
+        let signed = Signed::of(bytes, &parts, signature);
+        self.filling.push(by, context.pool.lend(&packet), signed, place);
         self.held[place] = Some(Held { packet, seal });
-        if self.filling.is_full(self.config.job_len) {
+        if self.filling.items.len() >= self.config.job_len {
             let job = self.full_one();
             self.ready.push_back(job);
         }
@@ -380,11 +381,6 @@ impl SignatureVerifier {
     }
 }
 
-/// The parts, but for those of which there is nothing.
-fn whole<'p, 'a>(parts: &'p [&'a [u8]; 3]) -> &'p [&'a [u8]] {
-    if parts[1].is_empty() && parts[2].is_empty() { &parts[..1] } else { parts }
-}
-
 /// Tells packets apart, nearly always; not 0.
 fn mark(hash: u64, signature: &[u8]) -> u64 {
     let mut last = [0; 8];
@@ -428,8 +424,8 @@ impl Element for SignatureVerifier {
     }
 
     fn give_up(&mut self, context: &mut Context<'_, Out>) {
-        self.ready.clear();
-        self.filling.clear();
+        self.filling.give_up(context.pool);
+        self.ready.drain(..).for_each(|mut job| job.give_up(context.pool));
         for (place, held) in self.held.iter_mut().enumerate() {
             if let Some(Held { packet, .. }) = held.take() {
                 self.places_free.push(place);

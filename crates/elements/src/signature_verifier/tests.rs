@@ -233,6 +233,73 @@ proptest! {
     }
 }
 
+/// A verifier of which other threads do all the work, of jobs of two.
+fn lab_of_threads(trust: TrustConfig) -> Lab<SignatureVerifier> {
+    let config = SignatureVerifierConfig { held_max: 100, job_len: 2, ..SignatureVerifierConfig::default() };
+    lab_with(config, trust)
+}
+
+/// Signed Interests are signed in parts, and large packets lie in several chunks.
+#[test]
+fn threads_verify_where_the_packets_are() {
+    let ours = key(KeyKind::EcdsaP256, "/alice");
+    // Who has it says that it is ours.
+    let forger = key(KeyKind::EcdsaP256, "/alice").located_at(ours.name());
+    let mut lab = lab_of_threads(knows(&[&ours]));
+    let (mut given, mut left) = (0, Vec::new());
+    for number in 0..25u64 {
+        let content = vec![number as u8; (number * 331) as usize];
+        for (key, uri) in [(&ours, "/good"), (&forger, "/bad")] {
+            let name = name(uri).with_segment(number);
+            let fields = freshness_fields(NOW_MS).unwrap();
+            let interest = InterestBuilder::new(name.clone()).nonce(1).parameters(&content[..]);
+            let interest = interest.encode_signed(key, &fields).unwrap();
+            for wire in [DataBuilder::new(&name, &content).encode(key).unwrap(), interest] {
+                given += 1;
+                left.extend(lab.give(In::Packet, &wire, |_| {}));
+            }
+        }
+    }
+    assert!(left.is_empty() && lab.pool.chunks_in_use() > 5);
+    let left = run_elsewhere(&mut lab);
+    assert_eq!(left.len(), given);
+    assert!(left.iter().all(|left| (left.port == "valid") == left.name.starts_with("/good/")));
+    assert_eq!((lab.pool.packets_in_use(), lab.pool.chunks_in_use()), (0, 1));
+}
+
+#[test]
+fn what_threads_have_is_theirs_until_they_give_it_back() {
+    let ours = key(KeyKind::Ed25519, "/alice");
+    let mut lab = lab_of_threads(knows(&[&ours]));
+    let wire = DataBuilder::new(&name("/a"), &[1; 8000]).encode(&ours).unwrap();
+    for _ in 0..61 {
+        assert!(give(&mut lab, &wire).is_empty());
+    }
+    assert_eq!(lab.pool.chunks_in_use(), 8);
+    // Ten jobs are out, twenty are ready, a packet waits for a job to be full.
+    let jobs: Vec<_> = (0..10).map(|_| lab.element.take_work().unwrap()).collect();
+    lab.with(|verifier, _, context| verifier.give_up(context));
+    assert_eq!((lab.drops.total(Cause::Draining), lab.pool.packets_in_use()), (61, 0));
+    assert_eq!(lab.pool.chunks_in_use(), 4, "three are lent, one is written to");
+    // One comes back, one is dropped by who has it, the others die with their threads.
+    let mut jobs = jobs.into_iter();
+    let (mut back, dropped) = (jobs.next().unwrap(), jobs.next().unwrap());
+    back.run();
+    lab.with(|verifier, now, context| verifier.finish_work(now, back, context));
+    drop(dropped);
+    for mut job in jobs {
+        let died = std::thread::spawn(move || {
+            job.run();
+            panic!("a thread that dies with its work");
+        });
+        assert!(died.join().is_err());
+    }
+    assert!(lab.left().is_empty());
+    let chunk = lab.pool.take_chunk().unwrap();
+    lab.pool.release_chunk(chunk);
+    assert_eq!(lab.pool.chunks_in_use(), 1, "that which packets made here are written to");
+}
+
 #[test]
 fn a_key_is_found_by_its_digest_and_its_certificate_s_name() {
     let ours = key(KeyKind::EcdsaP256, "/alice");

@@ -27,7 +27,7 @@ const RUNS: usize = 9;
 const TIME: Duration = Duration::from_millis(700);
 /// Octets of content: those of the paper that describes such a service.
 const CONTENT_LEN: usize = 8192;
-/// Different packets: more than results are remembered of, and than may be held; few enough to stay in a processor's cache, as packets do that have just been
+/// Different packets: more than may be held; few enough to stay in a processor's cache, as packets do that have just been
 /// received.
 const PACKETS: usize = 128;
 /// Packets between two looks at the clock and at jobs, as a host has them from one read.
@@ -36,6 +36,8 @@ const BATCH: usize = 32;
 const JOBS: usize = 6;
 /// So many packets wait for threads, and no more: the next are verified by the thread that has them.
 const HELD: usize = 64;
+/// Results that are remembered: far less than packets go round while all others wait, so that each is looked for and none is known.
+const RESULTS: usize = 8;
 const HMAC_SECRET: &[u8] = b"a secret of thirty-two octets, so";
 
 /// The types: the row's name, and the kind of key; none for a plain digest.
@@ -139,9 +141,11 @@ fn verifier(signer: &Signer, packets: &[Vec<u8>], cores: usize) -> Measured {
         Signer::Digest => Vec::new(),
         Signer::Key(key) => vec![(key.name().to_name(), key.verify_key().expect("a key"))],
     };
-    // Less than there are packets: each is looked for, none is known.
-    let config =
-        SignatureVerifierConfig { results_max: 64, held_max: HELD, ..SignatureVerifierConfig::default() };
+    let config = SignatureVerifierConfig {
+        results_max: RESULTS,
+        held_max: HELD,
+        ..SignatureVerifierConfig::default()
+    };
     let mut element = SignatureVerifier::new(config);
     let accept_digest = matches!(signer, Signer::Digest);
     element.set_trust(TrustConfig { keys, accept_digest, ..TrustConfig::default() });
@@ -216,6 +220,7 @@ impl Host {
         }
         let measured = run.end(given);
         assert_eq!(self.passed, given, "all packets are good");
+        assert_eq!(self.element.verified().from_results, 0, "each is verified, none known from before");
         self.packets.drain(..).for_each(|packet| self.pool.release(packet));
         measured
     }

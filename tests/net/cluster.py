@@ -9,9 +9,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from waiting import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[2]
 NW = os.environ.get("NW_BIN", str(ROOT / "target/release/nw"))
-PATIENCE_S = 60
 COUNTED_S = 0.6
 
 
@@ -195,13 +196,3 @@ def nw(*words):
         raise Failed(f"nw {words}: {done.stderr}")
     return done.stdout
 
-
-def until(holds, what, seconds=PATIENCE_S):
-    end = time.monotonic() + seconds
-    while True:
-        got = holds()
-        if got:
-            return got
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(0.05)

@@ -9,8 +9,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from waiting import PATIENCE_S
+
 NW = os.environ.get("NW_BIN", str(Path(__file__).resolve().parents[2] / "target/release/nw"))
-PATIENCE_S = 60
 MTU = 1400      # of link packets, so that each is one frame
 NEEDED = {"ip": "apt install iproute2", "tc": "apt install iproute2", "nft": "apt install nftables"}
 

@@ -14,7 +14,8 @@ import unittest
 from pathlib import Path
 
 import test_xdp
-from test_transports import NW, PATIENCE_S, WHY_NOT, finish, ip, until
+from test_transports import NW, WHY_NOT, finish, ip
+from waiting import PATIENCE_S, until
 from test_xdp import set_queues
 
 TO_B = "udp4://192.0.2.2:6363"

@@ -12,7 +12,8 @@ import time
 import unittest
 from pathlib import Path
 
-from cluster import NW, ROOT, Cluster, Failed, until, why_not
+from cluster import NW, ROOT, Cluster, Failed, why_not
+from waiting import until
 
 WHY_NOT = why_not()
 # Where `tests/interop/run` installs clients of others.

@@ -10,7 +10,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from cluster import NW, until, why_not
+from cluster import NW, why_not
+from waiting import until
 
 WHY_NOT = why_not()
 SPACES = Path("/run/netns")

@@ -13,9 +13,10 @@ import time
 import unittest
 from pathlib import Path
 
+from waiting import PATIENCE_S, until
+
 ROOT = Path(__file__).resolve().parents[2]
 NW = os.environ.get("NW_BIN", str(ROOT / "target/release/nw"))
-PATIENCE_S = 30
 GROUP = "ether://[01:00:5e:00:17:aa]"
 UDP4, UDP6 = "udp4://224.0.23.170:56363", "udp6://[ff02::1234%"
 
@@ -106,17 +107,6 @@ class Side:
 
 def ip(*words):
     subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=PATIENCE_S)
-
-
-def until(holds, what, seconds=PATIENCE_S):
-    end = time.monotonic() + seconds
-    while True:
-        got = holds()
-        if got:
-            return got
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(0.05)
 
 
 @unittest.skipIf(WHY_NOT, WHY_NOT or "")

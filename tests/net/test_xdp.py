@@ -13,7 +13,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from test_transports import GROUP, NW, PATIENCE_S, Side, WHY_NOT, finish, ip, until
+from test_transports import GROUP, NW, Side, WHY_NOT, finish, ip
+from waiting import PATIENCE_S, until
 
 # Of UDP link packets, so that each is one frame.
 MTU = 1400

@@ -10,8 +10,9 @@ import subprocess
 import unittest
 
 import test_xdp
-from test_transports import GROUP, NW, UDP4, WHY_NOT, finish, ip, until
+from test_transports import GROUP, NW, UDP4, WHY_NOT, finish, ip
 from test_xdp import set_queues
+from waiting import until
 
 # Packets that are asked for, of as many names.
 PACKETS = 20_000

@@ -134,8 +134,15 @@ inlined __u32 refusal(__u32 reason)
 	return FAILED + 1;
 }
 
-/* To the cluster's port: who serves it. `reason` is what hash_name() gave, or locate() when there was no name to find. */
-inlined __u32 choose(struct work *w, __u32 reason)
+/* To the member that the hash leads to. */
+inlined __u32 serve(struct work *w, __u64 hash)
+{
+	w->member = member_of_hash(w, hash);
+	return w->member ? TO_PORT : done(w, NO_MEMBER);
+}
+
+/* To the cluster's port, whatever it is. */
+__attribute__((noinline)) __u32 choose_any(struct work *w, __u32 reason)
 {
 	struct scratch *s = the_scratch();
 	struct ruling *ruling;
@@ -176,9 +183,24 @@ inlined __u32 choose(struct work *w, __u32 reason)
 			barrier_var(depth);
 			hash = s->prefixes[depth];
 		}
-		w->member = member_of_hash(w, hash);
+		return serve(w, hash);
 	}
 	return w->member ? TO_PORT : done(w, NO_MEMBER);
+}
+
+/*
+ * To the cluster's port: who serves it. `reason` is what hash_name() gave, or locate() when there was no name to find. Nearly all are Interests
+ * of a cluster without rules, of which the hash alone decides.
+ */
+inlined __u32 choose(struct work *w, struct scratch *s, __u32 reason)
+{
+	struct ruling *ruling = the_ruling();
+
+	if (likely(ruling && reason == REASON_INTEREST && !ruling->lengths)) {
+		w->verdict = INTEREST;
+		return serve(w, s->hash);
+	}
+	return choose_any(w, reason);
 }
 
 /* What was found is in octets that came: of an IPv4 fragment, not all of the packet did. */
@@ -190,12 +212,8 @@ inlined int is_present(struct work *w, struct scratch *s, __u32 reason)
 }
 
 /* Notes what kind of packet locate() found, and gives its reason on. */
-inlined __u32 note_kind(struct work *w, __u32 reason)
+inlined __u32 note_kind(struct work *w, struct scratch *s, __u32 reason)
 {
-	struct scratch *s = the_scratch();
-
-	if (!s)
-		return REASON_FAILED;
 	if (!is_present(w, s, reason))
 		return REASON_MALFORMED;
 	if (reason == REASON_FRAGMENT)

@@ -228,12 +228,12 @@ inlined __u64 word(const struct scratch *s, __u32 at)
 	return *(const __u64 *)(s->octets + at);
 }
 
-/* The same, where it is known how far `at` may be. */
-inlined __u64 wide_word(const struct scratch *s, __u64 at)
+/* The same, where it is known how far `at` may be: two words, the second for whom the first is not enough. */
+inlined const __u64 *words(const struct scratch *s, __u64 at)
 {
 	at &= ROOM - 1;
 	barrier_var(at);
-	return *(const __u64 *)(s->octets + at);
+	return (const __u64 *)(s->octets + at);
 }
 
 /*
@@ -302,13 +302,22 @@ inlined int read_integer(struct scratch *s, __u32 at, __u32 len, __u64 *value)
 	return 1;
 }
 
+/* The lower half of a word, in one instruction: clang 14 takes two shifts, each of which the next product would wait for. */
+inlined __u64 low(__u64 value)
+{
+	__u32 half;
+
+	asm("%0 = %1" : "=w"(half) : "w"((__u32)value));
+	return half;
+}
+
 /* The two halves of the 128-bit product, one xor the other: the high one from four products of 32 bits, as no instruction gives it. */
 inlined __u64 fold(__u64 a, __u64 b)
 {
-	__u64 a0 = (__u32)a, a1 = a >> 32, b0 = (__u32)b, b1 = b >> 32;
+	__u64 a0 = low(a), a1 = a >> 32, b0 = low(b), b1 = b >> 32;
 	/* Neither sum overflows: (2^32-1)^2 + 2^32-1 < 2^64. */
 	__u64 middle = a0 * b1 + (a0 * b0 >> 32);
-	__u64 other = a1 * b0 + (__u32)middle;
+	__u64 other = a1 * b0 + low(middle);
 
 	return (a1 * b1 + (middle >> 32) + (other >> 32)) ^ a * b;
 }
@@ -425,14 +434,13 @@ ended:
  * Finds what the choice depends on in the first octets of a packet of `len`, of which HEAD_OCTETS at most are in the scratch. Returns the
  * reason when it is decided (and the token or hash in the scratch), else NAME_FOUND with the name's place there.
  */
-inlined __u32 locate(__u32 len)
+inlined __u32 locate(struct scratch *s, __u32 len)
 {
-	struct scratch *s = the_scratch();
 	struct config *c = the_config();
 	__u32 at, end, type;
 	struct head head;
 
-	if (!s || !c || !c->shards || c->shards > SHARDS_MAX)
+	if (!c || !c->shards || c->shards > SHARDS_MAX)
 		return REASON_FAILED;
 	type = s->octets[0];
 	if (type != 5 && type != 6 && type != 100)
@@ -565,8 +573,8 @@ inlined int hash_short(struct scratch *s, const struct config *c)
 	if (end != s->copied_end)
 		return 0;
 	rounds(i, COMPONENTS_MAX + 1) {
+		const __u64 *octets, *mask;
 		__u64 first, type, len;
-		const __u64 *mask;
 
 #ifdef NDN_MEMBERS
 		s->prefixes[i] = state;
@@ -581,12 +589,13 @@ inlined int hash_short(struct scratch *s, const struct config *c)
 		}
 		if (i == COMPONENTS_MAX)
 			return 0;
-		first = wide_word(s, at);
+		octets = words(s, at);
+		first = octets[0];
 		type = first & 0xff;
 		len = (first >> 8 & 0xff) + 2;
 		unusual |= (type - 3) | (252 - type) | (16 - len);
 		mask = MASKS[len & 31];
-		state = fold((first & mask[0]) ^ state, (wide_word(s, at + 8) & mask[1]) ^ s->multiplier);
+		state = fold((first & mask[0]) ^ state, (octets[1] & mask[1]) ^ s->multiplier);
 		at += len;
 	}
 	return 0;
@@ -608,8 +617,15 @@ __attribute__((noinline)) __u32 hash_name(void)
 
 	if (!s || !c)
 		return REASON_FAILED;
+#ifndef NDN_MEMBERS
+	/* Who chooses members has tried that. */
 	if (likely(hash_short(s, c)))
 		return s->reason;
+	/* Read anew, so that nothing is kept over the short way. */
+	c = the_config();
+	if (!c)
+		return REASON_FAILED;
+#endif
 	state = c->key[0];
 	s->multiplier = c->key[1];
 	s->hash = state;
@@ -706,7 +722,7 @@ inlined __u32 ndn_shard(void *ctx, __u32 offset, __u32 len)
 	barrier_var(more);
 	if (more == 0 || more > HEAD_OCTETS || ndn_load(ctx, offset, s->octets, more))
 		return REASON_FAILED << 8;
-	reason = locate(again(s->len));
+	reason = locate(s, again(s->len));
 	if (reason == NAME_FOUND) {
 		more = again(s->copied_end);
 		if (more > HEAD_OCTETS) {

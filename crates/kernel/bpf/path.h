@@ -22,17 +22,15 @@ __attribute__((noinline)) __u32 PATH(look)(context *ctx, struct work *w)
 	barrier_var(more);
 	if (more == 0 || more > HEAD_OCTETS || path_load(ctx, w->packet, s->octets, more))
 		return REASON_FAILED;
-	return note_kind(w, locate(again(w->packet_len)));
+	return note_kind(w, s, locate(s, again(w->packet_len)));
 }
 
-/* Hashes the name that was found. */
-inlined __u32 PATH(hash)(context *ctx, struct work *w)
+/* Hashes the name that was found: nearly all of them here, without a call. */
+inlined __u32 PATH(hash)(context *ctx, struct work *w, struct scratch *s)
 {
-	struct scratch *s = the_scratch();
+	struct config *c;
 	__u32 more;
 
-	if (!s)
-		return REASON_FAILED;
 	more = again(s->copied_end);
 	if (more > HEAD_OCTETS) {
 		more -= HEAD_OCTETS;
@@ -41,20 +39,22 @@ inlined __u32 PATH(hash)(context *ctx, struct work *w)
 		    path_load(ctx, w->packet + HEAD_OCTETS, s->octets + HEAD_OCTETS, more))
 			return REASON_FAILED;
 	}
+	c = the_config();
+	if (likely(c && hash_short(s, c)))
+		return s->reason;
 	return hash_name();
 }
 
 /* A member's Interest to a peer of one port: when longer names answer it too, whose it is has to be known. */
 __attribute__((noinline)) __u32 PATH(note_interest)(context *ctx, struct work *w)
 {
-	struct scratch *s;
+	struct scratch *s = the_scratch();
 
-	if (!w || PATH(look)(ctx, w) != NAME_FOUND)
+	if (!w || !s || PATH(look)(ctx, w) != NAME_FOUND)
 		return 0;
-	s = the_scratch();
-	if (!s || s->name_end + 2 > w->present || path_load(ctx, w->packet + s->name_end, &w->behind_name, 2))
+	if (s->name_end + 2 > w->present || path_load(ctx, w->packet + s->name_end, &w->behind_name, 2))
 		return 0;
-	if (is_can_be_prefix(w) && PATH(hash)(ctx, w) == REASON_INTEREST)
+	if (is_can_be_prefix(w) && PATH(hash)(ctx, w, s) == REASON_INTEREST)
 		note_asked(w);
 	return 0;
 }
@@ -80,9 +80,10 @@ __attribute__((noinline)) __u32 PATH(out)(context *ctx, struct work *w)
 /* The step that the frame in the notes ends with. */
 __attribute__((noinline)) __u32 PATH(decide)(context *ctx, struct work *w)
 {
+	struct scratch *s = the_scratch();
 	__u32 step, reason;
 
-	if (!w)
+	if (!w || !s)
 		return DONE;
 	step = sort_frame(w);
 	if (step == DONE)
@@ -90,8 +91,8 @@ __attribute__((noinline)) __u32 PATH(decide)(context *ctx, struct work *w)
 	if (step == BY_NAME) {
 		reason = PATH(look)(ctx, w);
 		if (reason == NAME_FOUND)
-			reason = PATH(hash)(ctx, w);
-		step = choose(w, reason);
+			reason = PATH(hash)(ctx, w, s);
+		step = choose(w, s, reason);
 	} else if (w->fragmented == 2) {
 		if (step == TO_PORT)
 			w->verdict = IP_FRAGMENT;

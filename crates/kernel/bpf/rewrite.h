@@ -15,6 +15,12 @@ inlined __u32 folded(__u32 sum)
 	return (sum & 0xffff) + (sum >> 16);
 }
 
+/* The folded sum of an IPv4 address. */
+inlined __u32 sum_of(__u32 address)
+{
+	return folded((address & 0xffff) + (address >> 16));
+}
+
 /* What a 16-bit word of `old` that becomes `new` adds to a sum. */
 inlined __u32 change(__u32 old, __u32 new)
 {
@@ -73,8 +79,12 @@ inlined __u32 ip_len(struct work *w)
 }
 
 /* To w->member, over Ethernet: from where it came. */
-inlined __u32 to_member_ethernet(struct work *w, struct cluster *c, struct member *m)
+inlined __u32 to_member_ethernet(struct work *w, struct member *m)
 {
+	struct cluster *c = the_cluster();
+
+	if (!c)
+		return DONE;
 	if (!m->mac)
 		return done(w, NO_HOP);
 	w->ethernet[0] = m->mac;
@@ -87,16 +97,13 @@ inlined __u32 to_member_ethernet(struct work *w, struct cluster *c, struct membe
 /* To w->member: its address and port, by its next hop. */
 inlined __u32 to_member(struct work *w)
 {
-	struct cluster *c = the_cluster();
-	struct member *m;
+	struct member *m = the_member(w);
+	struct cluster *c;
 
-	if (!c)
-		return DONE;
-	m = the_member(w);
 	if (!m || !m->flags)
 		return done(w, NO_MEMBER);
 	if (!w->family)
-		return to_member_ethernet(w, c, m);
+		return to_member_ethernet(w, m);
 	if (!(m->flags & MEMBER_HAS_HOP) || !(m->flags & (w->family == FAMILY_V4 ? MEMBER_HAS_V4 : MEMBER_HAS_V6)))
 		return done(w, NO_HOP);
 	if (ip_len(w) > m->mtu)
@@ -106,9 +113,12 @@ inlined __u32 to_member(struct work *w)
 	if (w->fragmented == 1)
 		note_fragments(w, FRAGMENT_TO);
 	if (w->family == FAMILY_V4) {
+		w->sum_addresses = change(sum_of(w->ip[4]), m->sum4);
 		w->ip[4] = m->address4;
-		w->sum_addresses = change(c->sum4, m->sum4);
 	} else {
+		c = the_cluster();
+		if (!c)
+			return DONE;
 		*(u64_at *)(w->ip + 6) = m->address6[0];
 		*(u64_at *)(w->ip + 8) = m->address6[1];
 		w->sum_addresses = change(c->sum6, m->sum6);
@@ -186,7 +196,7 @@ __attribute__((noinline)) __u32 leave(struct work *w)
 	if (w->fragmented == 1)
 		note_fragments(w, FRAGMENT_OUT);
 	if (w->family == FAMILY_V4) {
-		w->sum_addresses = change(folded((w->ip[3] & 0xffff) + (w->ip[3] >> 16)), c->sum4);
+		w->sum_addresses = change(sum_of(w->ip[3]), c->sum4);
 		w->ip[3] = c->address4;
 		/* Members number their IP packets alike too; who may be fragmented needs a number of its own. */
 		if (!(w->ip[1] & IPV4_DO_NOT_FRAGMENT >> 8 << 16)) {

@@ -3,6 +3,7 @@
 pub mod command_target;
 pub mod graph_target;
 pub mod safebag_target;
+pub mod shared_memory_target;
 pub mod targets;
 pub mod control_targets;
 pub mod websocket_target;

@@ -19,7 +19,7 @@ pub mod mac;
 mod memory;
 pub mod outbox;
 pub mod queue;
-mod shm;
+pub mod shm;
 mod slab;
 pub mod status;
 mod stream;

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 NW = os.environ.get("NW_BIN", str(ROOT / "target/release/nw"))

@@ -7,7 +7,6 @@ The command is target/release/nw, or $NW_BIN."""
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import unittest

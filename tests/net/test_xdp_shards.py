@@ -10,7 +10,7 @@ import subprocess
 import unittest
 
 import test_xdp
-from test_transports import GROUP, NW, UDP4, WHY_NOT, finish, ip
+from test_transports import GROUP, NW, UDP4, WHY_NOT, finish
 from test_xdp import set_queues
 from waiting import until
 

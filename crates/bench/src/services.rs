@@ -43,8 +43,9 @@ const VERIFIERS: [(&str, KeyKind, f64); 2] = [
     ("signature_verifier_rsa", KeyKind::Rsa2048, 0.515),
     ("signature_verifier_ecdsa", KeyKind::EcdsaP256, 0.122),
 ];
-/// Segments that are signed, once for all runs: an RSA signature takes twenty times as long as what is measured.
-const SIGNED_SEGMENTS: u64 = 8_000;
+/// Segments that are signed, once for all runs: an RSA signature takes twenty times as long as what is measured. A run takes half a second, of which the first packets
+/// into empty tables are little.
+const SIGNED_SEGMENTS: usize = 24_000;
 /// Packets that wait for the verifier's threads, at most.
 const HELD: i64 = 1024;
 /// The content store where all is answered from it.
@@ -67,17 +68,24 @@ struct Figures {
     cpu_us: Vec<f64>,
 }
 
-/// Elements in a row, joined in both ways in turn.
-fn in_turn(place: &Place, name: &str, elements: &[&str]) -> Result<[Figures; JOINS.len()]> {
+/// Runs of what is joined in both ways, in turn: what the consumer saw, and processor time of the services.
+fn by_each_join(
+    transfer: impl Fn(&str, usize) -> Result<(Seen, Duration)>,
+) -> Result<[Figures; JOINS.len()]> {
     let mut figures = [const { Figures { gbit: Vec::new(), cpu_us: Vec::new() } }; JOINS.len()];
     for run in 0..RUNS {
         for ((scheme, _), figures) in JOINS.iter().zip(&mut figures) {
-            let (seen, cpu) = through(place, scheme, &format!("{name}{run}{scheme}"), elements)?;
+            let (seen, cpu) = transfer(scheme, run)?;
             figures.gbit.push(gbit_per_s(&seen));
             figures.cpu_us.push(cpu.as_secs_f64() * 1e6 / seen.segments as f64);
         }
     }
     Ok(figures)
+}
+
+/// Elements in a row.
+fn in_turn(place: &Place, name: &str, elements: &[&str]) -> Result<[Figures; JOINS.len()]> {
+    by_each_join(|scheme, run| through(place, scheme, &format!("{name}{run}{scheme}"), elements))
 }
 
 /// Rows of both ways, and how they compare.
@@ -203,38 +211,54 @@ fn verifier(place: &Place, name: &str, kind: KeyKind, paper: f64) -> Result<Vec<
     let known: String = text::armor(&wire).split_whitespace().collect();
     let keys = ("keys".to_owned(), Value::List(vec![Value::Text(known)]));
     let signer = Signer::from(key);
-    let last = Name::new().with_segment(SIGNED_SEGMENTS - 1);
-    let last = last.as_ref().component(0).context("a component")?;
-    let content = vec![0x5a; LEN];
-    let sign = |number| {
-        let name = series.clone().with_segment(number);
-        DataBuilder::new(&name, &content).freshness_ms(1000).final_block(last).encode(&signer)
-    };
-    let packets = (0..SIGNED_SEGMENTS).map(sign).collect::<Result<Vec<_>, _>>()?;
-    let (mut gbit, mut cpu_us) = (Vec::new(), Vec::new());
-    for run in 0..RUNS {
-        let parameters = Parameters(vec![keys.clone(), ("held".to_owned(), Value::Integer(HELD))]);
-        let chain =
-            Chain::start(place, "unix", &format!("{name}{run}"), &["signature_verifier"], &parameters)?;
+    let packets = signed(&series, &signer)?;
+    let parameters = Parameters(vec![keys, ("held".to_owned(), Value::Integer(HELD))]);
+    let figures = by_each_join(|scheme, run| {
+        let chain = Chain::start(
+            place,
+            scheme,
+            &format!("{name}{run}{scheme}"),
+            &["signature_verifier"],
+            &parameters,
+        )?;
         let far: FaceUri = chain.far.parse()?;
-        let seen = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let producer = scope.spawn(|| produce_prepared(&far, &packets));
             std::thread::sleep(SETTLE);
             let before = chain.cpu();
             let seen = place.consume(&chain.near, &prefix);
-            cpu_us.push(chain.cpu().saturating_sub(before).as_secs_f64() * 1e6 / SIGNED_SEGMENTS as f64);
+            let cpu = chain.cpu().saturating_sub(before);
             // The producer ends with the service.
             drop(chain);
             producer.join().map_err(|_| anyhow::anyhow!("the producer panicked"))??;
-            seen
-        })?;
-        gbit.push(gbit_per_s(&seen));
-    }
-    let row = format!("service/{name}/8192");
-    Ok(vec![
-        Row::new(&row, "gbit_per_s", &gbit).beside(paper).at_least(5.0 * paper),
-        Row::new(&row, "cpu_us_per_exchange", &cpu_us),
-    ])
+            Ok((seen?, cpu))
+        })
+    })?;
+    Ok(rows(&format!("service/{name}/8192"), &figures, paper, 5.0 * paper))
+}
+
+/// The series, signed on all processors.
+fn signed(series: &Name, signer: &Signer) -> Result<Vec<Vec<u8>>> {
+    let last = Name::new().with_segment(SIGNED_SEGMENTS as u64 - 1);
+    let last = last.as_ref().component(0).context("a component")?;
+    let content = vec![0x5a; LEN];
+    let sign = |number| {
+        let name = series.clone().with_segment(number as u64);
+        DataBuilder::new(&name, &content).freshness_ms(1000).final_block(last).encode(signer)
+    };
+    let share = SIGNED_SEGMENTS.div_ceil(std::thread::available_parallelism()?.get());
+    std::thread::scope(|scope| {
+        let begin = |from| {
+            let numbers = from..SIGNED_SEGMENTS.min(from + share);
+            scope.spawn(move || numbers.map(sign).collect::<Result<Vec<_>, _>>())
+        };
+        let threads: Vec<_> = (0..SIGNED_SEGMENTS).step_by(share).map(begin).collect();
+        let mut packets = Vec::with_capacity(SIGNED_SEGMENTS);
+        for thread in threads {
+            packets.extend(thread.join().map_err(|_| anyhow::anyhow!("a signer panicked"))??);
+        }
+        Ok(packets)
+    })
 }
 
 /// What was fetched once is fetched again.

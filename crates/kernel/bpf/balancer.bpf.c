@@ -38,14 +38,17 @@ static long (*const bpf_csum_update)(struct __sk_buff *ctx, __u32 sum) = (void *
 #define PATH(name) xdp_##name
 #define context struct xdp_md
 #define path_load bpf_xdp_load_bytes
+#define path_head xdp_head
 #include "path.h"
 #undef PATH
 #undef context
 #undef path_load
+#undef path_head
 
 #define PATH(name) tc_##name
 #define context struct __sk_buff
 #define path_load bpf_skb_load_bytes
+#define path_head(ctx, w, s, len) bpf_skb_load_bytes(ctx, (w)->packet, (s)->octets, len)
 #include "path.h"
 
 SEC("xdp")

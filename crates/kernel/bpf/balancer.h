@@ -246,8 +246,8 @@ struct work {
 	/* What changes in the sums of 16-bit words that checksums are: by addresses, and by what is in UDP. */
 	__u32 sum_addresses;
 	__u32 sum_udp;
-	/* The same of IPv4's identification. */
-	__u32 sum_id;
+	/* The same of IPv4's head but for its addresses. */
+	__u32 sum_head;
 	/* A Sequence's first octet: where in the frame (0 for none), and what it is xor-ed with. */
 	__u32 tag_at;
 	__u32 tag;

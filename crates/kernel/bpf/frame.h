@@ -2,8 +2,9 @@
 /*
  * What a frame is to the balancer: Ethernet, up to two VLAN tags, IPv4 or IPv6, UDP.
  *
- * read_frame() copies the heads to the notes, the only place where a packet is read by pointer: at offsets that are known when this is
- * compiled, one copy of the code for each number of tags. sort_frame(w) looks at the notes alone.
+ * read_frame() copies the heads to the notes, and xdp_head() what is behind them to the scratch, the only places where a packet is read by
+ * pointer: at offsets that are known when this is compiled, one copy of the code for each number of tags. sort_frame(w) looks at the notes
+ * alone.
  */
 #ifndef NW_FRAME_H
 #define NW_FRAME_H
@@ -96,6 +97,55 @@ inlined void read_frame(struct work *w, const __u8 *at, const __u8 *end)
 		return;
 	type = be16(*(const u16_at *)(at + 20));
 	read_behind(w, at, end, ETHERNET_HEADER + 2 * VLAN_TAG, type);
+}
+
+/* Where UDP's payload is in frames without tags. */
+#define BEHIND_IPV4 (ETHERNET_HEADER + IPV4_HEADER + UDP_HEADER)
+#define BEHIND_IPV6 (ETHERNET_HEADER + IPV6_HEADER + UDP_HEADER)
+
+/* One `word` more from `at` to `to`, when it is there. The compiler shall not join these places to ones that it computes. */
+#define copy_if_there(word)				\
+	if (at + sizeof(word) <= end) {			\
+		*(word *)to = *(const word *)at;	\
+		at += sizeof(word), to += sizeof(word);	\
+	}						\
+	barrier_var(at);				\
+	barrier_var(to)
+
+/*
+ * Copies a packet's first `len` octets, HEAD_OCTETS at most; 0 when it could. What lies behind the packet in its frame may come along. Frames
+ * without tags by pointer: the helper copies by the octet, which costs a third of what a name of eight components does.
+ */
+inlined int xdp_head(struct xdp_md *ctx, struct work *w, struct scratch *s, __u32 len)
+{
+	const __u8 *at = (const __u8 *)(long)ctx->data, *end = (const __u8 *)(long)ctx->data_end;
+	__u8 *to = s->octets;
+
+	if (w->packet == BEHIND_IPV4) {
+		at += BEHIND_IPV4;
+	} else if (w->packet == BEHIND_IPV6) {
+		barrier_var(at);
+		at += BEHIND_IPV6;
+	} else {
+		return bpf_xdp_load_bytes(ctx, w->packet, to, len);
+	}
+	barrier_var(at);
+	rounds(i, HEAD_OCTETS / 16) {
+		if (at + 16 > end)
+			break;
+		*(u64_at *)to = *(const u64_at *)at;
+		*(u64_at *)(to + 8) = *(const u64_at *)(at + 8);
+		at += 16, to += 16;
+		barrier_var(at);
+		barrier_var(to);
+		if (i + 1 == HEAD_OCTETS / 16)
+			return 0;
+	}
+	copy_if_there(u64_at);
+	copy_if_there(u32_at);
+	copy_if_there(u16_at);
+	copy_if_there(__u8);
+	return 0;
 }
 
 /* The member that has a UDP port, 0 for none. */
@@ -296,7 +346,7 @@ inlined __u32 sort_frame(struct work *w)
 {
 	w->fragmented = w->outwards = w->keep_l2 = w->family = w->to_one_port = 0;
 	w->tag_at = 0;
-	w->sum_addresses = w->sum_udp = w->sum_id = 0;
+	w->sum_addresses = w->sum_udp = w->sum_head = 0;
 	w->kind = KIND_OTHER;
 	w->verdict = PASSED;
 	if (w->type == ETHERTYPE_IPV4)

@@ -574,7 +574,7 @@ inlined int hash_short(struct scratch *s, const struct config *c)
 		return 0;
 	rounds(i, COMPONENTS_MAX + 1) {
 		const __u64 *octets, *mask;
-		__u64 first, type, len;
+		__u64 first, len;
 
 #ifdef NDN_MEMBERS
 		s->prefixes[i] = state;
@@ -591,9 +591,9 @@ inlined int hash_short(struct scratch *s, const struct config *c)
 			return 0;
 		octets = words(s, at);
 		first = octets[0];
-		type = first & 0xff;
 		len = (first >> 8 & 0xff) + 2;
-		unusual |= (type - 3) | (252 - type) | (16 - len);
+		/* A type from 3 to 252, and as many octets as are looked at. */
+		unusual |= ((first + 3 & 0xff) - 6) | (16 - len);
 		mask = MASKS[len & 31];
 		state = fold((first & mask[0]) ^ state, (octets[1] & mask[1]) ^ s->multiplier);
 		at += len;

@@ -6,6 +6,7 @@
  *   PATH(name)                                 the name of a function here
  *   context                                    what the program is given
  *   path_load(ctx, offset, to, len)            copies from the frame; 0 when it could
+ *   path_head(ctx, w, s, len)                  copies a packet's first octets to the scratch, HEAD_OCTETS at most; 0 when it could
  *
  * and has PATH(write) of write.h.
  */
@@ -20,7 +21,7 @@ __attribute__((noinline)) __u32 PATH(look)(context *ctx, struct work *w)
 		return REASON_FAILED;
 	more = w->present > HEAD_OCTETS ? HEAD_OCTETS : w->present;
 	barrier_var(more);
-	if (more == 0 || more > HEAD_OCTETS || path_load(ctx, w->packet, s->octets, more))
+	if (more == 0 || more > HEAD_OCTETS || path_head(ctx, w, s, more))
 		return REASON_FAILED;
 	return note_kind(w, s, locate(s, again(w->packet_len)));
 }

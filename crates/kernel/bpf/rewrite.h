@@ -15,40 +15,38 @@ inlined __u32 folded(__u32 sum)
 	return (sum & 0xffff) + (sum >> 16);
 }
 
-/* The folded sum of an IPv4 address. */
-inlined __u32 sum_of(__u32 address)
-{
-	return folded((address & 0xffff) + (address >> 16));
-}
-
 /* What a 16-bit word of `old` that becomes `new` adds to a sum. */
 inlined __u32 change(__u32 old, __u32 new)
 {
 	return (old ^ 0xffff) + new;
 }
 
-/* A checksum, when `sum` comes to what it is of. */
+/* The same of an IPv4 address that becomes one of this sum. */
+inlined __u32 change_address(__u32 old, __u32 sum)
+{
+	return (~old & 0xffff) + (~old >> 16) + sum;
+}
+
+/* A checksum, when `sum` comes to what it is of: few words changed, so it has room for all carries. */
 inlined __u32 changed(__u32 checksum, __u32 sum)
 {
 	return folded((checksum ^ 0xffff) + sum) ^ 0xffff;
 }
 
-/* One hop less; 0 when there is none left. */
+/* One hop less; 0 when there is none left. Before sum_up(). */
 inlined int take_hop(struct work *w)
 {
-	__u32 old, new;
-
 	if (w->family == FAMILY_V6) {
 		if (w->ip[1] >> 24 <= 1)
 			return 0;
 		w->ip[1] -= 1 << 24;
 		return 1;
 	}
-	old = w->ip[2] & 0xffff;
-	if ((old & 0xff) <= 1)
+	if ((w->ip[2] & 0xff) <= 1)
 		return 0;
-	new = old - 1;
-	w->ip[2] = new | changed(w->ip[2] >> 16, change(old, new)) << 16;
+	w->ip[2] -= 1;
+	/* change(), whatever the word was. */
+	w->sum_head += 0xffff - 1;
 	return 1;
 }
 
@@ -64,11 +62,11 @@ inlined void sum_up(struct work *w)
 	__u32 sum;
 
 	if (w->family == FAMILY_V4)
-		w->ip[2] = (w->ip[2] & 0xffff) | changed(w->ip[2] >> 16, folded(w->sum_addresses) + folded(w->sum_id)) << 16;
+		w->ip[2] = (w->ip[2] & 0xffff) | changed(w->ip[2] >> 16, w->sum_addresses + w->sum_head) << 16;
 	/* A later fragment has no UDP. "If the computed checksum is zero, it is transmitted as all ones"; zero says that there is none. */
 	if (w->fragmented == 2 || !w->udp[3])
 		return;
-	sum = changed(w->udp[3], folded(w->sum_addresses) + folded(w->sum_udp));
+	sum = changed(w->udp[3], w->sum_addresses + w->sum_udp);
 	w->udp[3] = sum ? sum : 0xffff;
 }
 
@@ -113,7 +111,7 @@ inlined __u32 to_member(struct work *w)
 	if (w->fragmented == 1)
 		note_fragments(w, FRAGMENT_TO);
 	if (w->family == FAMILY_V4) {
-		w->sum_addresses = change(sum_of(w->ip[4]), m->sum4);
+		w->sum_addresses = change_address(w->ip[4], m->sum4);
 		w->ip[4] = m->address4;
 	} else {
 		c = the_cluster();
@@ -196,12 +194,12 @@ __attribute__((noinline)) __u32 leave(struct work *w)
 	if (w->fragmented == 1)
 		note_fragments(w, FRAGMENT_OUT);
 	if (w->family == FAMILY_V4) {
-		w->sum_addresses = change(sum_of(w->ip[3]), c->sum4);
+		w->sum_addresses = change_address(w->ip[3], c->sum4);
 		w->ip[3] = c->address4;
 		/* Members number their IP packets alike too; who may be fragmented needs a number of its own. */
 		if (!(w->ip[1] & IPV4_DO_NOT_FRAGMENT >> 8 << 16)) {
 			id = w->ip[1] ^ w->member << 2;
-			w->sum_id = change(w->ip[1] & 0xffff, id & 0xffff);
+			w->sum_head = change(w->ip[1] & 0xffff, id & 0xffff);
 			w->ip[1] = id;
 		}
 	} else {

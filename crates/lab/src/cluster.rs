@@ -3,6 +3,7 @@
 use crate::balancer::{Balancer, Entry};
 use crate::ends::{Consumer, Producer, Publication, PublishPlan};
 use crate::error::LabError;
+use crate::losses::Losses;
 use crate::node::{CARD, Node, Switch, Traffic};
 use crate::picture;
 use crate::plan::{
@@ -472,6 +473,31 @@ impl Cluster {
     /// When the system does not say.
     pub fn traffic(&self) -> Result<HashMap<String, Traffic>, LabError> {
         self.switch.traffic()
+    }
+
+    /// What was lost so far, and where.
+    ///
+    /// # Errors
+    /// When the system does not say, or somebody who runs does not answer.
+    pub fn losses(&self) -> Result<Losses, LabError> {
+        let mut losses = Losses::default();
+        losses.look(&self.switch.space, "the switch")?;
+        let consumers = self.consumers.iter().map(|end| (&end.node, end.router.as_ref()));
+        let producers = self.producers.iter().map(|end| (&end.node, Some(&end.router)));
+        let members = self.members.iter().map(|member| (&member.node, Some(&member.router)));
+        for (node, router) in consumers.chain(producers).chain(members) {
+            losses.look(&node.space, &node.name)?;
+            if let Some(router) = router {
+                losses.at_router(&router.drops()?, &node.name);
+            }
+        }
+        for balancer in &self.balancers {
+            losses.look(&balancer.node.space, &balancer.node.name)?;
+            if balancer.process().is_some() {
+                losses.at_balancer(&balancer.status()?.verdicts, &balancer.node.name);
+            }
+        }
+        Ok(losses)
     }
 
     /// Limits the link of a member, each way.

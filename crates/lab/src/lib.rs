@@ -10,6 +10,7 @@ mod cluster;
 mod ends;
 mod error;
 mod ethtool;
+mod losses;
 mod node;
 mod picture;
 mod plan;
@@ -25,6 +26,7 @@ pub use ends::{
     Consumer, Download, FetchPlan, Fetched, Generated, Generating, Producer, Publication, PublishPlan,
 };
 pub use error::LabError;
+pub use losses::Losses;
 pub use node::{Node, Traffic};
 pub use plan::{Addresses, ENDS_MAX, MEMBERS_MAX, PORT, Plan, RouterProgram, Transport, member_port};
 pub use process::Running;

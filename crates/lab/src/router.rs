@@ -5,7 +5,7 @@ use crate::node::Node;
 use crate::plan::{Addresses, RouterProgram};
 use crate::process::Running;
 use nw_api::management::client::{decode_cs_info, decode_items, decode_status};
-use nw_api::management::{ControlParameters, CsInfo, Dataset, ForwarderStatus, RibEntry, Verb};
+use nw_api::management::{ControlParameters, CsInfo, Dataset, DropCount, ForwarderStatus, RibEntry, Verb};
 use nw_app::control::{self, ControlError};
 use nw_app::{Client, FaceUri};
 use nw_name::Name;
@@ -118,6 +118,21 @@ impl Router {
             let content = control::dataset(client, Dataset::StatusGeneral, None)?;
             decode_status(&content)
                 .map_err(|error| ControlError::Answer { what: Dataset::StatusGeneral.to_string(), error })
+        })
+    }
+
+    /// Packets that it dropped, by reason; none of a router that has no such list.
+    ///
+    /// # Errors
+    /// When it can't be reached.
+    pub fn drops(&self) -> Result<Vec<DropCount>, LabError> {
+        self.told(|client| {
+            let content = match control::dataset(client, Dataset::StatusDrops, None) {
+                Err(ControlError::Nack { .. } | ControlError::Silence(_)) => return Ok(Vec::new()),
+                answer => answer?,
+            };
+            decode_items(&content)
+                .map_err(|error| ControlError::Answer { what: Dataset::StatusDrops.to_string(), error })
         })
     }
 

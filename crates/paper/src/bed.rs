@@ -188,7 +188,9 @@ impl<'a> Bed<'a> {
         match still {
             None => Ok(passed),
             Some(number) => Err(Failure::Download(format!(
-                "download {number} stands still: a packet was lost, and nobody asks again; is something else at work on this machine?"
+                "download {number} stands still: a packet was lost, and nobody asks again; is something else at work on this machine? The laboratory \
+                 lost so far: {}",
+                cluster.losses()?
             ))),
         }
     }

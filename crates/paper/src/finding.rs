@@ -8,6 +8,7 @@ use crate::report::Report;
 use crate::scale::{MEMBERS, MEMBERS_MAX, Scale};
 use crate::weights::Weights;
 use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
 
 /// How a number should stand to the paper's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -380,13 +381,16 @@ fn figure_14(csr: &Csr, live: &Live, unit: f64) -> Finding {
     ));
     checks.push(Check::new("Interests sent again", live.retransmissions as f64, 0.0, Relation::AtMost));
     let stages: Vec<_> = live.stages.iter().map(|stage| format!("{:.0}", stage.throughput_mbit)).collect();
-    let here = format!(
+    let mut here = format!(
         "throughput was {} Mbit/s in turn; {} of {} downloads were completed, and {} Interests were sent again",
         stages.join(", "),
         live.completed,
         live.downloads,
         live.retransmissions
     );
+    if !live.losses.is_empty() {
+        let _ = write!(here, "; packets were lost: {}", live.losses);
+    }
     Finding::new(csr, 14, here, checks)
 }
 

@@ -3,7 +3,7 @@
 use crate::bed::{Bed, ENDS, Failure, content, publish_plan};
 use crate::numbers::Csr;
 use crate::sampler::{self, Curve, Sampler};
-use nw_lab::{Cluster, Plan, PublishPlan};
+use nw_lab::{Cluster, Losses, Plan, PublishPlan};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,8 @@ pub struct Live {
     pub retransmissions: u64,
     /// Why downloads were not completed.
     pub complaints: Vec<String>,
+    /// Packets that were lost meanwhile, and where.
+    pub losses: Losses,
 }
 
 /// While the number of members was the same.
@@ -56,6 +58,8 @@ pub(crate) fn run(bed: &Bed<'_>) -> Result<Live, Failure> {
     let publish = |at| cluster.publish(at, &content(at), &PublishPlan { octets, ..publish_plan() });
     let contents = (0..ENDS).map(publish).collect::<Result<Vec<_>, _>>()?;
     let sampler = Sampler::start(cluster.consumers().iter().map(|consumer| &consumer.node), EVERY);
+    let before = cluster.losses()?;
+    let mut lost = before.clone();
     let plan = bed.fetch_plan();
     let fetch = cluster.consumers().iter().zip(&contents);
     let mut downloads = fetch
@@ -73,6 +77,7 @@ pub(crate) fn run(bed: &Bed<'_>) -> Result<Live, Failure> {
         let from_s = sampler.now();
         bed.say(&format!("{count} members, five downloads"));
         bed.pause(stage)?;
+        lost.renew(cluster.losses()?);
         stages.push(Stage { members: count, from_s, to_s: sampler.now(), throughput_mbit: 0.0 });
     }
     let mut live = Live { downloads: ENDS, ..Live::default() };
@@ -92,6 +97,8 @@ pub(crate) fn run(bed: &Bed<'_>) -> Result<Live, Failure> {
             Err(error) => live.complaints.push(error.to_string()),
         }
     }
+    lost.renew(cluster.losses()?);
+    live.losses = lost.since(&before);
     let octets = sampler::sum(&sampler.finish()?);
     for stage in &mut stages {
         let passed = sampler::at(&octets, stage.to_s) - sampler::at(&octets, stage.from_s);

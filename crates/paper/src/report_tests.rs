@@ -78,6 +78,7 @@ fn papers() -> Report {
         completed: 5,
         retransmissions: 0,
         complaints: Vec::new(),
+        losses: nw_lab::Losses::default(),
     });
     report.judge(&csr, &FIGURES);
     report

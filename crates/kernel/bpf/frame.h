@@ -114,7 +114,7 @@ inlined void read_frame(struct work *w, const __u8 *at, const __u8 *end)
 
 /*
  * Copies a packet's first `len` octets, HEAD_OCTETS at most; 0 when it could. What lies behind the packet in its frame may come along. Frames
- * without tags by pointer: the helper copies by the octet, which costs a third of what a name of eight components does.
+ * without tags by pointer, which costs less than a call of the helper.
  */
 inlined int xdp_head(struct xdp_md *ctx, struct work *w, struct scratch *s, __u32 len)
 {

@@ -1,6 +1,7 @@
 //! Where packets were lost: what the system counts at interfaces, queues and sockets of each namespace, balancers by verdict, routers by reason.
 
 use crate::error::LabError;
+use crate::node::{Passed, passed};
 use crate::space;
 use nw_api::management::DropCount;
 use nw_kernel::balancer::Verdict;
@@ -54,12 +55,9 @@ impl Losses {
 
     /// From `/proc/net/dev`.
     fn at_interfaces(&mut self, text: &str, name: &str) {
-        for line in text.lines().skip(2) {
-            let Some((card, numbers)) = line.split_once(':') else { continue };
-            let numbers: Vec<u64> = numbers.split_whitespace().filter_map(|n| n.parse().ok()).collect();
-            let (card, at) = (card.trim(), |at: usize| numbers.get(at).copied().unwrap_or_default());
-            self.add(format!("arriving at {card} of {name}"), at(3));
-            self.add(format!("leaving by {card} of {name}"), at(11));
+        for (card, Passed { lost_in, lost_out, .. }) in passed(text) {
+            self.add(format!("arriving at {card} of {name}"), lost_in);
+            self.add(format!("leaving by {card} of {name}"), lost_out);
         }
     }
 
@@ -115,6 +113,9 @@ impl Losses {
 
 impl fmt::Display for Losses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("nothing");
+        }
         for (at, (place, packets)) in self.0.iter().enumerate() {
             write!(f, "{}{packets} {place}", if at == 0 { "" } else { ", " })?;
         }
@@ -150,7 +151,7 @@ mod tests {
         let mut later = losses.clone();
         later.add("leaving by eth0 of m1".to_owned(), 4);
         assert_eq!(later.since(&losses).to_string(), "4 leaving by eth0 of m1");
-        assert!(losses.since(&losses).is_empty());
+        assert_eq!(losses.since(&losses).to_string(), "nothing");
         later.renew(Losses([("by verdict no_hop of b1".to_owned(), 9)].into()));
         assert_eq!(later.since(&losses).to_string(), "7 by verdict no_hop of b1, 4 leaving by eth0 of m1");
     }

@@ -108,34 +108,43 @@ impl Switch {
     }
 }
 
-/// What `/proc/net/dev` says of a switch's ports, turned round: what a port received the node sent.
-fn traffic(text: &str) -> HashMap<String, Traffic> {
-    let ports = text.lines().skip(2).filter_map(|line| {
+/// What an interface received and sent, and lost of both.
+pub(crate) struct Passed {
+    octets_in: u64,
+    packets_in: u64,
+    pub(crate) lost_in: u64,
+    octets_out: u64,
+    packets_out: u64,
+    pub(crate) lost_out: u64,
+}
+
+/// What `/proc/net/dev` says of each interface.
+pub(crate) fn passed(text: &str) -> impl Iterator<Item = (&str, Passed)> {
+    text.lines().skip(2).filter_map(|line| {
         let (name, numbers) = line.split_once(':')?;
         let numbers: Vec<u64> = numbers.split_whitespace().filter_map(|n| n.parse().ok()).collect();
-        let [
-            sent_octets,
-            sent_packets,
-            _,
-            in_drop,
-            _,
-            _,
-            _,
-            _,
-            received_octets,
-            received_packets,
-            _,
-            out_drop,
-            ..,
-        ] = numbers[..]
+        let [octets_in, packets_in, _, lost_in, _, _, _, _, octets_out, packets_out, _, lost_out, ..] =
+            numbers[..]
         else {
             return None;
         };
-        let lost_packets = in_drop + out_drop;
-        let traffic = Traffic { received_packets, received_octets, sent_packets, sent_octets, lost_packets };
-        Some((name.trim().to_owned(), traffic))
+        Some((name.trim(), Passed { octets_in, packets_in, lost_in, octets_out, packets_out, lost_out }))
+    })
+}
+
+/// Of a switch's ports, turned round: what a port received the node sent.
+fn traffic(text: &str) -> HashMap<String, Traffic> {
+    let turned = passed(text).map(|(name, port)| {
+        let traffic = Traffic {
+            received_packets: port.packets_out,
+            received_octets: port.octets_out,
+            sent_packets: port.packets_in,
+            sent_octets: port.octets_in,
+            lost_packets: port.lost_in + port.lost_out,
+        };
+        (name.to_owned(), traffic)
     });
-    ports.collect()
+    turned.collect()
 }
 
 /// A machine of the laboratory.

@@ -190,7 +190,7 @@ impl<'a> Bed<'a> {
             Some(number) => Err(Failure::Download(format!(
                 "download {number} stands still: a packet was lost, and nobody asks again; is something else at work on this machine? The laboratory \
                  lost so far: {}",
-                cluster.losses()?
+                cluster.losses().map_or_else(|error| error.to_string(), |losses| losses.to_string())
             ))),
         }
     }

@@ -75,10 +75,19 @@ impl Switch {
         Ok(switch)
     }
 
-    /// Joins an interface of a node to a bridge. The port has the node's name where that has one interface.
-    fn join(&self, node: &str, card: &str, port: &str, bridge: &str) -> Result<(), LabError> {
-        let lines =
-            format!("link add {card} type veth peer name {port} netns {0}\nlink set {card} up\n", self.space);
+    /// Joins an interface of a node to a bridge. The port has the node's name where that has one interface, and a queue for each processor where a kernel
+    /// program sends to it: what is sent so is lost when the queue is full, and who fills a queue of his own processor empties it before he goes on.
+    fn join(
+        &self,
+        node: &str,
+        card: &str,
+        (port, queues): (&str, usize),
+        bridge: &str,
+    ) -> Result<(), LabError> {
+        let lines = format!(
+            "link add {card} numrxqueues {queues} type veth peer name {port} numrxqueues {queues} netns {0}\nlink set {card} up\n",
+            self.space
+        );
         space::batch("ip", Some(node), &lines)?;
         space::batch("ip", Some(&self.space), &format!("link set {port} master {bridge} up\n"))?;
         space::within(node, || ethtool::set(card, ethtool::WHOLE))?;
@@ -187,7 +196,7 @@ impl Node {
     }
 
     fn wire(&self, switch: &Switch, net: Net) -> Result<(), LabError> {
-        switch.join(&self.space, CARD, &self.name, net.link())?;
+        switch.join(&self.space, CARD, (&self.name, 1), net.link())?;
         if switch.link_threads && net == Net::Members {
             Switch::carry(&switch.space, &self.name, (&self.space, CARD))?;
         }
@@ -216,9 +225,10 @@ impl Node {
 
     /// Two interfaces, with addresses of its own in all networks.
     fn wire_balancer(&self, switch: &Switch, number: usize) -> Result<(), LabError> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         for link in [OUTSIDE, INSIDE] {
             let port = format!("{}-{link}", self.name);
-            switch.join(&self.space, link, &port, link)?;
+            switch.join(&self.space, link, (&port, processors), link)?;
             // What a kernel program sends by the interface arrives at the port.
             space::within(&switch.space, || ethtool::set(&port, ethtool::TAKES_REDIRECTED))?;
         }

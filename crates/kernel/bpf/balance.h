@@ -7,11 +7,6 @@
 
 #include "balancer.h"
 
-inlined struct ruling *the_ruling(void)
-{
-	return bpf_map_lookup_elem(&ruling, (const void *)&ONLY);
-}
-
 /*
  * The longest rule that holds for the name in the scratch: depth | control << 16 | 1 << 24, or 0 for none. A boundary behind an implicit
  * digest counts for nothing.

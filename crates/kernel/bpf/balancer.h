@@ -89,26 +89,30 @@ struct counters {
 	struct member_counters members[MEMBERS];
 };
 
-struct cluster {
-	/* Its addresses, 0 for none, and the folded sums of their 16-bit words. */
-	__u64 address6[2];
-	__u32 address4;
-	__u32 sum4;
-	__u32 sum6;
-	__u32 port;
-	/* Ethernet faces: two interfaces, 0 for none; the cluster's address outside and NDN's group, the first octet lowest. */
-	__u32 outside;
-	__u32 inside;
-	__u64 mac;
-	__u64 group;
-};
-
 /* What changes with the rules. */
 struct ruling {
 	/* Bit n: there is a rule for a prefix of n components. */
 	__u32 lengths;
 	/* The member that has the control names. */
 	__u32 control;
+};
+
+/* What each packet needs stands together. */
+struct cluster {
+	/* Ethernet faces: two interfaces, 0 for none. */
+	__u32 outside;
+	__u32 inside;
+	/* Its addresses, 0 for none, and the folded sums of their 16-bit words. */
+	__u64 address6[2];
+	__u32 address4;
+	__u32 sum4;
+	__u32 sum6;
+	__u32 port;
+	struct ruling ruling;
+	struct config config;
+	/* Of Ethernet faces: the cluster's address outside and NDN's group, the first octet lowest. */
+	__u64 mac;
+	__u64 group;
 };
 
 #define MEMBER_HAS_V4 1
@@ -232,6 +236,8 @@ struct work {
 	/* 1 when this is the first of several IPv4 fragments; 2 when it is a later one. */
 	__u32 fragmented;
 	__u32 verdict;
+	/* A number that the verifier shall forget: see unknown(). */
+	__u32 forgotten;
 	__u32 member;
 	__u32 kind;
 	__u32 outwards;
@@ -265,7 +271,6 @@ struct work {
 	__u64 asked_hash;
 	struct asked asked;
 	__u32 out_link;
-	__u32 forgotten;
 	struct bpf_fib_lookup fib;
 };
 
@@ -289,13 +294,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct cluster);
 } cluster SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ruling);
-} ruling SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -388,6 +386,20 @@ inlined struct work *the_work(void)
 inlined struct cluster *the_cluster(void)
 {
 	return bpf_map_lookup_elem(&cluster, (const void *)&ONLY);
+}
+
+inlined struct ruling *the_ruling(void)
+{
+	struct cluster *c = the_cluster();
+
+	return c ? &c->ruling : 0;
+}
+
+inlined struct config *the_config(void)
+{
+	struct cluster *c = the_cluster();
+
+	return c ? &c->config : 0;
 }
 
 inlined struct member *the_member(struct work *w)

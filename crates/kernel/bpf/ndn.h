@@ -9,7 +9,7 @@
  *
  * Whoever includes this file first defines `ndn_load(ctx, offset, to, len)`, which copies from the packet and returns 0 when it could; or
  * NDN_MEMBERS, when it chooses members of a cluster and not shards: then tokens are not looked at, the hash of each prefix is kept, and
- * loading and counting are its own.
+ * loading, counting and the_config() are its own.
  */
 #ifndef NW_NDN_H
 #define NW_NDN_H
@@ -79,11 +79,13 @@ struct config {
 	__u32 shards;
 	/* XDP: 1 takes EtherType 0x8624 too. */
 	__u32 ethernet;
+#ifndef NDN_MEMBERS
 	/* XDP: UDP destination ports in network order, 0 for none. */
 	__u16 ports[PORTS_MAX];
 	/* XDP: the interface's own address and that of its group, as words(); 0 takes frames to any. */
 	__u64 mac;
 	__u64 group;
+#endif
 };
 
 #ifndef NDN_MEMBERS
@@ -96,11 +98,8 @@ struct counters {
 /* Twice the largest offset, so that a masked offset and whatever is read there stay inside. */
 #define ROOM 1024
 
+/* What each packet needs stands together, next to its octets: between two packets the system's code displaces every cache line. */
 struct scratch {
-	/* What the shard is computed from; of a name, or of the number that a packet's fragments share. */
-	__u64 hash;
-	/* Of the loop over the name: the key's second word. */
-	__u64 multiplier;
 	/* Of the link header, as far as it is read. */
 	__u64 sequence;
 	__u64 frag_index;
@@ -109,18 +108,32 @@ struct scratch {
 	__u32 last;
 	__u32 token;
 	__u32 has_sequence;
-	__u32 nack;
 #ifdef NDN_MEMBERS
 	/* Where the Sequence's number is in the packet. */
 	__u32 sequence_at;
-	/* Bit n: the name's n-th component (from 1) is an implicit digest. */
-	__u32 digests;
-	/* Hashes of the name's first n components. */
-	__u64 prefixes[2 * COMPONENTS_MAX];
 #endif
 	/* Where the packet is in its frame, and how many octets may be of it. */
 	__u32 packet;
 	__u32 len;
+	/* Of the loop over the name: where it is, where the component there ends, and whether that is an implicit digest. */
+	__u32 at;
+	__u32 component_end;
+	__u32 in_digest;
+	/* The chosen one, for whom a helper needs it in memory. */
+	__u32 shard;
+	/* XDP: to whom an IP packet goes; IPv4 addresses are mapped. */
+	__u64 destination[2];
+#ifdef NDN_MEMBERS
+	/* Hashes of the name's first n components. */
+	__u64 prefixes[2 * COMPONENTS_MAX];
+	/* Bit n: the name's n-th component (from 1) is an implicit digest. */
+	__u32 digests;
+#endif
+	__u32 nack;
+	/* What the shard is computed from; of a name, or of the number that a packet's fragments share. */
+	__u64 hash;
+	/* Of the loop over the name: the key's second word. */
+	__u64 multiplier;
 	/* Where the link packet ends, and where its fragment starts; from the packet's start, as all that follows. */
 	__u32 end;
 	__u32 fragment;
@@ -128,22 +141,16 @@ struct scratch {
 	__u32 name;
 	__u32 name_end;
 	__u32 copied_end;
+	/* How many components there were. */
+	__u32 components;
 	/* Why the shard is chosen when nothing is wrong with the name. */
 	__u32 reason;
-	/* Of the loop over the name: where it is, where the component there ends, whether that is an implicit digest, and how many there were. */
-	__u32 at;
-	__u32 component_end;
-	__u32 in_digest;
-	__u32 components;
-	/* The chosen one, for whom a helper needs it in memory. */
-	__u32 shard;
-	/* XDP: to whom an IP packet goes; IPv4 addresses are mapped. */
-	__u64 destination[2];
 	/* A number that the verifier shall forget: see opaque(). */
 	__u32 forgotten;
 	__u8 octets[2 * ROOM];
 };
 
+#ifndef NDN_MEMBERS
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -151,7 +158,6 @@ struct {
 	__type(value, struct config);
 } config SEC(".maps");
 
-#ifndef NDN_MEMBERS
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -177,17 +183,19 @@ struct {
  */
 static const volatile __u32 ONLY;
 
-inlined struct config *the_config(void)
-{
-	return bpf_map_lookup_elem(&config, (const void *)&ONLY);
-}
-
 inlined struct scratch *the_scratch(void)
 {
 	return bpf_map_lookup_elem(&scratch, (const void *)&ONLY);
 }
 
-#ifndef NDN_MEMBERS
+#ifdef NDN_MEMBERS
+inlined struct config *the_config(void);
+#else
+inlined struct config *the_config(void)
+{
+	return bpf_map_lookup_elem(&config, (const void *)&ONLY);
+}
+
 inlined struct counters *the_counters(void)
 {
 	return bpf_map_lookup_elem(&counters, (const void *)&ONLY);
@@ -322,9 +330,8 @@ inlined __u64 fold(__u64 a, __u64 b)
 	return (a1 * b1 + (middle >> 32) + (other >> 32)) ^ a * b;
 }
 
-/* What to keep of two words to have the first n octets of sixteen. */
+/* What to keep of two words to have the first n octets of sixteen; at n - 1, with none for n = 0. */
 static const __u64 MASKS[32][2] = {
-	{ 0, 0 },
 	{ ~0ull >> 56, 0 },
 	{ ~0ull >> 48, 0 },
 	{ ~0ull >> 40, 0 },
@@ -557,46 +564,51 @@ inlined void note_digest(struct scratch *s, __u32 type)
 #endif
 }
 
+/* Added to a component's first two octets, a type and a length: a type from 8 on becomes the rest over 8, and carries one into the length. */
+#define SHORT_ADDED (0x100 - 8)
+/* All bits that the sum may have: of a type to 71, of a length (and one) to 14. */
+#define SHORT_BITS 0xf3f
+
 /*
- * Names of short components alone, as nearly all are: no head is longer than two octets, no component with its head longer than 16, none is a
- * digest, all were copied. Each component is one step then. Whether one was another is asked once, at the end: until then what is read may be
- * nothing, but lies in the scratch. Returns 0 when the name is another one.
+ * Names of short components of usual types alone, as nearly all are: each type is 8 to 71 (neither a digest nor a long number), no component
+ * with its head is longer than 16 octets, all were copied. Each component is one step then. Whether one was another is asked once, at the end:
+ * until then what is read may be nothing, but lies in the scratch. Returns 0 when the name is another one.
  */
 inlined int hash_short(struct scratch *s, const struct config *c)
 {
-	__u64 state, at, end, unusual = 0;
+	__u64 state, at, sums = 0;
 
 	state = c->key[0];
 	s->multiplier = c->key[1];
 	at = s->name;
-	end = s->name_end;
-	if (end != s->copied_end)
+	if (s->name_end != s->copied_end)
 		return 0;
 	rounds(i, COMPONENTS_MAX + 1) {
 		const __u64 *octets, *mask;
-		__u64 first, len;
+		__u64 first, sum, len;
 
 #ifdef NDN_MEMBERS
 		s->prefixes[i] = state;
 #endif
-		if (at == end) {
+		if (at == again(s->name_end)) {
 			s->hash = state;
 			s->components = i;
 #ifdef NDN_MEMBERS
 			s->digests = 0;
 #endif
-			return (__s64)unusual >= 0;
+			return !(sums & ~(__u64)SHORT_BITS);
 		}
 		if (i == COMPONENTS_MAX)
 			return 0;
 		octets = words(s, at);
 		first = octets[0];
-		len = (first >> 8 & 0xff) + 2;
-		/* A type from 3 to 252, and as many octets as are looked at. */
-		unusual |= ((first + 3 & 0xff) - 6) | (16 - len);
+		sum = (first & 0xffff) + SHORT_ADDED;
+		sums |= sum;
+		/* With its head, less one. */
+		len = sum >> 8;
 		mask = MASKS[len & 31];
 		state = fold((first & mask[0]) ^ state, (octets[1] & mask[1]) ^ s->multiplier);
-		at += len;
+		at += len + 1;
 	}
 	return 0;
 }
@@ -676,7 +688,7 @@ __attribute__((noinline)) __u32 hash_name(void)
 		at = opaque(s, at);
 		a = word(s, at);
 		b = word(s, at + 8);
-		mask = MASKS[opaque(s, taken) & 31];
+		mask = MASKS[opaque(s, taken - 1) & 31];
 		a &= mask[0];
 		b &= mask[1];
 		state = fold(a ^ state, b ^ again(s->multiplier));

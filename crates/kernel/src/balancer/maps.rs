@@ -15,12 +15,10 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Whoever changes a map in `bpf/balancer.h` or `bpf/ndn.h` that is kept gives the layout another number.
-pub(super) const LAYOUT: u32 = 2;
+pub(super) const LAYOUT: u32 = 3;
 /// Maps that outlive the process. The others hold notes of the packet at hand.
 pub(super) const KEPT: &[&str] = &[
-    "config",
     "cluster",
-    "ruling",
     "members",
     "slots",
     "ports",
@@ -35,6 +33,9 @@ pub(super) const KEPT: &[&str] = &[
     "counters",
 ];
 const LINE_OCTETS: usize = 64;
+const CLUSTER_WORDS: usize = 11;
+/// Where a cluster's ruling is.
+const RULING_WORD: usize = 5;
 const MEMBER_WORDS: usize = 9;
 const HAS_V4: u32 = 1;
 const HAS_V6: u32 = 2;
@@ -79,15 +80,23 @@ impl Maps {
 
     /// Writes what does not change.
     pub fn configure(&mut self, options: &BalancerOptions) -> Result<(), KernelError> {
-        let [a, b] = options.key.words();
-        // One shard: what ndn.h's choice of shards needs, to begin at all.
-        self.set("config", 0, [a, b, 1, 0, 0, 0, 0])?;
-        let mut cluster = Words::<7>::default();
+        let mut cluster = Words::<CLUSTER_WORDS>::default();
+        let ethernet = options.ethernet.as_ref();
         let v6 = options.cluster_v6.map_or([0; 16], |v6| v6.octets());
         let v4 = options.cluster_v4.map_or([0; 4], |v4| v4.octets());
+        cluster
+            .number(ethernet.map_or(0, |e| e.outside_index))
+            .number(ethernet.map_or(0, |e| e.inside_index));
         cluster.put(&v6).put(&v4).number(sum(&v4)).number(sum(&v6)).number(u32::from(options.port.to_be()));
-        if let Some(ethernet) = options.ethernet {
-            cluster.number(ethernet.outside_index).number(ethernet.inside_index);
+        // Of maps that were adopted, the rules stay.
+        let [lengths, control] = self.ruling()?;
+        cluster.number(lengths).number(control);
+        for word in options.key.words() {
+            cluster.put(&word.to_ne_bytes());
+        }
+        // One shard: what ndn.h's choice of shards needs, to begin at all.
+        cluster.number(1).number(0);
+        if let Some(ethernet) = ethernet {
             cluster.mac(ethernet.outside_mac).mac(ethernet.group);
         }
         self.set("cluster", 0, cluster.words())
@@ -151,7 +160,7 @@ impl Maps {
 
     pub fn write_control(&mut self, number: u8) -> Result<(), KernelError> {
         let [lengths, _] = self.ruling()?;
-        self.set("ruling", 0, [lengths, u32::from(number)])
+        self.set_ruling([lengths, u32::from(number)])
     }
 
     /// New rules first, then the lengths there are, then away with the old ones: no name is without a rule that it had and has.
@@ -176,9 +185,9 @@ impl Maps {
         for (hash, rule) in &wanted {
             self.insert("rules", hash, *rule)?;
         }
-        self.set("ruling", 0, [before | lengths, control])?;
+        self.set_ruling([before | lengths, control])?;
         self.retain::<u64, [u8; 4]>("rules", |hash| wanted.contains_key(hash))?;
-        self.set("ruling", 0, [lengths, control])
+        self.set_ruling([lengths, control])
     }
 
     pub fn write_one_port(&mut self, peers: &[SocketAddr]) -> Result<(), KernelError> {
@@ -214,12 +223,27 @@ impl Maps {
         read().map_err(|e| KernelError::of("reading the balancer's counters", e))
     }
 
-    fn ruling(&self) -> Result<[u32; 2], KernelError> {
-        let read = || -> Result<[u32; 2], Cause> {
-            let map: Array<_, [u32; 2]> = self.map("ruling")?.try_into()?;
+    fn cluster(&self) -> Result<[u64; CLUSTER_WORDS], KernelError> {
+        let read = || -> Result<[u64; CLUSTER_WORDS], Cause> {
+            let map: Array<_, [u64; CLUSTER_WORDS]> = self.map("cluster")?.try_into()?;
             Ok(map.get(&0, 0)?)
         };
-        read().map_err(|e| KernelError::of("reading the balancer's rules", e))
+        read().map_err(|e| KernelError::of("reading what the balancer was told", e))
+    }
+
+    /// Lengths of rules, and the control member.
+    fn ruling(&self) -> Result<[u32; 2], KernelError> {
+        let octets = self.cluster()?[RULING_WORD].to_ne_bytes();
+        Ok([0, 4].map(|at| u32::from_ne_bytes(std::array::from_fn(|i| octets[at + i]))))
+    }
+
+    /// All else is written as it is.
+    fn set_ruling(&mut self, ruling: [u32; 2]) -> Result<(), KernelError> {
+        let mut cluster = self.cluster()?;
+        let mut words = Words::<1>::default();
+        words.number(ruling[0]).number(ruling[1]);
+        [cluster[RULING_WORD]] = words.words();
+        self.set("cluster", 0, cluster)
     }
 
     fn write_port(&mut self, port: u16, number: u8) -> Result<(), KernelError> {

@@ -237,15 +237,20 @@ impl<H: Host> Load<H> {
 
     /// Each name's Data and each name's Interest once; what they took.
     fn lap(&mut self) -> (Duration, Duration) {
-        let count = self.count();
-        let (mut interest_time, mut data_time, mut packets) = (Duration::ZERO, Duration::ZERO, 0);
-        while packets < count {
-            let many = BATCH.min(count - self.oldest).min(count - self.next);
+        self.part(self.count())
+    }
+
+    /// Data of so many names, and Interests for as many others, going round; what they took.
+    fn part(&mut self, count: usize) -> (Duration, Duration) {
+        let all = self.count();
+        let (mut interest_time, mut data_time, mut names) = (Duration::ZERO, Duration::ZERO, 0);
+        while names < count {
+            let many = BATCH.min(count - names).min(all - self.oldest).min(all - self.next);
             data_time += self.bench.data(&self.data, self.oldest, many);
             interest_time += self.bench.interests(&self.interests, self.next, many);
-            packets += many;
-            self.oldest = (self.oldest + many) % count;
-            self.next = (self.next + many) % count;
+            names += many;
+            self.oldest = (self.oldest + many) % all;
+            self.next = (self.next + many) % all;
         }
         (interest_time, data_time)
     }

@@ -48,18 +48,26 @@ const VERIFIERS: [(&str, KeyKind, f64); 2] = [
 const SIGNED_SEGMENTS: usize = 24_000;
 /// Packets that wait for the verifier's threads, at most.
 const HELD: i64 = 1024;
-/// The content store where all is answered from it.
-const FROM_CACHE: f64 = 2.447;
+/// The content store where all is answered from it: name of the row, Gbit/s there.
+const FROM_CACHE: (&str, f64) = ("content_store_hit", 2.447);
 
 /// The rows.
 ///
 /// # Errors
 /// When something does not start, or a transfer fails.
 pub fn run(row: &str) -> Result<Vec<Row>> {
-    match row {
-        "chain4/8192" => chain(row),
-        _ => services(),
+    let place = Place::new()?;
+    let name = row.strip_prefix("service/").and_then(|row| row.strip_suffix("/8192"));
+    if let Some((name, element, paper)) = SERVICES.into_iter().find(|(known, ..)| Some(*known) == name) {
+        return Ok(rows(row, &in_turn(&place, name, &[element])?, paper, 5.0 * paper));
     }
+    if let Some((name, kind, paper)) = VERIFIERS.into_iter().find(|(known, ..)| Some(*known) == name) {
+        return Ok(rows(row, &verifier(&place, name, kind)?, paper, 5.0 * paper));
+    }
+    if name == Some(FROM_CACHE.0) {
+        return from_cache(&place, row);
+    }
+    chain(&place, row)
 }
 
 /// Of one way to join: a run each.
@@ -102,25 +110,9 @@ fn rows(row: &str, [unix, shared]: &[Figures; JOINS.len()], paper: f64, wanted: 
     ]
 }
 
-fn chain(row: &str) -> Result<Vec<Row>> {
+fn chain(place: &Place, row: &str) -> Result<Vec<Row>> {
     let elements = ["packet_dispatcher", "content_store", "backward_router", "name_router"];
-    Ok(rows(row, &in_turn(&Place::new()?, "chain", &elements)?, PAPER_CHAIN, 3.0))
-}
-
-fn services() -> Result<Vec<Row>> {
-    let place = Place::new()?;
-    let mut all = Vec::new();
-    for (name, element, paper) in SERVICES {
-        let figures = in_turn(&place, name, &[element])?;
-        all.extend(rows(&format!("service/{name}/8192"), &figures, paper, 5.0 * paper));
-    }
-    for (name, kind, paper) in VERIFIERS {
-        all.extend(verifier(&place, name, kind, paper)?);
-    }
-    let gbit = (0..RUNS).map(|run| from_cache(&place, run)).collect::<Result<Vec<f64>>>()?;
-    let row = Row::new("service/content_store_hit/8192", "gbit_per_s", &gbit);
-    all.push(row.beside(FROM_CACHE).at_least(5.0 * FROM_CACHE));
-    Ok(all)
+    Ok(rows(row, &in_turn(place, "chain", &elements)?, PAPER_CHAIN, 3.0))
 }
 
 /// Services in a row, the first one nearest to the consumer.
@@ -203,7 +195,7 @@ fn through(place: &Place, scheme: &str, name: &str, elements: &[&str]) -> Result
 }
 
 /// What is signed goes through a verifier that knows the key; what did not verify would not come.
-fn verifier(place: &Place, name: &str, kind: KeyKind, paper: f64) -> Result<Vec<Row>> {
+fn verifier(place: &Place, name: &str, kind: KeyKind) -> Result<[Figures; JOINS.len()]> {
     let prefix = format!("/{name}");
     let series: Name = prefix.parse()?;
     let key = Key::generate(kind, series.as_ref())?;
@@ -213,7 +205,7 @@ fn verifier(place: &Place, name: &str, kind: KeyKind, paper: f64) -> Result<Vec<
     let signer = Signer::from(key);
     let packets = signed(&series, &signer)?;
     let parameters = Parameters(vec![keys, ("held".to_owned(), Value::Integer(HELD))]);
-    let figures = by_each_join(|scheme, run| {
+    by_each_join(|scheme, run| {
         let chain = Chain::start(
             place,
             scheme,
@@ -233,8 +225,7 @@ fn verifier(place: &Place, name: &str, kind: KeyKind, paper: f64) -> Result<Vec<
             producer.join().map_err(|_| anyhow::anyhow!("the producer panicked"))??;
             Ok((seen?, cpu))
         })
-    })?;
-    Ok(rows(&format!("service/{name}/8192"), &figures, paper, 5.0 * paper))
+    })
 }
 
 /// The series, signed on all processors.
@@ -262,7 +253,12 @@ fn signed(series: &Name, signer: &Signer) -> Result<Vec<Vec<u8>>> {
 }
 
 /// What was fetched once is fetched again.
-fn from_cache(place: &Place, run: usize) -> Result<f64> {
+fn from_cache(place: &Place, row: &str) -> Result<Vec<Row>> {
+    let gbit = (0..RUNS).map(|run| hits(place, run)).collect::<Result<Vec<f64>>>()?;
+    Ok(vec![Row::new(row, "gbit_per_s", &gbit).beside(FROM_CACHE.1).at_least(5.0 * FROM_CACHE.1)])
+}
+
+fn hits(place: &Place, run: usize) -> Result<f64> {
     let name = format!("hit{run}");
     let whole = |name: &str, number: i64| (name.to_owned(), Value::Integer(number));
     let parameters = Parameters(vec![whole("packets", 65_536), whole("mib", 512)]);

@@ -420,17 +420,35 @@ class Xdp(Pair):
         self.assertEqual(self.a.xdp(), {})
 
 
-def set_queues(side, receive, send):
-    """As `ethtool -L card rx … tx …`."""
-    script = (
-        "import fcntl, socket, struct, array\n"
-        "SIOCETHTOOL, SCHANNELS = 0x8946, 0x3d\n"
-        f"b = array.array('B', struct.pack('=9I', SCHANNELS, 0, 0, 0, 0, {receive}, {send}, 0, 0))\n"
-        f"fcntl.ioctl(socket.socket(), SIOCETHTOOL, struct.pack('16sP', b'{side.card}', b.buffer_info()[0]) + bytes(16))\n"
+def ethtool(side, script):
+    """What a script prints that asks the kernel about the side's card by `ask(buffer)`, as ethtool does."""
+    head = (
+        "import array, fcntl, json, socket, struct\n"
+        f"def ask(b): fcntl.ioctl(socket.socket(), 0x8946, struct.pack('16sP', b'{side.card}', b.buffer_info()[0]) + bytes(16))\n"
     )
-    done = side.run("python3", "-c", script)
+    done = side.run("python3", "-c", head + script)
     if done.returncode != 0:
         raise AssertionError(done.stderr)
+    return done.stdout
+
+
+def set_queues(side, receive, send):
+    """As `ethtool -L card rx … tx …`."""
+    ethtool(side, f"ask(array.array('B', struct.pack('=9I', 0x3d, 0, 0, 0, 0, {receive}, {send}, 0, 0)))\n")
+
+
+def card_counters(side):
+    """As `ethtool -S card`."""
+    return json.loads(ethtool(side, (
+        "info = array.array('B', struct.pack('=2IQI', 0x37, 0, 1 << 1, 0))\n"
+        "ask(info)\n"
+        "count = struct.unpack_from('=I', info, 16)[0]\n"
+        "names = array.array('B', struct.pack('=3I', 0x1b, 1, count) + bytes(32 * count))\n"
+        "values = array.array('B', struct.pack('=2I', 0x1d, count) + bytes(8 * count))\n"
+        "ask(names), ask(values)\n"
+        "name = lambda at: bytes(names[12 + 32 * at:44 + 32 * at]).split(b'\\0')[0].decode()\n"
+        "print(json.dumps({name(at): struct.unpack_from('=Q', values, 8 + 8 * at)[0] for at in range(count)}))\n"
+    )))
 
 
 if __name__ == "__main__":

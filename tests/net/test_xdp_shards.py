@@ -11,7 +11,7 @@ import unittest
 
 import test_xdp
 from test_transports import GROUP, NW, UDP4, WHY_NOT, finish
-from test_xdp import set_queues
+from test_xdp import card_counters, set_queues
 from waiting import until
 
 # Packets that are asked for, of as many names.
@@ -99,10 +99,29 @@ class Shards(Several):
     def test_one_queue(self):
         self.each_has_its_own()
 
+    def by_queue(self, side):
+        """Frames that came by each of two queues: veth brings what is sent by a queue to the one of that number."""
+        counters = card_counters(side)
+        return [counters[f"rx_queue_{queue}_xdp_packets"] for queue in (0, 1)]
+
     def test_two_queues(self):
         self.unplug()
         self.plug("numrxqueues", "2", "numtxqueues", "2")
         self.each_has_its_own(queues=2)
+        for side in (self.a, self.b):
+            for frames in self.by_queue(side):
+                self.assertGreater(frames, PACKETS / 4, "each shard sends by a queue of its own")
+
+    def test_a_queue_that_sends_for_two(self):
+        self.unplug()
+        self.plug("numrxqueues", "2", "numtxqueues", "2")
+        for side in (self.a, self.b):
+            set_queues(side, 2, 1)
+        self.each_has_its_own(queues=2)
+        for side in (self.a, self.b):
+            first, second = self.by_queue(side)
+            self.assertGreater(first, PACKETS / 2)
+            self.assertLess(second, 100, "nothing is sent by a queue that there is not")
 
     def test_ipv6(self):
         for side in (self.a, self.b):

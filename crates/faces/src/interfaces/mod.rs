@@ -1,5 +1,6 @@
 //! The network interfaces of this machine, as they come and go: a table that rtnetlink keeps up to date.
 
+pub mod ethtool;
 pub mod filter;
 pub(crate) mod netlink;
 pub mod policy;

@@ -77,6 +77,8 @@ pub struct Branches {
     mac: Mac,
     shards: u16,
     native: bool,
+    /// Queues that shards send by.
+    senders: usize,
     /// By shard, less the first.
     parts: Mutex<Vec<Part>>,
 }
@@ -94,7 +96,8 @@ impl Branches {
     pub(crate) fn of(at: usize, port: &mut Port) -> Option<Self> {
         let parts = port.trunk.as_mut()?.new_sockets()?;
         let (interface, mac, shards) = (port.interface.clone(), port.mac, port.id_step);
-        Some(Branches { at, interface, mac, shards, native: port.native, parts: Mutex::new(parts) })
+        let (native, senders) = (port.native, port.senders);
+        Some(Branches { at, interface, mac, shards, native, senders, parts: Mutex::new(parts) })
     }
 
     /// The number of the port.
@@ -112,12 +115,16 @@ impl Branches {
             native: self.native,
             queues: Vec::new(),
             counts: part.counts,
+            senders: 0,
+            sends_by: 0,
             unsent: false,
             id: u16::from(shard),
             id_step: self.shards,
             trunk: None,
         });
         port.queues.extend(part.sockets);
+        port.senders = self.senders;
+        port.send_by(usize::from(shard) % self.senders.max(1));
         Some(port)
     }
 }
@@ -163,9 +170,14 @@ impl Trunk {
         Trunk { ports, group, destinations: Vec::new(), sizes, shards, others, steered }
     }
 
-    /// Opens the sockets of a queue; the first shard's.
-    pub fn open_queue(&mut self, interface: u32, queue: u32) -> Result<Xsk, XdpError> {
-        let sizes = if queue == 0 { self.sizes } else { Sizes { sent: SENT_MIN, ..self.sizes } };
+    /// Shards that have sockets of their own.
+    pub const fn sockets(&self) -> u32 {
+        self.sizes.sockets
+    }
+
+    /// Opens the sockets of a queue, by which shards send or not; the first shard's.
+    pub fn open_queue(&mut self, interface: u32, queue: u32, sends: bool) -> Result<Xsk, XdpError> {
+        let sizes = if sends { self.sizes } else { Sizes { sent: SENT_MIN, ..self.sizes } };
         let opened = match Xsk::open(interface, queue, sizes, !self.steered.is_native()) {
             Ok(opened) => opened,
             Err(Errno::PERM | Errno::ACCESS) => return Err(XdpError::Rights),

@@ -10,15 +10,15 @@
 //!                    └─ no, or too long ─▶ the face's socket
 //! ```
 //!
-//! Each shard has sockets of its own on every queue, and the program chooses among them by name or token. The first shard opens them all and gives
-//! the others theirs ([`Branches`]).
+//! Each shard has sockets of its own on every queue, and the program chooses among them by name or token; what a shard sends leaves by one of them, another
+//! one than other shards' as far as the card has queues. The first shard opens them all and gives the others theirs ([`Branches`]).
 
 mod branches;
 pub mod frame;
 pub mod rings;
 pub mod routes;
 
-use crate::interfaces::Interface;
+use crate::interfaces::{Interface, ethtool};
 use crate::mac::Mac;
 use branches::Trunk;
 pub use branches::{Branches, Counts, News};
@@ -33,7 +33,7 @@ use std::sync::Arc;
 const RECEIVED: u32 = 4096;
 /// Frames that may wait for one shard.
 const RECEIVED_MIN: u32 = 512;
-/// Frames that may wait to be sent, of an interface: all shards together, as long as each has [`SENT_EACH_MIN`].
+/// Frames that may wait to be sent, of one queue: all shards together, as long as each has [`SENT_EACH_MIN`].
 const SENT: u32 = 2048;
 /// Frames that may wait of one shard.
 const SENT_EACH_MIN: u32 = 256;
@@ -176,11 +176,15 @@ pub struct Port {
     pub interface: Interface,
     /// Its own address.
     pub mac: Mac,
-    /// A socket a queue; what is sent leaves by the first.
+    /// A socket a queue.
     pub queues: Vec<Xsk>,
     /// What this shard has counted.
     pub counts: Arc<Counts>,
     native: bool,
+    /// So many of the first queues have frames for shards to send from: as many as the card sends by, if there are shards for all.
+    senders: usize,
+    /// The queue that this shard sends by.
+    sends_by: usize,
     /// Something is in the ring that is not sent yet.
     unsent: bool,
     /// Tells IPv4's fragments apart; by steps, so that those of other shards are others.
@@ -216,24 +220,38 @@ impl Port {
             queues: Vec::new(),
             counts: Arc::default(),
             native: steered.is_native(),
+            senders: 0,
+            sends_by: 0,
             unsent: false,
             id: 0,
             id_step: u16::from(shards),
             trunk: Some(Box::new(Trunk::new((ports, group), (sizes, shards), steered))),
         };
-        while port.open_queue()? {}
+        port.open_queues()?;
         Ok(port)
     }
 
-    /// Opens sockets on the next queue; false when there is none.
-    fn open_queue(&mut self) -> Result<bool, XdpError> {
+    /// Opens sockets on all queues that have none.
+    fn open_queues(&mut self) -> Result<(), XdpError> {
+        // Drivers that do not tell have one at least.
+        let sending = ethtool::send_queues(&self.interface.name).unwrap_or(1).max(1);
+        while self.open_queue(sending)? {}
+        Ok(())
+    }
+
+    /// Opens sockets on the next queue, of a card that sends by so many; false when there is none.
+    fn open_queue(&mut self, sending: u32) -> Result<bool, XdpError> {
         let queue = self.queues.len() as u32;
         let Some(trunk) = self.trunk.as_mut().filter(|_| queue < self.interface.queues.clamp(1, QUEUES_MAX))
         else {
             return Ok(false);
         };
-        match trunk.open_queue(self.interface.index, queue) {
-            Ok(own) => self.queues.push(own),
+        let sends = queue < sending.min(trunk.sockets()) && self.senders == self.queues.len();
+        match trunk.open_queue(self.interface.index, queue, sends) {
+            Ok(own) => {
+                self.queues.push(own);
+                self.senders += usize::from(sends);
+            }
             // There may be fewer queues than there is room for.
             Err(XdpError::System(Errno::INVAL)) if queue > 0 => return Ok(false),
             Err(error) => return Err(error),
@@ -243,7 +261,16 @@ impl Port {
 
     /// Opens sockets on queues that there are now and were not before. Until then their frames go to ordinary sockets, and so they do if this fails.
     pub fn open_more_queues(&mut self) {
-        while matches!(self.open_queue(), Ok(true)) {}
+        let _ = self.open_queues();
+    }
+
+    /// Sends by another queue from now on.
+    fn send_by(&mut self, queue: usize) {
+        if queue != self.sends_by {
+            // What is in that ring leaves; an interface that is down or gone says so by other ways as well.
+            let _ = self.kick();
+            self.sends_by = queue;
+        }
     }
 
     /// True when it is for these UDP ports, and for NDN without IP to this group.
@@ -292,9 +319,9 @@ impl Port {
     /// Puts a frame into the ring; false when there is no room.
     #[inline]
     pub fn put(&mut self, write: impl FnOnce(u16, &mut [u8]) -> Option<usize>) -> bool {
-        let Some(first) = self.queues.first_mut() else { return false };
+        let Some(sender) = self.queues.get_mut(self.sends_by) else { return false };
         let id = self.id;
-        let put = first.put(|frame| write(id, frame));
+        let put = sender.put(|frame| write(id, frame));
         self.id = self.id.wrapping_add(self.id_step);
         self.unsent |= put;
         self.counts.add_sent(u64::from(put));
@@ -309,7 +336,7 @@ impl Port {
         if !core::mem::take(&mut self.unsent) {
             return Ok(());
         }
-        self.queues.first_mut().map_or(Ok(()), Xsk::kick)
+        self.queues.get_mut(self.sends_by).map_or(Ok(()), Xsk::kick)
     }
 
     /// Hands back what was received; false when it is to be called again soon.

@@ -288,7 +288,9 @@ impl LinkService {
 
     /// Gives back what the face holds of shared bounds, as the face ends.
     pub fn end(&mut self, budget: &mut ReassemblyBudget, tally: &mut Tally<'_>) {
-        self.expire(Instant::NEVER, budget, tally);
+        if let Some(mut reassembler) = self.reassembler.take() {
+            reassembler.clear(budget, tally);
+        }
     }
 
     #[inline]

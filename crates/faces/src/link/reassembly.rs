@@ -1,5 +1,8 @@
 //! Fragments to whole packets. Bounded in packets and octets per face and in octets over all faces; what is not whole in time is given up.
 //!
+//! Of the time allowed the last part is counted from the moment when somebody sees that it begins: a program that was held up has pieces waiting in its
+//! sockets, and is to read them first.
+//!
 //! NDNLPv2: fragments of one packet have consecutive Sequences, so Sequence - FragIndex (modulo 2^64) names the packet of
 //! one sender.
 
@@ -7,6 +10,9 @@ use super::{Received, Tally};
 use crate::config::ReassemblyLimits;
 use nw_element::{Cause, DropReason, Instant};
 use nw_wire::{Fault, LpPacket, PACKET_LEN_MAX};
+
+/// The last part of the time allowed, of the whole.
+const LAST_PART: u32 = 5;
 
 /// What all faces of a shard may hold in pieces together, and how much they do.
 #[derive(Clone, Debug)]
@@ -45,7 +51,9 @@ pub struct Partial {
     places: Box<[(u32, u32)]>,
     /// Pieces in the order they came.
     bytes: Vec<u8>,
+    /// When it is given its last chance, or given up.
     deadline: Instant,
+    last_chance: bool,
 }
 
 impl Partial {
@@ -85,7 +93,7 @@ impl Reassembler {
         self.partials.len()
     }
 
-    /// When the oldest is given up.
+    /// When [`expire`](Self::expire) is to be called.
     pub fn deadline(&self) -> Option<Instant> {
         // Each fragment moves its packet to the end, and the time allowed is one for all.
         self.partials.first().map(|partial| partial.deadline)
@@ -101,7 +109,6 @@ impl Reassembler {
         budget: &mut ReassemblyBudget,
         tally: &mut Tally<'_>,
     ) -> Option<(Received, Partial)> {
-        self.expire(now, budget, tally);
         let (Some(sequence), Some(piece)) = (lp.sequence, lp.fragment) else { return None };
         let (index, count) = (lp.frag_index as usize, lp.frag_count as usize);
         let key = (sender, sequence.wrapping_sub(lp.frag_index));
@@ -114,6 +121,7 @@ impl Reassembler {
                 places: vec![(0, 0); count].into_boxed_slice(),
                 bytes: Vec::new(),
                 deadline: now,
+                last_chance: false,
             },
         };
         let refused = if partial.places.len() != count {
@@ -137,7 +145,8 @@ impl Reassembler {
             return None;
         }
         partial.add(index, piece, received);
-        partial.deadline = now + budget.limits.timeout;
+        partial.deadline = now + (budget.limits.timeout - budget.limits.timeout / LAST_PART);
+        partial.last_chance = false;
         if partial.pieces == count as u64 {
             return Some((partial.received, partial));
         }
@@ -148,6 +157,20 @@ impl Reassembler {
     /// Gives up what was not whole in time.
     pub fn expire(&mut self, now: Instant, budget: &mut ReassemblyBudget, tally: &mut Tally<'_>) {
         while self.partials.first().is_some_and(|partial| partial.deadline <= now) {
+            let mut partial = self.take(0, budget);
+            if partial.last_chance {
+                tally.drops(Cause::ReassemblyTimeout, partial.pieces);
+            } else {
+                partial.last_chance = true;
+                partial.deadline = now + budget.limits.timeout / LAST_PART;
+                self.keep(partial, budget);
+            }
+        }
+    }
+
+    /// Gives up all.
+    pub fn clear(&mut self, budget: &mut ReassemblyBudget, tally: &mut Tally<'_>) {
+        while !self.partials.is_empty() {
             let partial = self.take(0, budget);
             tally.drops(Cause::ReassemblyTimeout, partial.pieces);
         }

@@ -99,6 +99,12 @@ impl Bench {
         out
     }
 
+    /// Gives up what is not whole in time.
+    fn expire(&mut self, at_ms: u64) {
+        let mut tally = Tally { face: &mut self.face, all: &mut self.all };
+        self.link.expire(Instant::from_millis(at_ms), &mut self.budget, &mut tally);
+    }
+
     fn dropped(&self, reason: impl Into<DropReason>) -> u64 {
         let reason = reason.into();
         assert_eq!(self.all.total(reason), self.face.dropped(reason));
@@ -312,17 +318,36 @@ fn duplicates_and_contradictions() {
 fn what_is_not_whole_in_time_is_given_up() {
     let mut bench = Bench::new(Some(8800), FaceFlags::default());
     assert!(bench.receive(&fragment(10, 0, 3, &[6; 50])).is_none());
-    bench.now = Instant::from_millis(1400);
-    assert!(bench.receive(&fragment(11, 1, 3, &[6; 50])).is_none());
-    assert!(bench.receive(&fragment(90, 0, 3, &[6; 50])).is_none());
-    assert_eq!(bench.link.deadline(), Some(Instant::from_millis(1900)));
-    let mut tally = Tally { face: &mut bench.face, all: &mut bench.all };
-    bench.link.expire(Instant::from_millis(1899), &mut bench.budget, &mut tally);
-    bench.link.expire(Instant::from_millis(1900), &mut bench.budget, &mut tally);
+    for (at_ms, fragments) in [(1399, 0), (1400, 0), (1499, 0), (1500, 1)] {
+        bench.expire(at_ms);
+        assert_eq!(bench.dropped(Cause::ReassemblyTimeout), fragments, "at {at_ms} ms");
+    }
+    assert_eq!((bench.budget.bytes(), bench.link.deadline()), (0, None));
+}
+
+#[test]
+fn who_was_held_up_reads_what_waits_before_anything_is_given_up() {
+    let mut bench = Bench::new(Some(8800), FaceFlags::default());
+    let packet = data(b"a", 300);
+    let (a, b) = packet.split_at(100);
+    assert!(bench.receive(&fragment(10, 0, 2, a)).is_none());
+    assert!(bench.receive(&fragment(20, 0, 2, a)).is_none());
+    bench.expire(3000);
+    bench.now = Instant::from_millis(3050);
+    let (whole, ..) = bench.receive(&fragment(11, 1, 2, b)).expect("its time goes on when somebody looks");
+    assert_eq!(whole, packet);
+    bench.expire(3100);
     assert_eq!(
-        (bench.dropped(Cause::ReassemblyTimeout), bench.budget.bytes(), bench.link.deadline()),
-        (3, 0, None)
+        (bench.dropped(Cause::ReassemblyTimeout), bench.budget.bytes()),
+        (1, 0),
+        "the other's is over"
     );
+    // A piece that comes gives it all of its time again.
+    assert!(bench.receive(&fragment(30, 0, 3, a)).is_none());
+    bench.expire(9000);
+    bench.now = Instant::from_millis(9050);
+    assert!(bench.receive(&fragment(31, 1, 3, a)).is_none());
+    assert_eq!(bench.link.deadline(), Some(Instant::from_millis(9450)));
 }
 
 #[test]

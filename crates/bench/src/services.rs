@@ -48,7 +48,7 @@ const VERIFIERS: [(&str, KeyKind, f64); 2] = [
 const SIGNED_SEGMENTS: usize = 24_000;
 /// Packets that wait for the verifier's threads, at most.
 const HELD: i64 = 1024;
-/// Interests that wait at most: a verifier with a thread holds up to eighty packets, and what is beyond the usual window keeps that thread in work.
+/// Interests that wait at most, where other rows have 128: a verifier with a thread holds up to eighty packets.
 const VERIFIER_WINDOW: usize = 256;
 /// The content store where all is answered from it: name of the row, Gbit/s there.
 const FROM_CACHE: (&str, f64) = ("content_store_hit", 2.447);

@@ -1,12 +1,11 @@
 //! What `ethtool` asks and sets of network cards, by the kernel's own netlink family, so that no program is needed.
 
+use super::netlink::{NLMSG_ERROR, attribute, attributes, messages, question, u16_at, u32_at};
 use rustix::io::{self, Errno};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 /// From `linux/netlink.h`, `linux/genetlink.h`, `linux/ethtool_netlink.h`.
-const NLMSG_ERROR: u16 = 2;
-const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
 const GENL_ID_CTRL: u16 = 16;
 const CTRL_CMD_GETFAMILY: u8 = 3;
@@ -24,7 +23,6 @@ const ETHTOOL_A_BITSET_BIT_VALUE: u16 = 3;
 const ETHTOOL_A_CHANNELS_TX_COUNT: u16 = 7;
 const ETHTOOL_A_CHANNELS_COMBINED_COUNT: u16 = 9;
 const NESTED: u16 = 0x8000;
-const HEADER_LEN: usize = 16;
 const GENERIC_LEN: usize = 4;
 
 /// Switches features of an interface in this thread's namespace, as `ethtool -K` does: names of features as the kernel has them, and whether they are to be on.
@@ -34,8 +32,7 @@ const GENERIC_LEN: usize = 4;
 pub fn set_features(interface: &str, features: &[(&str, bool)]) -> io::Result<()> {
     let bits: Vec<u8> = features.iter().flat_map(|(name, on)| bit(name, *on)).collect();
     let wanted = attribute(ETHTOOL_A_BITSET_BITS | NESTED, &bits);
-    let body = [header(interface), attribute(ETHTOOL_A_FEATURES_WANTED | NESTED, &wanted)].concat();
-    ask(ETHTOOL_MSG_FEATURES_SET, &body).map(drop)
+    ask(ETHTOOL_MSG_FEATURES_SET, interface, &[(ETHTOOL_A_FEATURES_WANTED | NESTED, &wanted)]).map(drop)
 }
 
 /// Queues that an interface in this thread's namespace sends by, as `ethtool -l` says.
@@ -43,7 +40,7 @@ pub fn set_features(interface: &str, features: &[(&str, bool)]) -> io::Result<()
 /// # Errors
 /// What the kernel says: `OPNOTSUPP` for drivers that do not tell.
 pub fn send_queues(interface: &str) -> io::Result<u32> {
-    let answer = ask(ETHTOOL_MSG_CHANNELS_GET, &header(interface))?;
+    let answer = ask(ETHTOOL_MSG_CHANNELS_GET, interface, &[])?;
     Ok(sending(&answer))
 }
 
@@ -51,12 +48,12 @@ pub fn send_queues(interface: &str) -> io::Result<u32> {
 fn sending(answer: &[u8]) -> u32 {
     attributes(answer)
         .filter(|(typ, _)| matches!(*typ, ETHTOOL_A_CHANNELS_TX_COUNT | ETHTOOL_A_CHANNELS_COMBINED_COUNT))
-        .filter_map(|(_, value)| value.first_chunk().copied().map(u32::from_ne_bytes))
+        .filter_map(|(_, value)| u32_at(value, 0))
         .sum()
 }
 
-/// Asks, and waits for the end: the attributes of what came before it.
-fn ask(command: u8, body: &[u8]) -> io::Result<Vec<u8>> {
+/// Asks about an interface: the attributes of the answer. The kernel has answered, and acknowledged, before sending returns.
+fn ask(command: u8, interface: &str, more: &[(u16, &[u8])]) -> io::Result<Vec<u8>> {
     let socket = rustix::net::socket_with(
         AddressFamily::NETLINK,
         SocketType::RAW,
@@ -64,7 +61,11 @@ fn ask(command: u8, body: &[u8]) -> io::Result<Vec<u8>> {
         Some(netlink::GENERIC),
     )?;
     let family = family(&socket)?;
-    send(&socket, family, command, NLM_F_REQUEST | NLM_F_ACK, body)?;
+    // Which interface is in each message of the family the first attribute.
+    let name = attribute(ETHTOOL_A_HEADER_DEV_NAME, &text(interface));
+    let mut all: Vec<(u16, &[u8])> = vec![(ETHTOOL_A_HEADER | NESTED, &name)];
+    all.extend_from_slice(more);
+    send(&socket, &question(family, NLM_F_ACK, &head(command), &all))?;
     let mut answer = Vec::new();
     loop {
         for (typ, message) in messages(&receive(&socket)?) {
@@ -81,81 +82,44 @@ fn ask(command: u8, body: &[u8]) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Which interface; in each message of the family the first attribute.
-fn header(interface: &str) -> Vec<u8> {
-    attribute(ETHTOOL_A_HEADER | NESTED, &text(ETHTOOL_A_HEADER_DEV_NAME, interface))
-}
-
 /// The number that the family has in this boot.
 fn family(socket: &OwnedFd) -> io::Result<u16> {
-    send(socket, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, NLM_F_REQUEST, &text(CTRL_ATTR_FAMILY_NAME, "ethtool"))?;
+    let name = text("ethtool");
+    send(socket, &question(GENL_ID_CTRL, 0, &head(CTRL_CMD_GETFAMILY), &[(CTRL_ATTR_FAMILY_NAME, &name)]))?;
     let answer = receive(socket)?;
     let message = messages(&answer).find(|(typ, _)| *typ == GENL_ID_CTRL).map(|(_, message)| message);
-    let attributes = message.and_then(|message| message.get(GENERIC_LEN..)).unwrap_or(&[]);
-    let id = self::attributes(attributes).find(|(typ, _)| *typ == CTRL_ATTR_FAMILY_ID);
-    id.and_then(|(_, value)| value.first_chunk().copied().map(u16::from_ne_bytes)).ok_or(Errno::NOENT)
+    let told = message.and_then(|message| message.get(GENERIC_LEN..)).unwrap_or(&[]);
+    let id = attributes(told).find(|(typ, _)| *typ == CTRL_ATTR_FAMILY_ID);
+    id.and_then(|(_, value)| u16_at(value, 0)).ok_or(Errno::NOENT)
 }
 
-fn send(socket: &OwnedFd, family: u16, command: u8, flags: u16, body: &[u8]) -> io::Result<()> {
-    let len = (HEADER_LEN + GENERIC_LEN + body.len()) as u32;
-    let mut message = len.to_ne_bytes().to_vec();
-    message.extend(family.to_ne_bytes());
-    message.extend(flags.to_ne_bytes());
-    message.extend([0; 8]);
-    message.extend([command, 1, 0, 0]);
-    message.extend(body);
-    rustix::net::send(socket.as_fd(), &message, SendFlags::empty()).map(drop)
+fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
+    rustix::net::send(socket, message, SendFlags::empty()).map(drop)
 }
 
 fn receive(socket: &OwnedFd) -> io::Result<Vec<u8>> {
     let mut answer = vec![0; 16 << 10];
-    let (len, _) = rustix::net::recv(socket.as_fd(), answer.as_mut_slice(), RecvFlags::empty())?;
+    let (len, _) = rustix::net::recv(socket, answer.as_mut_slice(), RecvFlags::DONTWAIT)?;
     answer.truncate(len);
     Ok(answer)
 }
 
+/// The header of a family's message: command and version.
+const fn head(command: u8) -> [u8; GENERIC_LEN] {
+    [command, 1, 0, 0]
+}
+
 fn bit(name: &str, on: bool) -> Vec<u8> {
-    let mut body = text(ETHTOOL_A_BITSET_BIT_NAME, name);
+    let mut body = attribute(ETHTOOL_A_BITSET_BIT_NAME, &text(name));
     if on {
         body.extend(attribute(ETHTOOL_A_BITSET_BIT_VALUE, &[]));
     }
     attribute(ETHTOOL_A_BITSET_BITS_BIT | NESTED, &body)
 }
 
-fn text(typ: u16, value: &str) -> Vec<u8> {
-    attribute(typ, &[value.as_bytes(), &[0]].concat())
-}
-
-fn attribute(typ: u16, value: &[u8]) -> Vec<u8> {
-    let mut out = (4 + value.len() as u16).to_ne_bytes().to_vec();
-    out.extend(typ.to_ne_bytes());
-    out.extend(value);
-    out.resize(out.len().next_multiple_of(4), 0);
-    out
-}
-
-/// Type and body of each message.
-fn messages(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    let mut rest = bytes;
-    core::iter::from_fn(move || {
-        let len = u32::from_ne_bytes(*rest.first_chunk()?) as usize;
-        let typ = u16::from_ne_bytes(*rest.get(4..)?.first_chunk()?);
-        let message = rest.get(HEADER_LEN..len)?;
-        rest = rest.get(len.next_multiple_of(4)..).unwrap_or(&[]);
-        Some((typ, message))
-    })
-}
-
-/// Type and value of each attribute.
-fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    let mut rest = bytes;
-    core::iter::from_fn(move || {
-        let len = usize::from(u16::from_ne_bytes(*rest.first_chunk()?));
-        let typ = u16::from_ne_bytes(*rest.get(2..)?.first_chunk()?);
-        let value = rest.get(4..len)?;
-        rest = rest.get(len.next_multiple_of(4)..).unwrap_or(&[]);
-        Some((typ & !NESTED, value))
-    })
+/// As the kernel has it: with a zero behind.
+fn text(value: &str) -> Vec<u8> {
+    [value.as_bytes(), &[0]].concat()
 }
 
 #[cfg(test)]
@@ -164,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_is_written_can_be_read_and_rubbish_ends_it() {
-        let both = [text(2, "ethtool"), attribute(1, &[7, 0])].concat();
+        let both = [attribute(2, &text("ethtool")), attribute(1, &[7, 0])].concat();
         let read: Vec<_> = attributes(&both).collect();
         assert_eq!(read, [(2, b"ethtool\0".as_slice()), (1, &[7, 0])]);
         assert_eq!(both.len() % 4, 0);

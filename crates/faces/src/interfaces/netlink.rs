@@ -7,7 +7,7 @@ use crate::mac::Mac;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Message types, from `linux/netlink.h` and `linux/rtnetlink.h`.
-const NLMSG_ERROR: u16 = 2;
+pub(super) const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
@@ -136,7 +136,7 @@ pub fn neighbour_request(address: IpAddr, interface: u32) -> Vec<u8> {
     let mut head = [0; NEIGHBOUR_LEN];
     head[0] = family;
     head[4..8].copy_from_slice(&interface.to_ne_bytes());
-    question(RTM_GETNEIGH, &head, &[(NDA_DST, &octets)])
+    question(RTM_GETNEIGH, 0, &head, &[(NDA_DST, &octets)])
 }
 
 /// Asks how datagrams to an address leave; by the interface of this number, if it is not 0.
@@ -147,7 +147,7 @@ pub fn route_request(to: IpAddr, interface: u32) -> Vec<u8> {
     head[1] = octets.len() as u8 * 8;
     let by = interface.to_ne_bytes();
     let attributes: [(u16, &[u8]); 2] = [(RTA_DST, &octets), (RTA_OIF, &by)];
-    question(RTM_GETROUTE, &head, &attributes[..1 + usize::from(interface != 0)])
+    question(RTM_GETROUTE, 0, &head, &attributes[..1 + usize::from(interface != 0)])
 }
 
 fn family_and_octets(address: IpAddr) -> (u8, Vec<u8>) {
@@ -157,19 +157,27 @@ fn family_and_octets(address: IpAddr) -> (u8, Vec<u8>) {
     }
 }
 
-fn question(typ: u16, head: &[u8], attributes: &[(u16, &[u8])]) -> Vec<u8> {
+/// A request with the header of its family and its attributes.
+pub(super) fn question(typ: u16, flags: u16, head: &[u8], attributes: &[(u16, &[u8])]) -> Vec<u8> {
     let mut message = vec![0; HEADER_LEN];
     message[4..6].copy_from_slice(&typ.to_ne_bytes());
-    message[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
+    message[6..8].copy_from_slice(&(NLM_F_REQUEST | flags).to_ne_bytes());
     message.extend_from_slice(head);
     for (typ, value) in attributes {
-        message.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
-        message.extend_from_slice(&typ.to_ne_bytes());
-        message.extend_from_slice(value);
+        message.extend(attribute(*typ, value));
     }
     let len = message.len() as u32;
     message[..4].copy_from_slice(&len.to_ne_bytes());
     message
+}
+
+/// An attribute, filled up for the next one.
+pub(super) fn attribute(typ: u16, value: &[u8]) -> Vec<u8> {
+    let mut out = (4 + value.len() as u16).to_ne_bytes().to_vec();
+    out.extend(typ.to_ne_bytes());
+    out.extend(value);
+    out.resize(align(out.len()), 0);
+    out
 }
 
 /// Asks for all interfaces or all addresses.
@@ -183,17 +191,18 @@ pub fn request(typ: u16) -> [u8; HEADER_LEN + LINK_LEN] {
 }
 
 /// The news in what was received with one call; ends where nothing can be made of the rest.
-pub fn news(mut bytes: &[u8]) -> impl Iterator<Item = News> {
+pub fn news(bytes: &[u8]) -> impl Iterator<Item = News> {
+    messages(bytes).filter_map(|(typ, message)| read(typ, message))
+}
+
+/// Type and body of each message in what was received with one call.
+pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     core::iter::from_fn(move || {
-        loop {
-            let len = u32_at(bytes, 0)? as usize;
-            let message = bytes.get(HEADER_LEN..len)?;
-            let typ = u16_at(bytes, 4)?;
-            bytes = bytes.get(align(len)..).unwrap_or(&[]);
-            if let Some(news) = read(typ, message) {
-                return Some(news);
-            }
-        }
+        let len = u32_at(bytes, 0)? as usize;
+        let message = bytes.get(HEADER_LEN..len)?;
+        let typ = u16_at(bytes, 4)?;
+        bytes = bytes.get(align(len)..).unwrap_or(&[]);
+        Some((typ, message))
     })
 }
 
@@ -307,7 +316,8 @@ fn ip(value: &[u8]) -> Option<IpAddr> {
     <[u8; 16]>::try_from(value).ok().map(|v6| Ipv6Addr::from(v6).into())
 }
 
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+/// Type and value of each attribute.
+pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     core::iter::from_fn(move || {
         let (len, typ) = (usize::from(u16_at(bytes, 0)?), u16_at(bytes, 2)?);
         let value = bytes.get(4..len)?;
@@ -321,11 +331,11 @@ const fn align(len: usize) -> usize {
     len.next_multiple_of(4)
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
 }
 

@@ -33,7 +33,7 @@ impl ReassemblyBudget {
     }
 }
 
-/// Packets in pieces of one face, the one least recently added to first.
+/// Packets in pieces of one face, the one whose time ends first at the beginning.
 #[derive(Debug, Default)]
 pub struct Reassembler {
     partials: Vec<Partial>,
@@ -95,7 +95,7 @@ impl Reassembler {
 
     /// When [`expire`](Self::expire) is to be called.
     pub fn deadline(&self) -> Option<Instant> {
-        // Each fragment moves its packet to the end, and the time allowed is one for all.
+        // They are kept in the order of their deadlines.
         self.partials.first().map(|partial| partial.deadline)
     }
 

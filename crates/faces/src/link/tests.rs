@@ -323,6 +323,23 @@ fn what_is_not_whole_in_time_is_given_up() {
         assert_eq!(bench.dropped(Cause::ReassemblyTimeout), fragments, "at {at_ms} ms");
     }
     assert_eq!((bench.budget.bytes(), bench.link.deadline()), (0, None));
+
+    // Of several each has its own time.
+    bench.now = Instant::from_millis(2000);
+    assert!(bench.receive(&fragment(20, 0, 3, &[6; 50])).is_none());
+    bench.now = Instant::from_millis(2300);
+    assert!(bench.receive(&fragment(31, 1, 3, &[6; 50])).is_none());
+    assert!(bench.receive(&fragment(90, 0, 3, &[6; 50])).is_none());
+    for (at_ms, fragments, next_ms) in [(2399, 1, 2400), (2400, 1, 2500), (2500, 2, 2700), (2700, 2, 2800)] {
+        bench.expire(at_ms);
+        assert_eq!(bench.dropped(Cause::ReassemblyTimeout), fragments, "at {at_ms} ms");
+        assert_eq!(bench.link.deadline(), Some(Instant::from_millis(next_ms)), "at {at_ms} ms");
+    }
+    bench.expire(2800);
+    assert_eq!(
+        (bench.dropped(Cause::ReassemblyTimeout), bench.budget.bytes(), bench.link.deadline()),
+        (4, 0, None)
+    );
 }
 
 #[test]

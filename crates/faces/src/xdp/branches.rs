@@ -78,7 +78,7 @@ pub struct Branches {
     shards: u16,
     native: bool,
     /// Queues that shards send by.
-    senders: usize,
+    senders: u32,
     /// By shard, less the first.
     parts: Mutex<Vec<Part>>,
 }
@@ -94,9 +94,9 @@ pub struct Part {
 impl Branches {
     /// What is new of a port of this number.
     pub(crate) fn of(at: usize, port: &mut Port) -> Option<Self> {
-        let parts = port.trunk.as_mut()?.new_sockets()?;
-        let (interface, mac, shards) = (port.interface.clone(), port.mac, port.id_step);
-        let (native, senders) = (port.native, port.senders);
+        let trunk = port.trunk.as_mut()?;
+        let (parts, senders) = (trunk.new_sockets()?, trunk.senders);
+        let (interface, mac, shards, native) = (port.interface.clone(), port.mac, port.id_step, port.native);
         Some(Branches { at, interface, mac, shards, native, senders, parts: Mutex::new(parts) })
     }
 
@@ -115,7 +115,6 @@ impl Branches {
             native: self.native,
             queues: Vec::new(),
             counts: part.counts,
-            senders: 0,
             sends_by: 0,
             unsent: false,
             id: u16::from(shard),
@@ -123,8 +122,7 @@ impl Branches {
             trunk: None,
         });
         port.queues.extend(part.sockets);
-        port.senders = self.senders;
-        port.send_by(usize::from(shard) % self.senders.max(1));
+        port.send_by((u32::from(shard) % self.senders.max(1)) as usize);
         Some(port)
     }
 }
@@ -150,6 +148,8 @@ pub struct Trunk {
     sizes: Sizes,
     /// To how many shards frames are brought.
     shards: u8,
+    /// So many of the first queues have frames for shards to send from: as many as the card sends by, if there are shards for all.
+    senders: u32,
     /// Those that have sockets of their own: by shard, less the first.
     others: Vec<Other>,
     /// Before the sockets close no frame is to be brought to them; dropped last it does no harm.
@@ -167,16 +167,12 @@ impl Trunk {
         let shared = steered.is_native() || generic_mode_shares();
         let sizes = if shared { sizes } else { Sizes { sockets: 1, ..sizes } };
         let others = (1..sizes.sockets).map(|_| Other::default()).collect();
-        Trunk { ports, group, destinations: Vec::new(), sizes, shards, others, steered }
+        Trunk { ports, group, destinations: Vec::new(), sizes, shards, senders: 0, others, steered }
     }
 
-    /// Shards that have sockets of their own.
-    pub const fn sockets(&self) -> u32 {
-        self.sizes.sockets
-    }
-
-    /// Opens the sockets of a queue, by which shards send or not; the first shard's.
-    pub fn open_queue(&mut self, interface: u32, queue: u32, sends: bool) -> Result<Xsk, XdpError> {
+    /// Opens the sockets of the next queue, of a card that sends by so many; the first shard's.
+    pub fn open_queue(&mut self, interface: u32, queue: u32, sending: u32) -> Result<Xsk, XdpError> {
+        let sends = queue == self.senders && queue < sending.min(self.sizes.sockets);
         let sizes = if sends { self.sizes } else { Sizes { sent: SENT_MIN, ..self.sizes } };
         let opened = match Xsk::open(interface, queue, sizes, !self.steered.is_native()) {
             Ok(opened) => opened,
@@ -198,6 +194,7 @@ impl Trunk {
             other.sockets.push(xsk.socket());
             other.new.push(xsk);
         }
+        self.senders += u32::from(sends);
         Ok(first)
     }
 

@@ -181,8 +181,6 @@ pub struct Port {
     /// What this shard has counted.
     pub counts: Arc<Counts>,
     native: bool,
-    /// So many of the first queues have frames for shards to send from: as many as the card sends by, if there are shards for all.
-    senders: usize,
     /// The queue that this shard sends by.
     sends_by: usize,
     /// Something is in the ring that is not sent yet.
@@ -220,7 +218,6 @@ impl Port {
             queues: Vec::new(),
             counts: Arc::default(),
             native: steered.is_native(),
-            senders: 0,
             sends_by: 0,
             unsent: false,
             id: 0,
@@ -233,25 +230,25 @@ impl Port {
 
     /// Opens sockets on all queues that have none.
     fn open_queues(&mut self) -> Result<(), XdpError> {
+        if !self.may_have_more() {
+            return Ok(());
+        }
         // Drivers that do not tell have one at least.
         let sending = ethtool::send_queues(&self.interface.name).unwrap_or(1).max(1);
-        while self.open_queue(sending)? {}
+        while self.may_have_more() && self.open_queue(sending)? {}
         Ok(())
+    }
+
+    fn may_have_more(&self) -> bool {
+        self.trunk.is_some() && self.queues.len() < self.interface.queues.clamp(1, QUEUES_MAX) as usize
     }
 
     /// Opens sockets on the next queue, of a card that sends by so many; false when there is none.
     fn open_queue(&mut self, sending: u32) -> Result<bool, XdpError> {
+        let Some(trunk) = &mut self.trunk else { return Ok(false) };
         let queue = self.queues.len() as u32;
-        let Some(trunk) = self.trunk.as_mut().filter(|_| queue < self.interface.queues.clamp(1, QUEUES_MAX))
-        else {
-            return Ok(false);
-        };
-        let sends = queue < sending.min(trunk.sockets()) && self.senders == self.queues.len();
-        match trunk.open_queue(self.interface.index, queue, sends) {
-            Ok(own) => {
-                self.queues.push(own);
-                self.senders += usize::from(sends);
-            }
+        match trunk.open_queue(self.interface.index, queue, sending) {
+            Ok(own) => self.queues.push(own),
             // There may be fewer queues than there is room for.
             Err(XdpError::System(Errno::INVAL)) if queue > 0 => return Ok(false),
             Err(error) => return Err(error),

@@ -152,6 +152,8 @@ const STOP_LATENCY: Duration = Duration::from_millis(100);
 const CHUNKS_MAX: usize = 128;
 /// Packets under way inside the client.
 const PACKETS_MAX: usize = 16_384;
+/// So many octets of answers are written before more requests are shown: they are copied on while a processor's cache still has them.
+const OUTGOING_BYTES_MAX: usize = 128 << 10;
 
 impl Client {
     /// To the router that [`transport::default_uri`](crate::transport::default_uri) finds.
@@ -303,15 +305,20 @@ impl Client {
         };
         let now = self.now();
         let mut received = 0;
+        let mut batch = core::mem::take(&mut self.batch);
         for event in ready {
-            self.faces.on_ready(now, event.data.u64(), event.flags, &mut self.pool, &mut self.batch);
-            for packet in self.batch.drain(..) {
+            self.faces.on_ready(now, event.data.u64(), event.flags, &mut self.pool, &mut batch);
+            for packet in batch.drain(..) {
                 received += 1;
                 let seen = Received { wire: self.pool.bytes(&packet), meta: self.pool.meta(&packet) };
                 handler(now, seen, &mut self.outgoing);
                 self.pool.release(packet);
+                if self.outgoing.bytes.len() >= OUTGOING_BYTES_MAX {
+                    self.flush();
+                }
             }
         }
+        self.batch = batch;
         self.faces.tick(now, &mut self.pool);
         let mut closed = None;
         for event in self.faces.events() {

@@ -1,51 +1,77 @@
 //! Octets that wait for a socket: a first-in first-out queue that takes memory only while there is something in it.
+//!
+//! They stand in blocks, so that nothing is moved when more comes or the oldest go: a full socket leaves megabytes here.
+
+use std::collections::VecDeque;
 
 /// Memory up to this is kept by an empty queue. Little, as there may be thousands of them.
 const KEPT: usize = 4 << 10;
+/// Each block is twice as large as the one before it, up to this.
+const BLOCK_MAX: usize = 64 << 10;
 
 /// A queue of octets. Its bound is its owner's to keep, as only the owner knows where packets end.
 #[derive(Debug, Default)]
 pub struct ByteQueue {
-    bytes: Vec<u8>,
-    /// Octets at the front that are gone already.
+    /// Oldest first; each holds something, but for one that an empty queue keeps.
+    blocks: VecDeque<Vec<u8>>,
+    /// Octets of the first block that are gone already.
     head: usize,
+    len: usize,
 }
 
 impl ByteQueue {
     /// Octets in it.
-    pub fn len(&self) -> usize {
-        self.bytes.len() - self.head
+    pub const fn len(&self) -> usize {
+        self.len
     }
 
     /// True when nothing waits.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
-    /// What waits, oldest first.
-    pub fn as_slice(&self) -> &[u8] {
-        &self.bytes[self.head..]
+    /// What waits, oldest first. Octets that were pushed at once stand in one of these.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        self.blocks.iter().enumerate().map(|(at, block)| if at == 0 { &block[self.head..] } else { block })
     }
 
-    /// Adds octets at the end.
-    pub fn push(&mut self, bytes: &[u8]) {
-        // Moving costs no more than what was consumed since, so each octet is moved about once.
-        if self.head > self.len() {
-            self.bytes.drain(..self.head);
-            self.head = 0;
+    /// The oldest octets; at least those that were pushed at once.
+    pub fn front(&self) -> &[u8] {
+        self.slices().next().unwrap_or_default()
+    }
+
+    /// Adds octets at the end, which stay together.
+    pub fn push(&mut self, parts: &[&[u8]]) {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        if len == 0 {
+            return;
         }
-        self.bytes.extend_from_slice(bytes);
+        let block = match self.blocks.back_mut() {
+            Some(block) if block.capacity() - block.len() >= len => block,
+            last => {
+                let before = last.map_or(0, |block| block.capacity());
+                if self.is_empty() {
+                    self.blocks.clear();
+                }
+                self.blocks.push_back(Vec::with_capacity(len.max((2 * before).clamp(KEPT, BLOCK_MAX))));
+                self.blocks.back_mut().expect("just added")
+            }
+        };
+        parts.iter().for_each(|part| block.extend_from_slice(part));
+        self.len += len;
     }
 
     /// Takes octets off the front.
     pub fn consume(&mut self, len: usize) {
-        assert!(len <= self.len(), "only what waits can be consumed");
+        assert!(len <= self.len, "only what waits can be consumed");
+        self.len -= len;
         self.head += len;
-        if self.is_empty() {
-            self.head = 0;
-            self.bytes.clear();
-            if self.bytes.capacity() > KEPT {
-                self.bytes = Vec::new();
+        while let Some(mut first) = self.blocks.pop_front_if(|first| self.head >= first.len()) {
+            self.head -= first.len();
+            if self.blocks.is_empty() && first.capacity() <= KEPT {
+                first.clear();
+                self.blocks.push_front(first);
+                return;
             }
         }
     }
@@ -55,21 +81,27 @@ impl ByteQueue {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::VecDeque;
 
     proptest! {
         #[test]
-        fn as_a_deque(steps in proptest::collection::vec((0usize..300, 0usize..300), 0..200)) {
+        fn as_a_deque(
+            steps in proptest::collection::vec((0usize..300, 0usize..9000, 0usize..20_000), 0..200),
+        ) {
             let (mut queue, mut model) = (ByteQueue::default(), VecDeque::new());
             let mut next = 0u8;
-            for (push, consume) in steps {
-                let bytes: Vec<u8> = (0..push).map(|_| { next = next.wrapping_add(1); next }).collect();
-                queue.push(&bytes);
+            for (first, second, consume) in steps {
+                let bytes: Vec<u8> =
+                    (0..first + second).map(|_| { next = next.wrapping_add(1); next }).collect();
+                queue.push(&[&bytes[..first], &bytes[first..]]);
                 model.extend(&bytes);
+                let last = queue.slices().last().unwrap_or_default();
+                prop_assert!(last.ends_with(&bytes), "what is pushed at once stays together");
                 let consume = consume.min(model.len());
                 queue.consume(consume);
                 model.drain(..consume);
-                prop_assert!(queue.as_slice().iter().eq(model.iter()));
+                prop_assert_eq!(queue.len(), model.len());
+                prop_assert!(queue.slices().flatten().eq(model.iter()));
+                prop_assert!(queue.is_empty() || !queue.front().is_empty());
             }
         }
     }
@@ -77,8 +109,19 @@ mod tests {
     #[test]
     fn empty_holds_little() {
         let mut queue = ByteQueue::default();
-        queue.push(&vec![1; 1 << 20]);
-        queue.consume(1 << 20);
-        assert!(queue.bytes.capacity() <= KEPT);
+        for _ in 0..3 {
+            for len in [1 << 20, 10, 3000] {
+                queue.push(&[&vec![1; len]]);
+            }
+            queue.consume((1 << 20) + 3010);
+            assert!(queue.blocks.iter().map(Vec::capacity).sum::<usize>() <= KEPT);
+        }
+    }
+
+    #[test]
+    fn many_wait_in_few_blocks() {
+        let mut queue = ByteQueue::default();
+        (0..1000).for_each(|_| queue.push(&[&[1; 100], &[2; 8400]]));
+        assert!(queue.slices().count() < 160, "seven in each but the first");
     }
 }

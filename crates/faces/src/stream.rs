@@ -21,6 +21,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Pieces the kernel gathers in one call (UIO_MAXIOV).
 const PIECES_MAX: usize = 1024;
 
+/// Blocks of the queue that are sent by one call: megabytes.
+const DRAINED_MAX: usize = 32;
+
 /// What came and is not read is thrown away when a WebSocket connection ends, up to so many times a few KiB: the system would otherwise throw
 /// away what was said last.
 const UNREAD_MAX: usize = 16;
@@ -250,8 +253,7 @@ impl Stream {
             }
             let (head, body) =
                 (&parts[0][sent.min(parts[0].len())..], &parts[1][sent.saturating_sub(parts[0].len())..]);
-            self.queue.push(head);
-            self.queue.push(body);
+            self.queue.push(&[head, body]);
             sent = 0;
         }
     }
@@ -262,13 +264,15 @@ impl Stream {
     /// Why the stream is at its end.
     pub fn drain(&mut self) -> Result<(), CloseReason> {
         while self.connected && !self.queue.is_empty() {
-            match transmit(self.socket.as_fd(), &mut self.shared, &[IoSlice::new(self.queue.as_slice())])? {
-                Some(0) => return Ok(()),
-                Some(sent) => self.queue.consume(sent),
-                None => {
-                    self.deaf = true;
-                    self.queue.consume(self.queue.len());
-                }
+            let pieces = self.queue.slices().take(DRAINED_MAX).map(IoSlice::new);
+            let pieces = pieces.collect::<ArrayVec<_, DRAINED_MAX>>();
+            let offered = pieces.iter().map(|piece| piece.len()).sum();
+            let sent = transmit(self.socket.as_fd(), &mut self.shared, &pieces)?;
+            drop(pieces);
+            self.deaf |= sent.is_none();
+            self.queue.consume(sent.unwrap_or(self.queue.len()));
+            if sent < Some(offered) {
+                return Ok(());
             }
         }
         Ok(())

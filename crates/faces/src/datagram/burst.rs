@@ -125,20 +125,19 @@ impl Waiting {
         if self.queue.len() + RECORD_HEAD + len > len_max {
             return false;
         }
-        self.queue.push(&(len as u32).to_ne_bytes());
-        self.queue.push(parts[0]);
-        self.queue.push(parts[1]);
+        self.queue.push(&[&(len as u32).to_ne_bytes(), parts[0], parts[1]]);
         self.records += 1;
         true
     }
 
     fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let mut rest = self.queue.as_slice();
-        core::iter::from_fn(move || {
-            let (head, behind) = rest.split_first_chunk::<RECORD_HEAD>()?;
-            let (datagram, behind) = behind.split_at(u32::from_ne_bytes(*head) as usize);
-            rest = behind;
-            Some(datagram)
+        self.queue.slices().flat_map(|mut rest| {
+            core::iter::from_fn(move || {
+                let (head, behind) = rest.split_first_chunk::<RECORD_HEAD>()?;
+                let (datagram, behind) = behind.split_at(u32::from_ne_bytes(*head) as usize);
+                rest = behind;
+                Some(datagram)
+            })
         })
     }
 

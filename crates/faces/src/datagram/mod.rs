@@ -450,10 +450,8 @@ impl DatagramSocket {
                     refused(sender.face, Some(item), len, Refusal::QueueFull);
                     continue;
                 }
-                self.queue.push(&sender.face.bits().to_ne_bytes());
-                self.queue.push(&(len as u32).to_ne_bytes());
-                self.queue.push(parts[0]);
-                self.queue.push(parts[1]);
+                let (face, octets) = (sender.face.bits().to_ne_bytes(), (len as u32).to_ne_bytes());
+                self.queue.push(&[&face, &octets, parts[0], parts[1]]);
             }
         }
     }
@@ -468,7 +466,7 @@ impl DatagramSocket {
         mut failed: impl FnMut(FaceId),
     ) -> Result<(), Errno> {
         while !self.queue.is_empty() {
-            let record = self.queue.as_slice();
+            let record = self.queue.front();
             let word =
                 |at: usize| u32::from_ne_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
             let (face, len) = (FaceId::from_bits(word(0)), word(4) as usize);

@@ -197,8 +197,7 @@ impl WebSocket {
         let mask = self.role.new_mask();
         let mut octets: ArrayVec<u8, CONTROL_LEN_MAX> = payload.iter().copied().collect();
         frame::mask(&mut octets, mask);
-        queue.push(&frame::head_of(kind, octets.len(), mask));
-        queue.push(&octets);
+        queue.push(&[&frame::head_of(kind, octets.len(), mask), &octets]);
     }
 }
 

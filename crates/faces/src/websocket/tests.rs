@@ -44,7 +44,7 @@ fn ours(role: Role, bytes: &[u8], cuts: &[usize]) -> Seen {
             break;
         }
     }
-    seen.answers = answers.as_slice().to_vec();
+    seen.answers = answers.slices().collect::<Vec<_>>().concat();
     seen
 }
 

@@ -48,8 +48,6 @@ const VERIFIERS: [(&str, KeyKind, f64); 2] = [
 const SIGNED_SEGMENTS: usize = 24_000;
 /// Packets that wait for the verifier's threads, at most.
 const HELD: i64 = 1024;
-/// Interests that wait at most, where other rows have 128: a verifier with a thread holds up to eighty packets.
-const VERIFIER_WINDOW: usize = 256;
 /// The content store where all is answered from it: name of the row, Gbit/s there.
 const FROM_CACHE: (&str, f64) = ("content_store_hit", 2.447);
 
@@ -220,7 +218,7 @@ fn verifier(place: &Place, name: &str, kind: KeyKind) -> Result<[Figures; JOINS.
             let producer = scope.spawn(|| produce_prepared(&far, &packets));
             std::thread::sleep(SETTLE);
             let before = chain.cpu();
-            let seen = place.consume_by(VERIFIER_WINDOW, &chain.near, &prefix);
+            let seen = place.consume(&chain.near, &prefix);
             let cpu = chain.cpu().saturating_sub(before);
             // The producer ends with the service.
             drop(chain);

@@ -1,13 +1,37 @@
 //! Octets that wait for a socket: a first-in first-out queue that takes memory only while there is something in it.
 //!
-//! They stand in blocks, so that nothing is moved when more comes or the oldest go: a full socket leaves megabytes here.
+//! They stand in blocks, so that nothing is moved when more comes or the oldest go: a full socket leaves megabytes here. Large blocks are given back to
+//! the thread's other queues; the system's allocator would return their pages and ask for them again, many times a second.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 
 /// Memory up to this is kept by an empty queue. Little, as there may be thousands of them.
 const KEPT: usize = 4 << 10;
 /// Each block is twice as large as the one before it, up to this.
 const BLOCK_MAX: usize = 64 << 10;
+/// Blocks of that size that a thread keeps for all its queues: 4 MiB.
+const SPARE_MAX: usize = 64;
+
+thread_local! {
+    /// Empty blocks of the largest size.
+    static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An empty block with room for so much.
+fn take_block(len: usize) -> Vec<u8> {
+    let spare = if len == BLOCK_MAX { SPARE.with_borrow_mut(Vec::pop) } else { None };
+    spare.unwrap_or_else(|| Vec::with_capacity(len))
+}
+
+fn give_back(mut block: Vec<u8>) {
+    SPARE.with_borrow_mut(|spare| {
+        if block.capacity() == BLOCK_MAX && spare.len() < SPARE_MAX {
+            block.clear();
+            spare.push(block);
+        }
+    });
+}
 
 /// A queue of octets. Its bound is its owner's to keep, as only the owner knows where packets end.
 #[derive(Debug, Default)]
@@ -53,7 +77,7 @@ impl ByteQueue {
                 if self.is_empty() {
                     self.blocks.clear();
                 }
-                self.blocks.push_back(Vec::with_capacity(len.max((2 * before).clamp(KEPT, BLOCK_MAX))));
+                self.blocks.push_back(take_block(len.max((2 * before).clamp(KEPT, BLOCK_MAX))));
                 self.blocks.back_mut().expect("just added")
             }
         };
@@ -73,6 +97,7 @@ impl ByteQueue {
                 self.blocks.push_front(first);
                 return;
             }
+            give_back(first);
         }
     }
 }
@@ -116,6 +141,23 @@ mod tests {
             queue.consume((1 << 20) + 3010);
             assert!(queue.blocks.iter().map(Vec::capacity).sum::<usize>() <= KEPT);
         }
+    }
+
+    #[test]
+    fn large_blocks_are_kept_for_others_but_not_all() {
+        let fill = |queue: &mut ByteQueue| (0..100 * 8).for_each(|_| queue.push(&[&[1; 8000]]));
+        let spare = || SPARE.with_borrow(Vec::len);
+        let mut queues = [ByteQueue::default(), ByteQueue::default()];
+        for queue in &mut queues {
+            fill(queue);
+            queue.consume(queue.len());
+            assert_eq!(spare(), SPARE_MAX);
+        }
+        let [first, second] = &mut queues;
+        fill(first);
+        assert_eq!(spare(), 0);
+        second.push(&[&[2; BLOCK_MAX]]);
+        assert!(second.front().iter().all(|octet| *octet == 2) && second.len() == BLOCK_MAX);
     }
 
     #[test]

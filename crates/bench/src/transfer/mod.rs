@@ -106,16 +106,11 @@ impl Place {
     }
 
     pub(crate) fn consume(&self, router: impl AsRef<OsStr>, prefix: &str) -> Result<Seen> {
-        self.consume_by(WINDOW, router, prefix)
-    }
-
-    /// With so many Interests waiting at most.
-    pub(crate) fn consume_by(&self, window: usize, router: impl AsRef<OsStr>, prefix: &str) -> Result<Seen> {
         let output = Command::new(&self.me)
             .arg("consume")
             .arg(router)
             .arg(prefix)
-            .arg(window.to_string())
+            .arg(WINDOW.to_string())
             .stderr(Stdio::inherit())
             .output()
             .context("can't start the consumer")?;

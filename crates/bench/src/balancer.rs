@@ -4,7 +4,8 @@
 //!  asker: wire ══ veth ══ left: the balancer, or the swap ─▶ right ══ veth ══ wire: counted and dropped
 //! ```
 //!
-//! All of a run is on one processor: who sends, both veths, the program, who counts. Sent by a socket (`sendmmsg`, 64 a call) the system's
+//! There are two such paths, each with one of the programs, in turns of milliseconds: a virtual processor is faster at times, which both feel alike so. Half of the
+//! rounds are done with the programs changed over. All is on one processor: who sends, both veths, the program, who counts. Sent by a socket (`sendmmsg`, 64 a call) the system's
 //! network code is on the path, as it is for a router's packets; sent as frames (`BPF_PROG_TEST_RUN`) nothing is but the veths.
 
 use crate::report::{Row, median};
@@ -23,11 +24,16 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// Repetitions, the two programs in turn: short and many, as virtual processors are faster for some seconds and slower for others.
-const RUNS: usize = 101;
-const MEASURED: Duration = Duration::from_millis(60);
-/// Of what is timed, whose every run is long enough to tell.
-const TIMED_RUNS: usize = 25;
+/// Rounds of each arrangement, and turns that each program has in a round.
+const ROUNDS: usize = 50;
+const TURNS: usize = 6;
+/// Rounds of a turn each of frames.
+const FRAME_ROUNDS: usize = 12;
+const TURN: Duration = Duration::from_millis(5);
+/// Before what is counted: neighbours are learnt, caches are warm.
+const WARM_UP: Duration = Duration::from_millis(1);
+/// Runs of each arrangement whose every packet is timed.
+const TIMED_RUNS: usize = 12;
 /// Components of names that are timed, 8 octets each.
 const COMPONENTS: [usize; 4] = [2, 4, 8, 16];
 /// Those of names whose rate is measured.
@@ -36,8 +42,8 @@ const PORT: u16 = 6363;
 const MEMBERS: u8 = 4;
 /// Datagrams a call.
 const BATCH: usize = 64;
-/// Frames that the kernel is asked for at once.
-const FRAMES: u32 = 1 << 16;
+/// Frames that the kernel is asked for at once: the 20 ms that a call takes to begin and to end are less than half of it.
+const FRAMES: u32 = 1 << 17;
 
 /// How packets come to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,58 +52,87 @@ enum Sent {
     AsFrames,
 }
 
-/// What is on the path, for as long as this lives.
-enum Program<'a> {
-    Balancer(&'a mut Balancer),
-    Swap(Swap),
-}
-
 /// The rows; none where a path can't be made.
 ///
 /// # Errors
 /// When a program can't be attached, or nothing comes through.
 pub fn run(row: &str) -> Result<Vec<Row>> {
-    let street = match Street::new() {
-        Ok(street) => street,
+    let streets = match Street::new().and_then(|street| Ok([street, Street::new()?])) {
+        Ok(streets) => streets,
         Err(error) => {
             eprintln!("{row} is left out: {error:#}");
             return Ok(Vec::new());
         }
     };
-    let bench = Bench::new(&street)?;
-    let mut balancer = bench.balancer()?;
-    let mut rates = [const { Vec::new() }; 4];
-    for _ in 0..RUNS {
-        for (at, sent) in [Sent::BySocket, Sent::AsFrames].into_iter().enumerate() {
-            rates[2 * at].push(bench.with_balancer(&mut balancer, |bench, _| bench.rate(sent))?);
-            rates[2 * at + 1].push(bench.with_swap(|bench, _| bench.rate(sent))?);
+    let [first, second] = streets.each_ref().map(Path::new);
+    let (first, second) = (first?, second?);
+    let (mut socket, mut frames) = (Compared::default(), Compared::default());
+    let mut timed = COMPONENTS.map(|components| (components, Compared::default()));
+    for [ours, theirs] in [[&first, &second], [&second, &first]] {
+        let (mut balancer, mut swap) = (ours.balancer()?, theirs.swap()?);
+        for _ in 0..ROUNDS {
+            socket.push(round(Sent::BySocket, TURNS, [ours, theirs])?);
+        }
+        for _ in 0..FRAME_ROUNDS {
+            frames.push(round(Sent::AsFrames, 1, [ours, theirs])?);
+        }
+        for (components, compared) in &mut timed {
+            for _ in 0..TIMED_RUNS {
+                compared.push([
+                    ours.timed(*components, || Ok(balancer.run_time()?))?,
+                    theirs.timed(*components, || Ok(swap.run_time()?))?,
+                ]);
+            }
         }
     }
-    let [socket, socket_swap, frames, frames_swap] = rates;
-    let ratios = |of: &[f64], to: &[f64]| of.iter().zip(to).map(|(of, to)| of / to).collect::<Vec<_>>();
     let mut rows = vec![
-        Row::new(row, "ratio_to_swap", &ratios(&socket, &socket_swap)).at_least(0.9),
-        Row::new(row, "packets_per_s", &socket).beside(median(&socket_swap)),
-        Row::new(row, "ratio_to_swap_frames", &ratios(&frames, &frames_swap)),
-        Row::new(row, "packets_per_s_frames", &frames).beside(median(&frames_swap)),
+        Row::new(row, "ratio_to_swap", &socket.ratios()).at_least(0.9),
+        socket.row(row, "packets_per_s"),
+        Row::new(row, "ratio_to_swap_frames", &frames.ratios()),
+        frames.row(row, "packets_per_s_frames"),
     ];
-    for components in COMPONENTS {
-        let (mut balanced, mut swapped) = (Vec::new(), Vec::new());
-        for _ in 0..TIMED_RUNS {
-            let timed = |bench: &Bench<'_>, program: &mut Program<'_>| bench.timed(program, components);
-            balanced.push(bench.with_balancer(&mut balancer, timed)?);
-            swapped.push(bench.with_swap(timed)?);
-        }
-        rows.push(
-            Row::new(row, format!("ns_per_packet_{components}_components"), &balanced)
-                .beside(median(&swapped)),
-        );
-    }
+    rows.extend(timed.map(|(components, ns)| ns.row(row, &format!("ns_per_packet_{components}_components"))));
     Ok(rows)
 }
 
-/// The path.
-struct Bench<'a> {
+/// Packets a second of both, by as many turns of each.
+fn round(sent: Sent, turns: usize, paths: [&Path<'_>; 2]) -> Result<[f64; 2]> {
+    let mut counted = [(0, Duration::ZERO); 2];
+    for _ in 0..turns {
+        for (path, (frames, time)) in paths.iter().zip(&mut counted) {
+            let (more, took) = path.turn(sent)?;
+            *frames += more;
+            *time += took;
+        }
+    }
+    ensure!(counted.iter().all(|(frames, _)| *frames > 0), "nothing came through");
+    Ok(counted.map(|(frames, time)| frames as f64 / time.as_secs_f64()))
+}
+
+/// Figures of the balancer and of the swap, measured in turn.
+#[derive(Default)]
+struct Compared {
+    balancer: Vec<f64>,
+    swap: Vec<f64>,
+}
+
+impl Compared {
+    fn push(&mut self, [balancer, swap]: [f64; 2]) {
+        self.balancer.push(balancer);
+        self.swap.push(swap);
+    }
+
+    fn ratios(&self) -> Vec<f64> {
+        self.balancer.iter().zip(&self.swap).map(|(balancer, swap)| balancer / swap).collect()
+    }
+
+    fn row(&self, row: &str, unit: &str) -> Row {
+        Row::new(row, unit, &self.balancer).beside(median(&self.swap))
+    }
+}
+
+/// A path.
+struct Path<'a> {
     street: &'a Street,
     sink: Sink,
     asker: Interface,
@@ -111,7 +146,7 @@ struct Interface {
     mac: [u8; 6],
 }
 
-impl<'a> Bench<'a> {
+impl<'a> Path<'a> {
     fn new(street: &'a Street) -> Result<Self> {
         let right = interface(street, Place::Middle, RIGHT)?;
         let end = interface(street, Place::Answerer, WIRE)?;
@@ -124,10 +159,10 @@ impl<'a> Bench<'a> {
             mtu_octets: 1500,
         };
         let (asker, left) = (interface(street, Place::Asker, WIRE)?, interface(street, Place::Middle, LEFT)?);
-        Ok(Bench { street, sink, asker, left, hop })
+        Ok(Path { street, sink, asker, left, hop })
     }
 
-    /// With members behind the right interface.
+    /// At the left interface, for as long as this lives, with members behind the right one.
     fn balancer(&self) -> Result<Balancer> {
         let options = BalancerOptions {
             key: HashKey::new([1, 2, 3, 4]),
@@ -151,64 +186,66 @@ impl<'a> Bench<'a> {
         let member = |number: u8| Member { number, id: number.into(), weight: 100, takes_names: true };
         let members: Vec<_> = (1..=MEMBERS).map(member).collect();
         balancer.set_slots(Table::compute(&members, 1).slots())?;
+        path::within(&self.street.name(Place::Middle), || {
+            Ok(balancer.attach(LEFT, Some(AttachMode::Native))?)
+        })?;
         Ok(balancer)
     }
 
-    fn with_balancer(
-        &self,
-        balancer: &mut Balancer,
-        work: impl FnOnce(&Self, &mut Program<'_>) -> Result<f64>,
-    ) -> Result<f64> {
-        let middle = self.street.name(Place::Middle);
-        path::within(&middle, || Ok(balancer.attach(LEFT, Some(AttachMode::Native))?))?;
-        let figure = work(self, &mut Program::Balancer(balancer));
-        path::within(&middle, || Ok(balancer.detach(LEFT)?))?;
-        figure
-    }
-
-    fn with_swap(&self, work: impl FnOnce(&Self, &mut Program<'_>) -> Result<f64>) -> Result<f64> {
+    /// In the same place.
+    fn swap(&self) -> Result<Swap> {
         let mut swap = Swap::load(&self.hop)?;
         path::within(&self.street.name(Place::Middle), || Ok(swap.attach(self.left.index)?))?;
-        work(self, &mut Program::Swap(swap))
+        Ok(swap)
     }
 
-    /// Packets a second that come through.
-    fn rate(&self, sent: Sent) -> Result<f64> {
-        let send = |time| match sent {
-            Sent::BySocket => self.by_socket(time),
-            Sent::AsFrames => self.as_frames(time, USUAL),
-        };
-        // Neighbours are learnt, caches are warm.
-        send(MEASURED / 10)?;
-        let (before, started) = (self.sink.frames()?, Instant::now());
-        send(MEASURED)?;
-        let (count, took) = (self.sink.frames()? - before, started.elapsed());
-        ensure!(count > 0, "nothing came through");
-        Ok(count as f64 / took.as_secs_f64())
+    /// Packets that came through, and in which time.
+    fn turn(&self, sent: Sent) -> Result<(u64, Duration)> {
+        self.by(sent, USUAL, |send| {
+            send(WARM_UP)?;
+            let (before, started) = (self.sink.frames()?, Instant::now());
+            send(TURN)?;
+            Ok((self.sink.frames()? - before, started.elapsed()))
+        })
     }
 
     /// Nanoseconds of a run of the program itself, as the kernel says.
-    fn timed(&self, program: &mut Program<'_>, components: usize) -> Result<f64> {
-        self.as_frames(MEASURED / 10, components)?;
-        let kept = Statistics::keep()?;
-        let before = program.run_time()?;
-        self.as_frames(MEASURED, components)?;
-        let ran = program.run_time()?.since(before);
-        drop(kept);
-        ensure!(ran.runs > 0, "the program did not run");
-        Ok(ran.ns_per_run())
+    fn timed(&self, components: usize, mut run_time: impl FnMut() -> Result<RunTime> + Send) -> Result<f64> {
+        self.by(Sent::AsFrames, components, |send| {
+            send(WARM_UP)?;
+            let kept = Statistics::keep()?;
+            let before = run_time()?;
+            send(TURN)?;
+            let ran = run_time()?.since(before);
+            drop(kept);
+            ensure!(ran.runs > 0, "the program did not run");
+            Ok(ran.ns_per_run())
+        })
     }
 
-    fn as_frames(&self, duration: Duration, components: usize) -> Result<()> {
-        let frame = self.frame(components);
+    /// Does something where packets are sent from, with what sends them for a time.
+    fn by<T: Send>(
+        &self,
+        sent: Sent,
+        components: usize,
+        work: impl FnOnce(&mut dyn FnMut(Duration) -> Result<()>) -> Result<T> + Send,
+    ) -> Result<T> {
         path::within(&self.street.name(Place::Asker), || {
             on_one_processor();
-            let mut source = Source::load(self.asker.index, &frame)?;
-            let end = Instant::now() + duration;
-            while Instant::now() < end {
-                source.send(FRAMES)?;
-            }
-            Ok(())
+            let mut call: Box<dyn FnMut() -> Result<()>> = match sent {
+                Sent::BySocket => Box::new(by_socket(components)?),
+                Sent::AsFrames => {
+                    let mut source = Source::load(self.asker.index, &self.frame(components))?;
+                    Box::new(move || Ok(source.send(FRAMES)?))
+                }
+            };
+            work(&mut |time| {
+                let end = Instant::now() + time;
+                while Instant::now() < end {
+                    call()?;
+                }
+                Ok(())
+            })
         })
     }
 
@@ -231,44 +268,29 @@ impl<'a> Bench<'a> {
         frame.extend_from_slice(&interest);
         frame
     }
-
-    fn by_socket(&self, duration: Duration) -> Result<()> {
-        path::within(&self.street.name(Place::Asker), || {
-            on_one_processor();
-            let socket =
-                UdpSocket::bind(path::end_address(Place::Asker, 0)).context("who asks has no socket")?;
-            let mut interests = [(); BATCH].map(|()| interest(USUAL));
-            let to = path::middle_address(Place::Asker, PORT);
-            let (end, mut number) = (Instant::now() + duration, 0u32);
-            while Instant::now() < end {
-                for interest in &mut interests {
-                    // The first component, behind six octets of types and lengths.
-                    number = number.wrapping_add(0x9e37_79b1);
-                    interest[6..10].copy_from_slice(&number.to_le_bytes());
-                }
-                let pieces = interests.each_ref().map(|interest| IoSlice::new(interest));
-                let messages: [_; BATCH] = core::array::from_fn(|at| Message {
-                    peer: Some(to),
-                    pieces: (at, at + 1),
-                    segment: None,
-                });
-                let mut at = 0;
-                while at < BATCH {
-                    at += raw::send(socket.as_fd(), &messages[at..], &pieces).unwrap_or(1);
-                }
-            }
-            Ok(())
-        })
-    }
 }
 
-impl Program<'_> {
-    fn run_time(&mut self) -> Result<RunTime> {
-        Ok(match self {
-            Program::Balancer(balancer) => balancer.run_time()?,
-            Program::Swap(swap) => swap.run_time()?,
-        })
-    }
+/// Sends datagrams of different names, as many as one call takes.
+fn by_socket(components: usize) -> Result<impl FnMut() -> Result<()>> {
+    let socket = UdpSocket::bind(path::end_address(Place::Asker, 0)).context("who asks has no socket")?;
+    let mut interests = [(); BATCH].map(|()| interest(components));
+    let to = path::middle_address(Place::Asker, PORT);
+    let mut number = 0u32;
+    Ok(move || {
+        for interest in &mut interests {
+            // The first component, behind six octets of types and lengths.
+            number = number.wrapping_add(0x9e37_79b1);
+            interest[6..10].copy_from_slice(&number.to_le_bytes());
+        }
+        let pieces = interests.each_ref().map(|interest| IoSlice::new(interest));
+        let messages: [_; BATCH] =
+            core::array::from_fn(|at| Message { peer: Some(to), pieces: (at, at + 1), segment: None });
+        let mut at = 0;
+        while at < BATCH {
+            at += raw::send(socket.as_fd(), &messages[at..], &pieces).unwrap_or(1);
+        }
+        Ok(())
+    })
 }
 
 fn interest(components: usize) -> Vec<u8> {

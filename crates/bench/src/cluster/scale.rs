@@ -14,7 +14,7 @@ const MEMBERS: usize = 4;
 const SHARE: f64 = 0.03;
 /// Pairs of consumer and producer.
 const PAIRS: usize = 2;
-const RUNS: usize = 11;
+const RUNS: usize = 25;
 const LOAD: [&str; 4] = ["--pattern", "sequential", "--names", "1000000"];
 /// Interests that each consumer keeps waiting for each member. A member is held back for most of each of its quota's periods, so that an Interest and its Data
 /// fall into two: twice what it does in one has to wait, and more where one member is slower for a while, or the others are idle at times.

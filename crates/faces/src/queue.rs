@@ -70,18 +70,19 @@ impl ByteQueue {
         if len == 0 {
             return;
         }
-        let block = match self.blocks.back_mut() {
-            Some(block) if block.capacity() - block.len() >= len => block,
+        let fill = |block: &mut Vec<u8>| parts.iter().for_each(|part| block.extend_from_slice(part));
+        match self.blocks.back_mut() {
+            Some(block) if block.capacity() - block.len() >= len => fill(block),
             last => {
-                let before = last.map_or(0, |block| block.capacity());
+                let twice = last.map_or(0, |block| 2 * block.capacity());
+                let mut block = take_block(len.max(twice.clamp(KEPT, BLOCK_MAX)));
+                fill(&mut block);
                 if self.is_empty() {
                     self.blocks.clear();
                 }
-                self.blocks.push_back(take_block(len.max((2 * before).clamp(KEPT, BLOCK_MAX))));
-                self.blocks.back_mut().expect("just added")
+                self.blocks.push_back(block);
             }
-        };
-        parts.iter().for_each(|part| block.extend_from_slice(part));
+        }
         self.len += len;
     }
 

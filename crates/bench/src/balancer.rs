@@ -5,7 +5,7 @@
 //! ```
 //!
 //! There are two such paths, each with one of the programs, in turns of milliseconds: a virtual processor is faster at times, which both feel alike so. Half of the
-//! rounds are done with the programs changed over. All is on one processor: who sends, both veths, the program, who counts. Sent by a socket (`sendmmsg`, 64 a call) the system's
+//! rounds are done with the programs changed over, and each is loaded anew several times. All is on one processor: who sends, both veths, the program, who counts. Sent by a socket (`sendmmsg`, 64 a call) the system's
 //! network code is on the path, as it is for a router's packets; sent as frames (`BPF_PROG_TEST_RUN`) nothing is but the veths.
 
 use crate::report::{Row, median};
@@ -24,16 +24,18 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// Rounds of each arrangement, and turns that each program has in a round.
-const ROUNDS: usize = 50;
+/// Times that both programs are loaded anew on each of the paths: how one happens to lie in memory makes it a point or two faster or slower.
+const LOADS: usize = 4;
+/// Rounds of each load, and turns that each program has in a round.
+const ROUNDS: usize = 12;
 const TURNS: usize = 6;
 /// Rounds of a turn each of frames.
-const FRAME_ROUNDS: usize = 12;
+const FRAME_ROUNDS: usize = 3;
 const TURN: Duration = Duration::from_millis(5);
 /// Before what is counted: neighbours are learnt, caches are warm.
 const WARM_UP: Duration = Duration::from_millis(1);
-/// Runs of each arrangement whose every packet is timed.
-const TIMED_RUNS: usize = 12;
+/// Runs of each load whose every packet is timed.
+const TIMED_RUNS: usize = 3;
 /// Components of names that are timed, 8 octets each.
 const COMPONENTS: [usize; 4] = [2, 4, 8, 16];
 /// Those of names whose rate is measured.
@@ -68,7 +70,7 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
     let (first, second) = (first?, second?);
     let (mut socket, mut frames) = (Compared::default(), Compared::default());
     let mut timed = COMPONENTS.map(|components| (components, Compared::default()));
-    for [ours, theirs] in [[&first, &second], [&second, &first]] {
+    for [ours, theirs] in [[&first, &second], [&second, &first]].repeat(LOADS) {
         let (mut balancer, mut swap) = (ours.balancer()?, theirs.swap()?);
         for _ in 0..ROUNDS {
             socket.push(round(Sent::BySocket, TURNS, [ours, theirs])?);

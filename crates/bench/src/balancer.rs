@@ -4,9 +4,9 @@
 //!  asker: wire ══ veth ══ left: the balancer, or the swap ─▶ right ══ veth ══ wire: counted and dropped
 //! ```
 //!
-//! There are two such paths, each with one of the programs, in turns of milliseconds: a virtual processor is faster at times, which both feel alike so. Half of the
-//! rounds are done with the programs changed over, and each is loaded anew several times. All is on one processor: who sends, both veths, the program, who counts. Sent by a socket (`sendmmsg`, 64 a call) the system's
-//! network code is on the path, as it is for a router's packets; sent as frames (`BPF_PROG_TEST_RUN`) nothing is but the veths.
+//! There are two such paths, each with one of the programs, in turns of milliseconds: a virtual processor is faster at times, which both feel alike so. The programs
+//! are changed over, and each is loaded anew, several times. All is on one processor: who sends, both veths, the program, who counts. Sent by a socket
+//! (`sendmmsg`, 64 a call) the system's network code is on the path, as it is for a router's packets; sent as frames (`BPF_PROG_TEST_RUN`) nothing is but the veths.
 
 use crate::report::{Row, median};
 use crate::veth::path::{self, LEFT, Place, RIGHT, Street, WIRE};

@@ -286,7 +286,7 @@ mod tests {
         let long = name(&"/a".repeat(COMPONENTS_MAX));
         let start = std::time::Instant::now();
         assert!(!worst.matches_with(long.as_ref(), &other, long.as_ref()));
-        assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+        assert!(start.elapsed().as_millis() < 500, "{:?}", start.elapsed());
         assert!(!Pattern::any().matches(name(&"/a".repeat(COMPONENTS_MAX + 1)).as_ref()));
     }
 

@@ -12,7 +12,8 @@ use crate::websocket::WebSocket;
 use crate::websocket::handshake::Opening;
 use arrayvec::ArrayVec;
 use nw_element::{Cause, Chunk, Instant, Packet, Pool};
-use nw_name::tlv::{Framing, frame};
+use nw_wire::tlv::{Framing, frame, is_critical, read_number};
+use nw_wire::{Error, Fault, types};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 use std::io::IoSlice;
@@ -324,7 +325,11 @@ fn cut(
 ) -> (usize, Result<(), CloseReason>) {
     let mut at = 0;
     loop {
-        match frame(&pool.chunk_bytes(chunk)[at..filled], LINK_PACKET_LEN_MAX) {
+        let rest = &pool.chunk_bytes(chunk)[at..filled];
+        if is_foreign(rest) {
+            return (at, Err(CloseReason::FramingLost(Error::new(Fault::UnknownPacket, 0))));
+        }
+        match frame(rest, LINK_PACKET_LEN_MAX) {
             Ok(Framing::Whole(len)) => {
                 let packet = pool.packet_in(chunk, at..at + len);
                 each(packet, pool);
@@ -333,6 +338,16 @@ fn cut(
             Ok(Framing::Partial) => return (at, Ok(())),
             Err(error) => return (at, Err(CloseReason::FramingLost(error))),
         }
+    }
+}
+
+/// True when what stands at the head is no packet, nor one of a version to come that may be skipped: the peer speaks something else, or framing was lost.
+/// Waiting for the length that it seems to say could take the peer's packets for ever.
+#[inline]
+fn is_foreign(stream: &[u8]) -> bool {
+    match stream.first().map(|first| u32::from(*first)) {
+        None | Some(types::INTEREST | types::DATA | types::LP_PACKET) => false,
+        Some(_) => read_number(stream, 0).is_ok_and(|(typ, _)| is_critical(typ)),
     }
 }
 
@@ -381,6 +396,19 @@ mod tests {
     use proptest::prelude::*;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn who_speaks_another_protocol_is_found_out_at_once() {
+        for text in ["GET / HTTP/1.1\r\n", "SSH-2.0-x\r\n", "\x16\x03\x01\x02\x00", "\0\0", "{\"a\":1}"] {
+            assert!(is_foreign(text.as_bytes()), "{text:?}");
+        }
+        // Packets, what a version to come may send beside them, and a type that is not whole.
+        let packets: [&[u8]; 8] = [&[], &[5], &[6, 0], &[100, 3], &[32], &[80, 9], &[253, 1, 0], &[253, 1]];
+        for packet in packets {
+            assert!(!is_foreign(packet), "{packet:?}");
+        }
+        assert!(is_foreign(&[253, 1, 1]));
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]

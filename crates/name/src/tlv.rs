@@ -123,6 +123,12 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
+/// True for types that who doesn't know them may not skip.
+#[inline]
+pub const fn is_critical(typ: u64) -> bool {
+    typ <= 31 || typ & 1 == 1
+}
+
 /// Reads one TLV number at `pos`: its value and the position behind it.
 #[inline]
 pub fn read_number(bytes: &[u8], pos: usize) -> Result<(u64, usize), Error> {
@@ -271,7 +277,7 @@ impl Tlv<'_> {
 
     /// Unknown elements of a critical type make a packet invalid, others are skipped.
     pub const fn is_critical(&self) -> bool {
-        self.typ <= 31 || self.typ & 1 == 1
+        is_critical(self.typ as u64)
     }
 
     /// The value as a NonNegativeInteger.

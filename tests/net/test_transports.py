@@ -52,9 +52,10 @@ class Side:
     def inside(self, *words, **more):
         return subprocess.Popen(["ip", "netns", "exec", self.netns, *map(str, words)], **more)
 
-    def start(self, config):
+    def start(self, config, udp=()):
+        """`udp`: addresses to listen at."""
         file = self.folder / f"{self.letter}.toml"
-        file.write_text(f'[faces.unix]\npath = "{self.socket}"\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = []\n{config}')
+        file.write_text(f'[faces.unix]\npath = "{self.socket}"\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = {json.dumps(udp)}\n{config}')
         self.log = open(self.folder / f"{self.letter}.log", "w+")
         self.process = self.inside(NW, "run", "-c", file, stderr=self.log, stdin=subprocess.DEVNULL)
         until(lambda: self.socket.exists() or self.process.poll() is not None, "the router answers")
@@ -285,6 +286,63 @@ class Transports(unittest.TestCase):
         self.check(until(lambda: self.a.face(GROUP), "it is in this network"), "dev://va", "ad-hoc", "permanent")
         self.a.write('[faces.ethernet]\nmulticast = true\nwhitelist = ["198.51.100.0/24"]\n')
         until(lambda: not self.a.face(GROUP), "it is not in this one")
+
+    def cut_by_ip(self, side):
+        """Packets that this side's system has cut, of IPv4 and of IPv6."""
+        read = lambda file: side.inside("cat", file, stdout=subprocess.PIPE, text=True).communicate(timeout=PATIENCE_S)[0]
+        heads, values = (line.split() for line in read("/proc/net/snmp").splitlines() if line.startswith("Ip:"))
+        six = dict(line.split() for line in read("/proc/net/snmp6").splitlines())
+        return int(values[heads.index("FragOKs")]) + int(six["Ip6FragOKs"])
+
+    def big_answers(self, shards, peer, mtu):
+        """B answers with Data of 8 KB to A, who speaks first: in pieces that fit frames, and IP cuts nothing."""
+        self.b.start(f"[forwarder]\nshards = {shards}\n", udp=[peer])
+        self.a.start("")
+        name, face = "/net/big", json.loads(self.a.nw("face", "create", f"udp{4 if '.' in peer else 6}://{peer}", "--json"))["face_id"]
+        octets = bytes(at * 7 & 255 for at in range(800_000))
+        (self.b.folder / "file").write_bytes(octets)
+        put = self.b.background("put", name, self.b.folder / "file", "--segment", 7900, "--json", "--quiet")
+        self.addCleanup(finish, put)
+        self.addCleanup(finish, self.b.background("ping-server", "/net/short"))
+        self.a.nw("route", "add", "/net", face)
+        self.a.nw("ping", "/net/short", "--count", "3", "--interval", "20")
+        opened = lambda: [face for face in self.b.faces("udp4" if "." in peer else "udp6") if face["persistency"] == "on-demand"]
+        self.assertEqual([face["mtu"] for face in opened()], [8800], "what the way takes is asked for when it matters")
+        got = self.a.folder / "got"
+        self.a.nw("cat", name, "--output", got, "--quiet")
+        self.assertEqual(got.read_bytes(), octets)
+        self.assertEqual(self.cut_by_ip(self.b), 0)
+        self.assertEqual([face["mtu"] for face in opened()], [mtu])
+        return opened()[0]["face_id"]
+
+    def test_answers_fit_frames(self):
+        face = self.big_answers(1, "192.0.2.2:6363", 1500 - 28)
+        self.b.nw("face", "update", face, "--mtu", 8800)
+        self.b.nw("cs", "erase", "/")
+        self.a.nw("cs", "erase", "/")
+        self.a.nw("cat", "/net/big", "--output", self.a.folder / "again", "--quiet")
+        self.assertGreater(self.cut_by_ip(self.b), 50, "who says an MTU has it")
+
+    def test_answers_of_all_shards_fit_frames(self):
+        self.big_answers(2, "192.0.2.2:6363", 1500 - 28)
+
+    def test_answers_by_ipv6_fit_frames(self):
+        for number, side in enumerate((self.a, self.b), 1):
+            ip("-n", side.netns, "address", "add", f"2001:db8::{number}/64", "dev", side.card, "nodad")
+        self.big_answers(1, "[2001:db8::2]:6363", 1500 - 48)
+
+    def test_who_may_not_put_pieces_together_gets_none(self):
+        """A client of others: what it is sent is one datagram, which IP cuts."""
+        self.b.start("", udp=["192.0.2.2:6363"])
+        (self.b.folder / "file").write_bytes(bytes(7900))
+        put = self.b.background("put", "/net/big/v=1", self.b.folder / "file", "--segment", 7900, "--json", "--quiet")
+        self.addCleanup(finish, put)
+        ask = ("import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5);"
+               "s.sendto(bytes.fromhex('0518 0710 0803 6e6574 0803 626967 360101 320100 0a04 00000001'), ('192.0.2.2', 6363)); print(len(s.recv(9000)))")
+        asked = self.a.inside("python3", "-c", ask, stdout=subprocess.PIPE, text=True)
+        said = asked.communicate(timeout=PATIENCE_S)[0]
+        self.assertGreater(int(said), 7900)
+        self.assertEqual(self.cut_by_ip(self.b), 1)
 
     def test_without_the_right(self):
         if not shutil.which("setpriv"):

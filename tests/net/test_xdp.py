@@ -166,14 +166,21 @@ class Xdp(Pair):
                 side.process.wait(PATIENCE_S)
                 side.log.close()
 
-    def test_what_is_longer_than_the_mtu_goes_by_sockets(self):
+    def test_what_is_longer_than_the_mtu(self):
         for side in (self.a, self.b):
             side.start(mtu=8800)
         self.exchange(self.face_to_b())
-        # Interests and pings, but not the file's segments, which IP cut.
+        # Both ends are ours: the file's segments came in pieces that fit frames.
+        pieces = self.a.xdp()["va"]["received"]
+        self.assertGreater(pieces, 200)
+        # Where an MTU is said, IP cuts segments, and such frames are the system's.
+        back = [face["face_id"] for face in self.b.faces("udp4") if face["persistency"] == "on-demand"]
+        self.b.nw("face", "update", back[0], "--mtu", 8800)
+        self.a.nw("cs", "erase", "/")
+        self.a.nw("cat", "/net/test/file", "--output", self.a.folder / "again", "--quiet")
         status = self.a.xdp()["va"]
-        self.assertGreater(status["sent"], 30)
-        self.assertTrue(5 <= status["received"] < 20, status)
+        self.assertGreater(status["sent"], 60)
+        self.assertLess(status["received"] - pieces, 20, status)
 
     def test_ethernet_group(self):
         for side in (self.a, self.b):

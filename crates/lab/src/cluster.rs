@@ -313,13 +313,7 @@ impl Cluster {
         (addresses, port): (Addresses, u16),
         config: &str,
     ) -> Result<Router, LabError> {
-        let link_packet_len = self.plan.link_packet_len;
-        Router::start(
-            program,
-            node,
-            Listen { addresses, port, has_v6: self.plan.has_v6(), link_packet_len },
-            config,
-        )
+        Router::start(program, node, Listen { addresses, port, has_v6: self.plan.has_v6() }, config)
     }
 
     fn namewire(&self) -> RouterProgram {

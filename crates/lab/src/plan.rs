@@ -73,8 +73,6 @@ pub struct Plan {
     pub link_threads: bool,
     /// Packets that each member's content store holds; 0 is none.
     pub cache_packets: u64,
-    /// Octets of the largest UDP link packet of members and producers; larger ones are sent in pieces. 8800 leaves that to IP.
-    pub link_packet_len: u64,
     /// A router of its own at each consumer, as in the paper; else applications talk to the cluster.
     pub consumer_routers: bool,
     /// Weights of members in the balancer; 100 for those that are not in it.
@@ -107,7 +105,6 @@ impl Plan {
             end_share: None,
             link_threads: false,
             cache_packets: 0,
-            link_packet_len: 1400,
             consumer_routers: false,
             weights: Vec::new(),
             depth_rules: Vec::new(),

@@ -22,7 +22,6 @@ pub(crate) struct Listen {
     pub(crate) addresses: Addresses,
     pub(crate) port: u16,
     pub(crate) has_v6: bool,
-    pub(crate) link_packet_len: u64,
 }
 
 /// A router that runs on a node.
@@ -54,8 +53,7 @@ impl Router {
                 }
                 let text = format!(
                     "[faces.unix]\npath = {socket:?}\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = {listen:?}\n\
-                     mtu = {}\n[forwarder]\nshards = 1\n[log]\nlevel = \"warn\"\n{config}",
-                    at.link_packet_len
+                     [forwarder]\nshards = 1\n[log]\nlevel = \"warn\"\n{config}"
                 );
                 std::fs::write(&file, text).map_err(LabError::at("write", &file))?;
                 let mut command = Command::new(nw);

@@ -185,7 +185,7 @@ pub struct LpPacket<'a> {
     pub non_discovery: bool,
     /// A whole Data that announces a prefix.
     pub prefix_announcement: Option<&'a [u8]>,
-    /// How many KiB the sender's socket holds: no more should be sent to it in a row.
+    /// How many KiB the sender's socket holds: no more should be sent to it in a row. Who says it puts pieces together.
     pub receive_room_kib: Option<u64>,
 }
 

@@ -74,7 +74,7 @@ section! {
         listen: Vec<SocketAddr> = everywhere(PORT);
         /// A face that a peer's packet made goes away after so many seconds without another.
         idle_timeout_s: u32 = 600, in 1..=86_400;
-        /// Octets of the largest link packet; larger ones are sent in pieces. 8800 leaves it to IP.
+        /// Octets of the largest link packet; larger ones are sent in pieces. 8800 leaves it to IP, but for peers of our own.
         mtu: u32 = 8800, in 64..=8800;
         /// KiB of the system's receive buffer: room for bursts.
         receive_buffer_kib: u32 = 8192, in 208..=1_048_576;

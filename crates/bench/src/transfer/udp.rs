@@ -5,6 +5,9 @@
 //!  consumer ══ wire, UDP ══ router                            the same from its content store: two processes, as below
 //!  counting ══ wire, UDP ══ sender                            what both are held against
 //! ```
+//!
+//! Segments of 8000 octets are more than a frame of 1500 holds: the plain sender leaves that to IP, the router sends pieces, as the consumer says that it
+//! puts them together (decision 0035).
 
 use super::{Place, RUNS, SEGMENTS, SETTLE, Transfer, WINDOW, figures, gbit_per_s};
 use crate::ends::Seen;

@@ -46,6 +46,13 @@ const PIECES_MAX: usize = 1024;
 /// Errors read from a socket in one turn.
 const ERRORS_PER_TURN: usize = 64;
 
+/// Octets of the heads of IP and UDP.
+const IPV4_HEADS_LEN: usize = 20 + 8;
+const IPV6_HEADS_LEN: usize = 40 + 8;
+
+/// A way that takes less whole than IPv4 hosts have to is left to IP, octets.
+const PATH_MTU_MIN: usize = 576 - IPV4_HEADS_LEN;
+
 /// The system's queue is looked at once in so long.
 pub const LOOK_PAUSE: core::time::Duration = core::time::Duration::from_millis(1);
 
@@ -326,6 +333,24 @@ impl DatagramSocket {
             (Medium::Ether(port), Peer::Mac(mac)) => port.head(mac),
             _ => Head::NONE,
         }
+    }
+
+    /// Octets of the largest datagram to a peer that IP leaves whole, as far as the system knows now; `None` where that is nobody's business or not known.
+    pub fn path_mtu(&self, peer: Peer) -> Option<usize> {
+        let (Medium::Udp(local), Peer::Ip(peer)) = (&self.medium, peer) else { return None };
+        let (family, heads) = if peer.is_ipv4() {
+            (AddressFamily::INET, IPV4_HEADS_LEN)
+        } else {
+            (AddressFamily::INET6, IPV6_HEADS_LEN)
+        };
+        let ask = || -> Result<u32, Errno> {
+            // Only a connected socket can say it, and this one has many peers.
+            let asking = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+            rustix::net::bind(&asking, &SocketAddr::new(local.ip(), 0))?;
+            rustix::net::connect(&asking, &peer)?;
+            if peer.is_ipv4() { sockopt::ip_mtu(&asking) } else { sockopt::ipv6_mtu(&asking) }
+        };
+        ask().ok().and_then(|mtu| (mtu as usize).checked_sub(heads)).filter(|len| *len >= PATH_MTU_MIN)
     }
 
     /// Octets of the receive buffer, where a peer can make use of knowing.

@@ -6,6 +6,7 @@ use crate::datagram::ether::Head;
 use crate::datagram::{DatagramSocket, Peer, Refusal, Sender, address_of};
 use crate::link::Tally;
 use crate::outbox::Outbox;
+use crate::status::Persistency;
 use crate::timers::Timer;
 use arrayvec::ArrayVec;
 use nw_element::{Cause, FaceId, Instant, Packet, Pool};
@@ -36,6 +37,9 @@ impl Faces {
                 Some(opened) => face = opened,
                 None => return pool.drop_packet(packet, Cause::FaceGone, &mut self.drops),
             }
+        }
+        if face.link.awaits_path_mtu(pool.bytes(&packet).len()) {
+            fit_path(face, &self.sockets);
         }
         let queue_bytes = match &face.transport {
             Transport::Stream(stream) => stream.queue_bytes() + stream.kernel_queue,
@@ -265,4 +269,17 @@ impl Faces {
             self.spare_outboxes.push(outbox);
         }
     }
+}
+
+/// A peer that says how much room it has puts pieces together, and pieces sent to where it sent from all come to it (decision 0035): link packets to it
+/// are no longer than what the way takes whole. Where *we* opened the face, or the way isn't known, it is left to IP.
+#[cold]
+fn fit_path(face: &mut Face, sockets: &[Option<DatagramSocket>]) {
+    let whole = match &face.transport {
+        Transport::Datagram { socket, peer, .. } if face.persistency == Persistency::OnDemand => {
+            sockets[*socket].as_ref().and_then(|socket| socket.path_mtu(*peer))
+        }
+        _ => None,
+    };
+    face.link.set_path_mtu(whole.unwrap_or(usize::MAX));
 }

@@ -276,7 +276,7 @@ impl Faces {
             scope: face.scope,
             persistency: face.persistency,
             link_type: face.link_type,
-            mtu: settings.mtu,
+            mtu: face.link.mtu(),
             flags: settings.flags,
             marking_interval: settings.marking_interval,
             marking_threshold: settings.marking_threshold,

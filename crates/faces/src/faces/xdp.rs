@@ -591,7 +591,7 @@ impl Faces {
         is_packet: impl FnOnce(&Pool) -> Result<(), nw_wire::Error>,
         pool: &mut Pool,
     ) -> Result<(FaceId, u64), Nobody> {
-        let Some((index, peer, sender)) = self.addressee(one, origin, &mut before.to) else {
+        let Some((index, peer, sender)) = self.addressee(one, origin, before) else {
             return Err(Nobody::Others);
         };
         if let Some((_, id)) = before.from.filter(|(known, _)| *known == (index, peer)) {
@@ -609,7 +609,7 @@ impl Faces {
         &self,
         one: &Arrived,
         Origin { interface, own, .. }: Origin,
-        last: &mut Option<(SocketAddr, usize)>,
+        before: &mut Before,
     ) -> Option<(usize, Peer, u64)> {
         // What a switch sends back to us was ours.
         if one.source == own
@@ -635,8 +635,10 @@ impl Faces {
                 _ => None,
             };
         };
-        if let Some((_, index)) = last.filter(|(to, _)| *to == destination) {
-            return self.is_somebody(source).then(|| (index, Peer::Ip(frame::scoped(source, interface)), 0));
+        if let Some((_, index)) = before.to.filter(|(to, _)| *to == destination) {
+            let peer = Peer::Ip(frame::scoped(source, interface));
+            let again = before.from.is_some_and(|(known, _)| known == (index, peer));
+            return (again || self.is_somebody(source)).then_some((index, peer, 0));
         }
         let watched = self.interfaces.watched()?;
         if destination.ip().is_multicast() || one.destination.is_group() {
@@ -669,7 +671,7 @@ impl Faces {
             _ => None,
         });
         let (_, index) = found.max()?;
-        *last = Some((destination, index));
+        before.to = Some((destination, index));
         Some((index, Peer::Ip(frame::scoped(source, interface)), 0))
     }
 

@@ -31,6 +31,9 @@ use nw_wire::{Fault, LpPacket, NackReason, PACKET_LEN_MAX, Token, types};
 const INTEREST: u8 = types::INTEREST as u8;
 const DATA: u8 = types::DATA as u8;
 
+/// Packets of so many octets fit any way, with what their header may hold.
+const FITS_ANY_WAY: usize = 256;
+
 /// Where drops are counted: with the face, and with all faces.
 pub struct Tally<'a> {
     /// The face's counters.
@@ -68,6 +71,8 @@ pub struct LinkSettings {
     pub mtu: Option<usize>,
     /// The same, before anybody said something else.
     mtu_default: Option<usize>,
+    /// Somebody said it of this face: it is that, whatever its path takes.
+    mtu_is_said: bool,
     /// Flags that are set.
     pub flags: FaceFlags,
     /// Base congestion marking interval.
@@ -84,6 +89,7 @@ impl LinkSettings {
         LinkSettings {
             mtu,
             mtu_default: mtu,
+            mtu_is_said: false,
             flags: FaceFlags::default().with(FaceFlags::CONGESTION_MARKING, config.congestion_marking),
             marking_interval: config.marking_interval,
             marking_threshold: config.marking_threshold,
@@ -113,7 +119,8 @@ impl LinkSettings {
                 return Err(FaceError::Mtu(mtu));
             }
             // More than any packet has takes back what was said: nfdc's "auto" is 2^64 - 1.
-            settings.mtu = if mtu > PACKET_LEN_MAX { self.mtu_default } else { Some(mtu) };
+            settings.mtu_is_said = mtu <= PACKET_LEN_MAX;
+            settings.mtu = if settings.mtu_is_said { Some(mtu) } else { self.mtu_default };
         }
         settings.marking_interval = update.marking_interval.unwrap_or(self.marking_interval);
         settings.marking_threshold = update.marking_threshold.unwrap_or(self.marking_threshold);
@@ -133,6 +140,10 @@ impl LinkSettings {
 #[derive(Debug)]
 pub struct LinkService {
     settings: LinkSettings,
+    /// Octets of the largest link packet: of the settings, or of the path.
+    mtu: Option<usize>,
+    /// Octets that the way to the peer takes whole, once it is known and matters.
+    path_mtu: Option<usize>,
     /// Of the next fragment.
     sequence: u64,
     marking: Marking,
@@ -148,6 +159,8 @@ impl LinkService {
     pub fn new(settings: LinkSettings, sequence: u64) -> Self {
         let mut link = LinkService {
             settings: settings.clone(),
+            mtu: settings.mtu,
+            path_mtu: None,
             sequence,
             marking: Marking::default(),
             reassembler: None,
@@ -173,6 +186,34 @@ impl LinkService {
             self.reliability = None;
         }
         self.settings = settings;
+        self.fit();
+    }
+
+    /// Octets of the largest link packet; `None` on streams.
+    pub const fn mtu(&self) -> Option<usize> {
+        self.mtu
+    }
+
+    /// True once a packet of so many octets may be longer than what the way takes whole, to a peer that puts pieces together, and that length isn't
+    /// known yet: [`set_path_mtu`](Self::set_path_mtu) is to be called.
+    #[inline]
+    pub const fn awaits_path_mtu(&self, payload_len: usize) -> bool {
+        payload_len > FITS_ANY_WAY
+            && self.path_mtu.is_none()
+            && self.room.theirs_kib() > 0
+            && self.mtu.is_some()
+    }
+
+    /// From now on no link packet is longer than what the way to the peer takes whole, unless an MTU was said of this face; `usize::MAX` leaves it to
+    /// IP. For peers that put pieces together.
+    pub fn set_path_mtu(&mut self, octets: usize) {
+        self.path_mtu = Some(octets);
+        self.fit();
+    }
+
+    fn fit(&mut self) {
+        let path = self.path_mtu.filter(|_| !self.settings.mtu_is_said);
+        self.mtu = self.settings.mtu.map(|mtu| path.map_or(mtu, |path| mtu.min(path)));
     }
 
     /// True while link packets are acknowledged and repeated.
@@ -250,6 +291,7 @@ impl LinkService {
                 return None;
             };
             whole.copy_to(pool.bytes_mut(&packet));
+            budget.give_back(whole);
             return self.deliver(now, packet, received, source, pool, tally);
         }
         let (start, len) = (lp.fragment_start, fragment.len());

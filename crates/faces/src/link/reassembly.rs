@@ -14,22 +14,44 @@ use nw_wire::{Fault, LpPacket, PACKET_LEN_MAX};
 /// The last part of the time allowed, of the whole.
 const LAST_PART: u32 = 5;
 
+/// Packets whose memory is kept for the next ones.
+const SPARE_MAX: usize = 16;
+
 /// What all faces of a shard may hold in pieces together, and how much they do.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ReassemblyBudget {
     limits: ReassemblyLimits,
     bytes: usize,
+    /// Those that became whole, for their memory.
+    spare: Vec<Partial>,
 }
 
 impl ReassemblyBudget {
     /// Nothing held yet.
     pub const fn new(limits: ReassemblyLimits) -> Self {
-        ReassemblyBudget { limits, bytes: 0 }
+        ReassemblyBudget { limits, bytes: 0, spare: Vec::new() }
     }
 
     /// Octets held by all faces.
     pub const fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Takes back a packet that was whole and has been copied.
+    pub fn give_back(&mut self, partial: Partial) {
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(partial);
+        }
+    }
+
+    /// A packet of `count` pieces, none of which is there.
+    fn begin(&mut self, key: (u64, u64), received: Received, count: usize, now: Instant) -> Partial {
+        let (mut places, mut bytes) =
+            self.spare.pop().map_or_else(Default::default, |spare| (spare.places, spare.bytes));
+        places.clear();
+        places.resize(count, (0, 0));
+        bytes.clear();
+        Partial { key, received, pieces: 0, places, bytes, deadline: now, last_chance: false }
     }
 }
 
@@ -48,7 +70,7 @@ pub struct Partial {
     /// Pieces that are there.
     pieces: u64,
     /// Where the piece of each index stands in `bytes`; length 0 when it is not there (empty fragments are refused on decoding).
-    places: Box<[(u32, u32)]>,
+    places: Vec<(u32, u32)>,
     /// Pieces in the order they came.
     bytes: Vec<u8>,
     /// When it is given its last chance, or given up.
@@ -114,15 +136,7 @@ impl Reassembler {
         let key = (sender, sequence.wrapping_sub(lp.frag_index));
         let mut partial = match self.partials.iter().position(|partial| partial.key == key) {
             Some(at) => self.take(at, budget),
-            None => Partial {
-                key,
-                received,
-                pieces: 0,
-                places: vec![(0, 0); count].into_boxed_slice(),
-                bytes: Vec::new(),
-                deadline: now,
-                last_chance: false,
-            },
+            None => budget.begin(key, received, count, now),
         };
         let refused = if partial.places.len() != count {
             Some(DropReason::from(Cause::ReassemblyConflict))

@@ -57,7 +57,7 @@ impl LinkService {
         let meta = pool.meta(&packet);
         let mut kept = [0; ANNOUNCEMENT_LEN_MAX];
         let announcement = pool.announcement(meta.link.announcement).filter(|_| meta.kind == Kind::Data);
-        let room = self.settings.mtu.unwrap_or(usize::MAX).saturating_sub(OTHER_FIELDS_LEN);
+        let room = self.mtu.unwrap_or(usize::MAX).saturating_sub(OTHER_FIELDS_LEN);
         let announcement =
             announcement.filter(|announcement| announcement.len() <= room).map(|announcement| {
                 kept[..announcement.len()].copy_from_slice(announcement);
@@ -99,7 +99,7 @@ impl LinkService {
             header.encode(payload_len, outbox.bytes_mut());
         }
         let header_len = outbox.since(mark);
-        match self.settings.mtu {
+        match self.mtu {
             Some(mtu) if header_len + payload_len > mtu => {
                 outbox.undo(mark);
                 let fragments = self.fragments(kind, &header, pool.bytes(&packet), header_len, mtu, outbox);
@@ -188,7 +188,7 @@ impl LinkService {
         let payload = pool.bytes(&packet);
         header.sequence = Some(self.sequence);
         header.tx_sequence = Some(0);
-        let mtu = self.settings.mtu;
+        let mtu = self.mtu;
         let first_sequence = self.sequence;
         let before = outbox.mark();
         header.encode(payload.len(), outbox.bytes_mut());
@@ -245,7 +245,7 @@ impl LinkService {
             reliability.protect(now, kind, first_sequence, [outbox.bytes_since(mark), piece]);
         }
         // Streams have no MTU, but peers that take no more than the longest packet.
-        let room = self.settings.mtu.unwrap_or(PACKET_LEN_MAX).saturating_sub(len + LENGTHS_GROW_MAX);
+        let room = self.mtu.unwrap_or(PACKET_LEN_MAX).saturating_sub(len + LENGTHS_GROW_MAX);
         let mut acks = ArrayVec::<u64, ACKS_PER_PACKET>::new();
         reliability.take_acks(room, &mut acks);
         if !acks.is_empty() {
@@ -265,7 +265,7 @@ impl LinkService {
         tally: &mut Tally<'_>,
     ) {
         let Some(reliability) = &mut self.reliability else { return };
-        let room = self.settings.mtu.unwrap_or(PACKET_LEN_MAX).saturating_sub(IDLE_HEAD_LEN_MAX);
+        let room = self.mtu.unwrap_or(PACKET_LEN_MAX).saturating_sub(IDLE_HEAD_LEN_MAX);
         reliability.pump(now, room, again_max, |pumped| {
             let mark = outbox.mark();
             match pumped {

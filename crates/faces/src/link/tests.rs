@@ -266,6 +266,31 @@ fn over_the_mtu_in_fragments_with_the_header_in_the_first() {
 }
 
 #[test]
+fn link_packets_fit_the_way_unless_an_mtu_was_said() {
+    let mut bench = Bench::new(Some(8800), FaceFlags::default());
+    let whole = data(b"a", 8000);
+    let lens = |bench: &mut Bench| {
+        let sent = bench.send(&whole, Kind::Data, LinkFields::default(), 0);
+        (sent.len(), sent.iter().map(Vec::len).max().unwrap())
+    };
+    assert_eq!(lens(&mut bench), (1, whole.len()));
+    bench.link.set_path_mtu(1472);
+    assert_eq!((bench.link.mtu(), lens(&mut bench).0), (Some(1472), 6));
+    assert!(lens(&mut bench).1 <= 1472);
+    for (said, mtu, pieces) in [(8800, 8800, 1), (1200, 1200, 7), (usize::MAX, 1472, 6)] {
+        let update = FaceOptions { mtu: Some(said), ..FaceOptions::default() };
+        let settings = bench.link.settings().updated(&update, Scope::NonLocal).unwrap();
+        bench.link.set(settings);
+        assert_eq!((bench.link.mtu(), lens(&mut bench).0), (Some(mtu), pieces), "{said} was said");
+    }
+    bench.link.set_path_mtu(usize::MAX);
+    assert_eq!((bench.link.mtu(), lens(&mut bench).0), (Some(8800), 1));
+    let mut stream = Bench::new(None, FaceFlags::default());
+    stream.link.set_path_mtu(1472);
+    assert_eq!((stream.link.mtu(), lens(&mut stream).0), (None, 1));
+}
+
+#[test]
 fn what_no_mtu_can_carry_is_dropped() {
     // 64 octets leave 38 of payload a fragment; a token of 32 octets leaves none in the first.
     let mut bench = Bench::new(Some(64), FaceFlags::default());

@@ -77,6 +77,8 @@ pub struct Meta {
     pub cached: bool,
     /// Interest: asking for memory found that there may be a pending one like it.
     pub maybe_pending: Cell<bool>,
+    /// Interest: asking for memory found that a content store may have the answer.
+    pub maybe_cached: Cell<bool>,
     /// Interest: what asking for the FIB's memory found out already.
     pub route_hint: FibHint,
     /// Hashes and ends of the name's prefixes. Large, so last.
@@ -104,6 +106,7 @@ impl Meta {
             freshness_ms: 0,
             cached: false,
             maybe_pending: Cell::new(false),
+            maybe_cached: Cell::new(false),
             route_hint: FibHint::default(),
             prefixes: Prefixes::new(key),
         }

@@ -165,7 +165,11 @@ impl Element for ContentStore {
     fn prefetch(&self, stage: usize, port: In, packet: &Packet, pool: &Pool) {
         let meta = pool.meta(packet);
         match port {
-            In::Interest => self.store.prefetch(stage, &meta.prefixes),
+            // A stale one is no answer to who wants a fresh one.
+            In::Interest if self.store.prefetch(stage, &meta.prefixes) => {
+                meta.maybe_cached.set(!meta.must_be_fresh);
+            }
+            In::Interest => {}
             In::Data if meta.cached => {}
             In::Data => self.store.prefetch_insert(stage, &meta.prefixes),
         }

@@ -134,7 +134,7 @@ impl NameRouter {
             0 => self.fib.lookup(name, &meta.prefixes)?.next_hops,
             _ => hints::next_hops(&self.fib, &self.key, hints::names(meta, bytes)),
         };
-        let scope = self.scopes.of(name, &meta.prefixes);
+        let scope = self.scopes.of(|| name, &meta.prefixes);
         let eligibility = Eligibility::new(&self.faces, meta.ingress, meta.ingress_local, scope);
         next_hops.iter().map(|hop| hop.face).find(|face| eligibility.allows(*face))
     }

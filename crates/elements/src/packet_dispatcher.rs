@@ -14,7 +14,7 @@
 
 use crate::rewrite;
 use crate::scope::{NameScope, Scopes};
-use nw_element::{Cause, Context, DropReason, Element, Instant, Kind, Meta, Packet, Pool};
+use nw_element::{Cause, Context, DropReason, Element, Instant, Kind, Packet, Pool};
 use nw_name::HashKey;
 
 nw_element::ports! {
@@ -60,9 +60,9 @@ impl PacketDispatcher {
 
     #[inline(always)]
     fn interest(&mut self, packet: Packet, pool: &mut Pool) -> Result<Packet, (Packet, DropReason)> {
-        let (bytes, meta) = pool.view(&packet);
+        let meta = pool.meta(&packet);
         let is_usual = meta.hop_limit_start == 0 && meta.nonce_start != 0 && !meta.link.no_cache;
-        if is_usual && !self.crosses_scope(bytes, meta) {
+        if is_usual && !self.crosses_scope(&packet, pool) {
             Ok(packet)
         } else {
             self.other_interest(packet, pool)
@@ -83,8 +83,7 @@ impl PacketDispatcher {
                 hop_limit => *hop_limit -= 1,
             }
         }
-        let (bytes, meta) = pool.view(&packet);
-        if self.crosses_scope(bytes, meta) {
+        if self.crosses_scope(&packet, pool) {
             return Err((packet, Cause::ScopeLocalhost.into()));
         }
         if has_nonce { Ok(packet) } else { rewrite::with_nonce(pool, packet, self.next_nonce()) }
@@ -92,8 +91,10 @@ impl PacketDispatcher {
 
     /// `/localhost` from another machine. Checked before any table is asked, so that no cache gives such names away.
     #[inline(always)]
-    fn crosses_scope(&self, bytes: &[u8], meta: &Meta) -> bool {
-        !meta.ingress_local && self.scopes.of(meta.name_in(bytes), &meta.prefixes) == NameScope::Localhost
+    fn crosses_scope(&self, packet: &Packet, pool: &Pool) -> bool {
+        let meta = pool.meta(packet);
+        let name = || meta.name_in(pool.bytes(packet));
+        !meta.ingress_local && self.scopes.of(name, &meta.prefixes) == NameScope::Localhost
     }
 }
 
@@ -105,10 +106,10 @@ impl Element for PacketDispatcher {
     fn process(&mut self, _: Instant, port: In, packet: Packet, context: &mut Context<'_, Out>) {
         let In::Packet = port;
         let pool = &mut *context.pool;
-        let (bytes, meta) = pool.view(&packet);
+        let meta = pool.meta(&packet);
         let (port, checked) = match meta.kind {
             Kind::Interest => (Out::Interest, self.interest(packet, pool)),
-            Kind::Data if self.crosses_scope(bytes, meta) => {
+            Kind::Data if self.crosses_scope(&packet, pool) => {
                 (Out::Data, Err((packet, Cause::ScopeLocalhost.into())))
             }
             Kind::Data => (Out::Data, Ok(packet)),

@@ -46,12 +46,12 @@ impl Scopes {
         Scopes { localhost: hash("localhost"), localhop: hash("localhop") }
     }
 
-    /// The scope of a name.
+    /// The scope of a name, which is asked for where its hash does not tell.
     #[inline(always)]
-    pub fn of(&self, name: NameRef<'_>, prefixes: &Prefixes) -> NameScope {
+    pub fn of<'a>(&self, name: impl FnOnce() -> NameRef<'a>, prefixes: &Prefixes) -> NameScope {
         let first = prefixes.hash(1);
         if first == self.localhost || first == self.localhop {
-            NameScope::of(name)
+            NameScope::of(name())
         } else {
             NameScope::Global
         }
@@ -77,7 +77,7 @@ mod tests {
             let (name, key) = (uri.parse::<Name>().unwrap(), HashKey::new([1, 2, 3, 4]));
             assert_eq!(NameScope::of(name.as_ref()), scope, "{uri}");
             let prefixes = Prefixes::of(&key, name.as_ref());
-            assert_eq!(Scopes::new(&key).of(name.as_ref(), &prefixes), scope, "{uri}");
+            assert_eq!(Scopes::new(&key).of(|| name.as_ref(), &prefixes), scope, "{uri}");
         }
     }
 }

@@ -167,7 +167,7 @@ impl StrategyForwarder {
             // The hint says where to; the strategy is still that of the name.
             route.next_hops = hints::next_hops(&self.fib, &self.key, hints::names(meta, bytes));
         }
-        let scope = self.scopes.of(name, &meta.prefixes);
+        let scope = self.scopes.of(|| name, &meta.prefixes);
         let eligibility = Eligibility::new(&self.faces, meta.ingress, meta.ingress_local, scope);
         let event = event(now, entry, meta.ingress, &route, eligibility, meta, bytes);
         let mut event = StrategyContext::new(event, &mut self.ways, &mut self.state, &mut self.decisions);
@@ -317,7 +317,7 @@ impl StrategyForwarder {
             route.next_hops = &[];
         }
         let local = self.faces.info(asker).is_some_and(|info| info.scope == Scope::Local);
-        let scope = self.scopes.of(name, &meta.prefixes);
+        let scope = self.scopes.of(|| name, &meta.prefixes);
         let eligibility = Eligibility::new(&self.faces, asker, local, scope);
         let event = event(now, entry, ingress, &route, eligibility, meta, bytes);
         let mut event = StrategyContext::new(event, &mut self.ways, &mut self.state, &mut self.decisions);

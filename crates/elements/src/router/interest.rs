@@ -92,7 +92,7 @@ impl Router {
         if !self.strategies.strategy(route.strategy).sends_new_to_cheapest() {
             return None;
         }
-        let scope = self.scopes.of(name, &meta.prefixes);
+        let scope = self.scopes.of(|| name, &meta.prefixes);
         let eligibility = Eligibility::new(&self.faces, meta.ingress, meta.ingress_local, scope);
         route.next_hops.first().map(|hop| hop.face).filter(|face| eligibility.allows(*face))
     }
@@ -210,8 +210,12 @@ impl Router {
         } else {
             hints::next_hops(&self.fib, &self.key, hints::names(meta, bytes))
         };
-        let eligibility =
-            Eligibility::new(&self.faces, ingress, meta.ingress_local, self.scopes.of(name, &meta.prefixes));
+        let eligibility = Eligibility::new(
+            &self.faces,
+            ingress,
+            meta.ingress_local,
+            self.scopes.of(|| name, &meta.prefixes),
+        );
         let event = Event { now, entry, ingress, next_hops, eligibility, meta, bytes, route_len, strategy };
         let mut event =
             StrategyContext::new(event, &mut self.pit, &mut self.strategy_state, &mut self.decisions);

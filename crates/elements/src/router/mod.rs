@@ -238,9 +238,13 @@ impl Element for Router {
 
     #[inline(always)]
     fn prefetch(&self, stage: usize, port: In, packet: &Packet, pool: &Pool) {
+        let meta = pool.meta(packet);
+        // It ends in the content store then, nearly always.
+        if port == In::Interest && stage > 0 && meta.maybe_cached.get() {
+            return;
+        }
         self.prefetch_pending(stage, port, packet, pool);
         if port == In::Interest {
-            let meta = pool.meta(packet);
             self.fib.prefetch_hinted(stage, &meta.prefixes, &meta.route_hint);
         }
     }

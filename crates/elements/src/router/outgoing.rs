@@ -4,7 +4,7 @@ use super::{Out, Router};
 use crate::strategy::{Form, Forward};
 use nw_element::{Cause, Context, Instant, LinkFields, Packet, Scope};
 use nw_tables::dnl;
-use nw_tables::pit::{EntryRef, OutRecord};
+use nw_tables::pit::{EntryRef, OutRecord, TOKEN_LEN};
 use nw_wire::Token;
 
 impl Router {
@@ -54,14 +54,14 @@ impl Router {
         }
         // "Upstream tokens are exactly 6 octets."
         let known = self.knows_tokens.get(forward.face.slot()).copied().unwrap_or(false);
-        let token = match self.upstream_tokens && known {
-            true => Token::from_six(entry.token()),
-            false => Token::NONE,
+        let (token, token_len) = match self.upstream_tokens && known {
+            true => (entry.token_padded(), TOKEN_LEN as u8),
+            false => ([0; 8], 0),
         };
         let meta = context.pool.meta_mut(&packet);
         meta.egress = forward.face;
         meta.link = LinkFields {
-            token,
+            token: Token::from_short(token, token_len),
             congestion_mark: meta.link.congestion_mark,
             incoming_face: meta.ingress,
             non_discovery: meta.link.non_discovery || forward.form == Form::NonDiscovery,

@@ -477,20 +477,23 @@ impl ContentStore {
         self.tree.memory_bytes() + self.digests.memory_bytes() + self.policy.memory_bytes()
     }
 
-    /// Asks for what finding a name will touch, without waiting: call stage 0 for each packet of a batch, then 1, then 2.
+    /// Asks for what finding a name will touch, without waiting: call stage 0 for each packet of a batch, then 1. In the latter true when it may be
+    /// here and is given away.
     #[inline]
-    pub fn prefetch(&self, stage: usize, prefixes: &Prefixes) {
+    pub fn prefetch(&self, stage: usize, prefixes: &Prefixes) -> bool {
         match stage {
             0 => self.tree.index.prefetch(prefixes.key()),
             // Most are not here.
-            1 if self.tree.index.may_have(prefixes.key()) => {
+            1 if self.serve && self.tree.index.may_have(prefixes.key()) => {
                 for id in self.tree.index.candidates(prefixes.key()).filter(|id| !is_node(*id)) {
                     self.tree.entries.prefetch(id as usize);
                     self.tree.arena.prefetch(id);
                 }
+                return true;
             }
             _ => {}
         }
+        false
     }
 
     /// Asks for what inserting a name will touch, or searching below it: call with each stage of [`prefetch`](Self::prefetch).
@@ -511,20 +514,21 @@ impl ContentStore {
         if ask.prefixes.has_digest() && digest.len() != DIGEST_COMPONENT_LEN {
             return None;
         }
-        let mut found = ArrayVec::<u32, VERSIONS_MAX>::new();
-        for id in self.tree.index.candidates(key) {
-            if self.is_named(id, key, name)
-                && (!ask.must_be_fresh || self.tree.entries[id as usize].is_fresh(now.as_nanos()))
-            {
-                // There are no more than VERSIONS_MAX.
-                let _ = found.try_push(id);
-            }
+        let suits = |id: &u32| {
+            self.is_named(*id, key, name)
+                && (!ask.must_be_fresh || self.tree.entries[*id as usize].is_fresh(now.as_nanos()))
+        };
+        let mut suitable = self.tree.index.candidates(key).filter(suits);
+        let first = suitable.next()?;
+        if !ask.prefixes.has_digest() {
+            // Nearly always the only one.
+            let Some(second) = suitable.next() else { return Some(first) };
+            return [first, second].into_iter().chain(suitable).min_by_key(|id| self.age(*id));
         }
-        if ask.prefixes.has_digest() {
-            return found.into_iter().find(|slot| self.digest(*slot)[..] == digest[2..]);
-        }
-        let age = |slot: &u32| self.age(*slot);
-        if found.len() > 1 { found.into_iter().min_by_key(age) } else { found.pop() }
+        // There are no more than VERSIONS_MAX.
+        let versions: ArrayVec<u32, VERSIONS_MAX> =
+            core::iter::once(first).chain(suitable).take(VERSIONS_MAX).collect();
+        versions.into_iter().find(|id| self.digest(*id)[..] == digest[2..])
     }
 
     /// The entry of the same packet. When there are [`VERSIONS_MAX`] others of its name, the one that came first goes.

@@ -69,9 +69,10 @@ pub(super) fn find(
     must_be_fresh: bool,
 ) -> Option<Vec<u8>> {
     let prefixes = Prefixes::of(&KEY, name.as_ref());
-    (0..ContentStore::PREFETCH_STAGES).for_each(|stage| cs.prefetch(stage, &prefixes));
+    let may_be_here = (0..ContentStore::PREFETCH_STAGES).any(|stage| cs.prefetch(stage, &prefixes));
     let ask = Ask { name: name.as_ref(), prefixes: &prefixes, can_be_prefix, must_be_fresh };
     let found = cs.find(Instant::from_millis(now_ms), &ask)?;
+    assert!(may_be_here || can_be_prefix, "asking for memory saw it");
     let mut wire = vec![0; cs.wire_len(found)];
     assert_eq!(cs.copy_wire(found, &mut wire), wire.len());
     Some(wire)
@@ -206,6 +207,8 @@ fn switches_take_effect_at_once() {
     assert_eq!(exact(&mut cs, "/a"), Some(wire));
     cs.set_serve(false);
     assert_eq!(exact(&mut cs, "/a"), None);
+    let prefixes = Prefixes::of(&KEY, name("/a").as_ref());
+    assert!(!cs.prefetch(1, &prefixes), "who asks for it goes on to the next table");
     assert!(!cs.admits() && !cs.serves());
     assert_eq!(cs.counters(), CsCounters { hits: 1, insertions: 1, ..CsCounters::default() });
 }

@@ -19,11 +19,17 @@ impl EntryRef {
     /// The PIT token sent upstream: shard (8 bits), index (26), generation (14), most significant octet first.
     #[inline]
     pub const fn token(self) -> [u8; TOKEN_LEN] {
+        let [a, b, c, d, e, f, _, _] = self.token_padded();
+        [a, b, c, d, e, f]
+    }
+
+    /// The same with two zeros behind: what is written in one go.
+    #[inline]
+    pub const fn token_padded(self) -> [u8; 8] {
         let bits = (self.shard as u64) << (INDEX_BITS + GENERATION_BITS)
             | (self.index as u64) << GENERATION_BITS
             | self.generation as u64;
-        let [_, _, a, b, c, d, e, f] = bits.to_be_bytes();
-        [a, b, c, d, e, f]
+        (bits << (64 - 8 * TOKEN_LEN)).to_be_bytes()
     }
 
     /// What a token says, be it ours or not. Its shard tells who must look it up.

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 use std::fs;
+use std::hint::black_box;
+use std::time::Instant;
 
 /// Facts that figures depend on.
 #[derive(Clone, Debug, Serialize)]
@@ -43,6 +45,17 @@ impl Machine {
             load: read("/proc/loadavg").split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0.0),
         }
     }
+}
+
+/// Cycles in a nanosecond that the processor gives this thread now: a chain of multiplications takes three each on all x86-64 processors of the last ten
+/// years. Virtual machines rarely let their cycles be counted.
+pub fn cycles_per_ns() -> f64 {
+    const MULTIPLICATIONS: u32 = 8192;
+    const CYCLES_EACH: u32 = 3;
+    let started = Instant::now();
+    let product = (0..MULTIPLICATIONS).fold(black_box(3u64), |product, _| product.wrapping_mul(product));
+    black_box(product);
+    f64::from(MULTIPLICATIONS * CYCLES_EACH) / started.elapsed().as_nanos().max(1) as f64
 }
 
 impl std::fmt::Display for Machine {

@@ -5,6 +5,7 @@
 //! has been released: decoding, hashing, content store, PIT, FIB, strategy, dead nonces, timers. Filling the buffer is not timed (a network
 //! card's work).
 
+use crate::machine::cycles_per_ns;
 use core::time::Duration;
 use nw_element::decode::decode;
 use nw_element::{FaceId, FaceInfo, Instant, Kind, LinkType, Packet, Pool, Scope};
@@ -89,6 +90,9 @@ impl Packets {
     }
 }
 
+/// Names between two looks at how fast the processor is: some milliseconds.
+const CLOCK_EVERY: usize = 16_384;
+
 /// How to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -146,6 +150,8 @@ pub struct Figures {
     pub data_ns: Vec<f64>,
     /// Per packet, half of them Interests.
     pub packet_ns: Vec<f64>,
+    /// The same in cycles that the processor gave meanwhile.
+    pub packet_cycles: Vec<f64>,
     /// Mean length in octets: Interests, Data.
     pub len: (f64, f64),
 }
@@ -198,11 +204,18 @@ fn measure_in<H: Host>(options: Options) -> Figures {
     let len = (load.interests.mean_len(), load.data.mean_len());
     let mut figures = Figures { len, ..Figures::default() };
     for _ in 0..options.rounds {
-        let (interest_time, data_time) = load.lap();
-        let ns = |time: Duration| time.as_nanos() as f64 / load.count() as f64;
-        figures.interest_ns.push(ns(interest_time));
-        figures.data_ns.push(ns(data_time));
-        figures.packet_ns.push(ns(interest_time + data_time) / 2.0);
+        let (mut interest_ns, mut data_ns, mut cycles) = (0.0, 0.0, 0.0);
+        for from in (0..load.count()).step_by(CLOCK_EVERY) {
+            let (interest_time, data_time) = load.part(CLOCK_EVERY.min(load.count() - from));
+            interest_ns += interest_time.as_nanos() as f64;
+            data_ns += data_time.as_nanos() as f64;
+            cycles += (interest_time + data_time).as_nanos() as f64 * cycles_per_ns();
+        }
+        let names = load.count() as f64;
+        figures.interest_ns.push(interest_ns / names);
+        figures.data_ns.push(data_ns / names);
+        figures.packet_ns.push((interest_ns + data_ns) / (2.0 * names));
+        figures.packet_cycles.push(cycles / (2.0 * names));
     }
     figures
 }

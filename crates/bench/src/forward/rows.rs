@@ -14,7 +14,7 @@ pub fn run(row: &str) -> Vec<Row> {
     let usual = Options::default();
     match row {
         "forward/memory/fib1e4" => forward(row, Options { prefixes: 10_000, pending: 10_000, ..usual }, None),
-        "forward/memory/fib1e6" => forward(row, usual, Some(150.0)),
+        "forward/memory/fib1e6" => forward(row, usual, Some(100.0)),
         "forward/memory/fib2p26" => {
             forward(row, Options { prefixes: 1 << 26, rounds: 3, ..usual }, Some(130.0))
         }
@@ -40,6 +40,7 @@ fn forward(row: &str, options: Options, bound_ns: Option<f64>) -> Vec<Row> {
         bound(Row::new(row, "ns_per_packet", &with.packet_ns)).beside(median(&without.packet_ns)),
         bound(Row::new(row, "ns_per_interest", &with.interest_ns)),
         bound(Row::new(row, "ns_per_data", &with.data_ns)),
+        Row::new(row, "cycles_per_packet", &with.packet_cycles).beside(median(&without.packet_cycles)),
         Row::new(row, "interest_octets", &[with.len.0]),
         Row::new(row, "data_octets", &[with.len.1]),
     ]

@@ -15,7 +15,7 @@ pub enum PaperVerb {
     /// Repeat the experiments of "A Cluster-based Scalable Router for Information Centric Networks"
     ///
     /// Builds laboratories of network namespaces one after the other, and draws each figure beside what the paper found: csr.html and csr.json
-    /// in the output folder. Needs the rights of root. Takes some ten minutes, with --quick about one and a half. Ctrl-C removes everything.
+    /// in the output folder. Needs the rights of root. Takes some ten minutes, with --quick about two. Ctrl-C removes everything.
     Csr(CsrArguments),
 }
 

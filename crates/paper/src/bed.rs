@@ -4,6 +4,7 @@ use crate::setup::{Machine, Options, Setup};
 use nw_kernel::balancer::{RunTime, Statistics};
 use nw_lab::{Cluster, Download, FetchPlan, LabError, Plan, Publication, PublishPlan, Traffic};
 use nw_name::Name;
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,8 @@ pub(crate) struct Bed<'a> {
     pub(crate) options: &'a Options,
     watch: &'a Watch<'a>,
     setup: Setup,
+    /// What one member could do when that was measured last, Mbit/s.
+    capacity_mbit: Cell<f64>,
     _statistics: Statistics,
 }
 
@@ -113,21 +116,29 @@ impl<'a> Bed<'a> {
             capacity_mbit: PROCESSOR_MBIT * options.share,
             window: WINDOW,
         };
-        let mut bed = Bed { options, watch, setup, _statistics: Statistics::keep()? };
+        let capacity_mbit = Cell::new(setup.capacity_mbit);
+        let mut bed = Bed { options, watch, setup, capacity_mbit, _statistics: Statistics::keep()? };
         bed.say("what one member can do");
-        let plan = Plan { balancers: 0, members: 1, consumers: ENDS, producers: ENDS, ..bed.plan() };
-        let cluster = Cluster::build(&plan)?;
-        let contents = bed.publish(&cluster, CALIBRATING)?;
-        bed.setup.capacity_mbit = bed.measure(&cluster, &contents, CALIBRATING)?.consumers_mbit();
+        bed.setup.capacity_mbit = bed.calibrate()?;
         Ok(bed)
+    }
+
+    /// What one member can do now, Mbit/s. Measured before each cluster is built, as a machine that others share becomes faster and slower.
+    pub(crate) fn calibrate(&self) -> Result<f64, Failure> {
+        let plan = Plan { balancers: 0, members: 1, consumers: ENDS, producers: ENDS, ..self.plan() };
+        let cluster = Cluster::build(&plan)?;
+        let contents = self.publish(&cluster, CALIBRATING)?;
+        self.capacity_mbit.set(self.measure(&cluster, &contents, CALIBRATING)?.consumers_mbit());
+        Ok(self.capacity_mbit())
     }
 
     pub(crate) fn setup(&self) -> &Setup {
         &self.setup
     }
 
+    /// What [`calibrate`](Self::calibrate) said last.
     pub(crate) fn capacity_mbit(&self) -> f64 {
-        self.setup.capacity_mbit
+        self.capacity_mbit.get()
     }
 
     pub(crate) fn say(&self, what: &str) {

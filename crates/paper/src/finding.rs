@@ -5,7 +5,7 @@ use crate::live::Live;
 use crate::multicast::Multicast;
 use crate::numbers::Csr;
 use crate::report::Report;
-use crate::scale::{MEMBERS, MEMBERS_MAX, Scale};
+use crate::scale::{Cell, MEMBERS, MEMBERS_MAX, Scale};
 use crate::weights::Weights;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -130,17 +130,12 @@ impl Finding {
 
 /// What came of the wanted figures that were measured.
 pub(crate) fn findings(csr: &Csr, report: &Report, wanted: &[u8]) -> Vec<Finding> {
-    let unit = report.setup.capacity_mbit;
     let mut all = Vec::new();
     if let Some(scale) = &report.scale {
-        all.extend([
-            figure_6(csr, scale, unit),
-            figure_7(csr, scale),
-            figure_8(csr, scale, report.setup.share),
-        ]);
+        all.extend([figure_6(csr, scale), figure_7(csr, scale), figure_8(csr, scale, report.setup.share)]);
     }
     if let Some(weights) = &report.weights {
-        all.extend([figure_9(csr, weights, unit), figure_10(csr, weights)]);
+        all.extend([figure_9(csr, weights), figure_10(csr, weights)]);
     }
     if let Some(multicast) = &report.multicast {
         all.push(figure_11(csr, multicast, report.scale.as_ref()));
@@ -149,13 +144,13 @@ pub(crate) fn findings(csr: &Csr, report: &Report, wanted: &[u8]) -> Vec<Finding
         all.extend([figure_12(csr, caching), figure_13(csr, caching)]);
     }
     if let Some(live) = &report.live {
-        all.push(figure_14(csr, live, unit));
+        all.push(figure_14(csr, live));
     }
     all.retain(|finding| wanted.contains(&finding.figure));
     all
 }
 
-fn figure_6(csr: &Csr, scale: &Scale, unit: f64) -> Finding {
+fn figure_6(csr: &Csr, scale: &Scale) -> Finding {
     let within = Relation::Within(0.15);
     let mut checks: Vec<_> = scale
         .cells
@@ -167,22 +162,17 @@ fn figure_6(csr: &Csr, scale: &Scale, unit: f64) -> Finding {
                 "throughput of {who} with {}, in members' capacities,",
                 count(cell.downloads, "download")
             );
-            Check::new(
-                what,
-                cell.throughput_mbit / unit,
-                csr.throughput(cell.members, cell.downloads),
-                within,
-            )
+            Check::new(what, cell.throughput(), csr.throughput(cell.members, cell.downloads), within)
         })
         .collect();
-    let most = |members| scale.row(members).map(|cell| cell.throughput_mbit).fold(0.0, f64::max);
+    let most = |members| scale.row(members).map(Cell::throughput).fold(0.0, f64::max);
     let (plain, one, four) = (most(0), most(1), most(MEMBERS_MAX));
     if plain > 0.0 {
         let what = "one member behind the balancer over a plain router";
         checks.push(Check::new(what, one / plain, 1.0, Relation::Within(0.1)));
     }
     let here = format!(
-        "a plain router got {plain:.0} Mbit/s at most, one member behind the balancer {one:.0}, and four {four:.0}: {:.2} times one",
+        "a plain router got {plain:.2} members' capacities at most, one member behind the balancer {one:.2}, and four {four:.2}: {:.2} times one",
         four / one
     );
     Finding::new(csr, 6, here, checks)
@@ -242,7 +232,7 @@ fn figure_8(csr: &Csr, scale: &Scale, share: f64) -> Finding {
     Finding::new(csr, 8, here, checks)
 }
 
-fn figure_9(csr: &Csr, weights: &Weights, unit: f64) -> Finding {
+fn figure_9(csr: &Csr, weights: &Weights) -> Finding {
     let mut checks = Vec::new();
     for (cells, of, what) in
         [(&weights.uniform, [1; 3], "equal"), (&weights.weighted, weights.weights, "matching")]
@@ -254,13 +244,13 @@ fn figure_9(csr: &Csr, weights: &Weights, unit: f64) -> Finding {
             );
             checks.push(Check::new(
                 what,
-                cell.throughput_mbit / unit,
+                cell.throughput(),
                 csr.of_unlike(of, cell.downloads),
                 Relation::Within(0.15),
             ));
         }
     }
-    let last = |cells: &[crate::scale::Cell]| cells.last().map_or(0.0, |cell| cell.throughput_mbit);
+    let last = |cells: &[Cell]| cells.last().map_or(0.0, Cell::throughput);
     let (uniform, weighted) = (last(&weights.uniform), last(&weights.weighted));
     let paper = csr.of_unlike(weights.weights, usize::MAX) / csr.of_unlike([1; 3], usize::MAX);
     checks.push(Check::new(
@@ -270,7 +260,7 @@ fn figure_9(csr: &Csr, weights: &Weights, unit: f64) -> Finding {
         Relation::Within(0.1),
     ));
     let here = format!(
-        "with most downloads equal weights got {uniform:.0} Mbit/s, matching ones {weighted:.0}: {:.2} times as much",
+        "with most downloads equal weights got {uniform:.2} members' capacities, matching ones {weighted:.2}: {:.2} times as much",
         weighted / uniform
     );
     Finding::new(csr, 9, here, checks)
@@ -302,10 +292,9 @@ fn figure_11(csr: &Csr, multicast: &Multicast, scale: Option<&Scale>) -> Finding
         Check::new("the consumers' traffic over the members'", consumers / members, 1.0, close),
     ];
     if let Some(unlike) = scale.and_then(|scale| scale.row(MEMBERS).last()) {
-        let before: f64 = unlike.member_mbit.iter().sum();
         checks.push(Check::new(
             "what members handled over what they did with different contents",
-            members / before,
+            members / multicast.capacity_mbit / unlike.handled(),
             1.0,
             Relation::AtLeast,
         ));
@@ -359,7 +348,7 @@ fn figure_13(csr: &Csr, caching: &Caching) -> Finding {
     Finding::new(csr, 13, here, checks)
 }
 
-fn figure_14(csr: &Csr, live: &Live, unit: f64) -> Finding {
+fn figure_14(csr: &Csr, live: &Live) -> Finding {
     let mut checks: Vec<_> = live
         .stages
         .iter()
@@ -370,7 +359,12 @@ fn figure_14(csr: &Csr, live: &Live, unit: f64) -> Finding {
                 at + 1,
                 count(stage.members, "member")
             );
-            Check::new(what, stage.throughput_mbit / unit, stage.members as f64, Relation::Within(0.15))
+            Check::new(
+                what,
+                stage.throughput_mbit / live.capacity_mbit,
+                stage.members as f64,
+                Relation::Within(0.15),
+            )
         })
         .collect();
     checks.push(Check::new(

@@ -17,6 +17,8 @@ const SPARE: f64 = 1.25;
 /// What was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Live {
+    /// What one member could do just before, Mbit/s.
+    pub capacity_mbit: f64,
     /// Mbit/s of all consumers over time, in and out.
     pub consumers: Curve,
     /// One after the other.
@@ -51,6 +53,7 @@ pub(crate) fn run(bed: &Bed<'_>) -> Result<Live, Failure> {
     let members: Vec<usize> = csr.all("live_members").iter().map(|count| *count as usize).collect();
     let stage = bed.options.stage();
     bed.say("members come and go");
+    let capacity_mbit = bed.calibrate()?;
     let plan = Plan { consumers: ENDS, producers: ENDS, members: members[0], ..bed.plan() };
     let mut cluster = Cluster::build(&plan)?;
     let sum: usize = members.iter().sum();
@@ -80,7 +83,7 @@ pub(crate) fn run(bed: &Bed<'_>) -> Result<Live, Failure> {
         lost.renew(cluster.losses()?);
         stages.push(Stage { members: count, from_s, to_s: sampler.now(), throughput_mbit: 0.0 });
     }
-    let mut live = Live { downloads: ENDS, ..Live::default() };
+    let mut live = Live { capacity_mbit, downloads: ENDS, ..Live::default() };
     let end = Instant::now() + PATIENCE;
     for download in &mut downloads {
         bed.await_end(download, end.saturating_duration_since(Instant::now()))?;

@@ -13,6 +13,8 @@ const ASKING: Duration = Duration::from_millis(600);
 /// What was measured, Mbit/s, in and out where nothing else is said.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Multicast {
+    /// What one member could do just before.
+    pub capacity_mbit: f64,
     /// Each consumer.
     pub consumers_mbit: Vec<f64>,
     /// The producer.
@@ -32,6 +34,7 @@ impl Multicast {
 
 pub(crate) fn run(bed: &Bed<'_>) -> Result<Multicast, Failure> {
     bed.say("five downloads of one content");
+    let capacity_mbit = bed.calibrate()?;
     let plan = Plan { consumers: ENDS, producers: 1, members: MEMBERS, ..bed.plan() };
     let cluster = Cluster::build(&plan)?;
     let (warm_up, measured) = bed.options.window();
@@ -61,6 +64,7 @@ pub(crate) fn run(bed: &Bed<'_>) -> Result<Multicast, Failure> {
     let part = 1.0 / MEMBERS as f64;
     let apart = passed.mbit("p1") * part;
     Ok(Multicast {
+        capacity_mbit,
         consumers_mbit: names('c', ENDS).map(|name| passed.mbit(&name)).collect(),
         producer_mbit: passed.mbit("p1"),
         members_mbit: names('m', MEMBERS).map(|name| passed.mbit(&name) - apart).collect(),

@@ -131,17 +131,16 @@ const MEMBER_LABELS: [&str; MEMBERS] = ["member 1", "member 2", "member 3"];
 const CAPACITIES: &str = "throughput (one member's capacity is 1)";
 
 fn charts(figure: u8, report: &Report, csr: &Csr) -> Vec<Chart> {
-    let unit = report.setup.capacity_mbit;
     let drawn = match figure {
-        6 => report.scale.as_ref().map(|scale| figure_6(csr, scale, unit)),
-        7 => report.scale.as_ref().map(|scale| vec![figure_7(csr, scale, unit)]),
+        6 => report.scale.as_ref().map(|scale| figure_6(csr, scale)),
+        7 => report.scale.as_ref().map(|scale| vec![figure_7(csr, scale)]),
         8 => report.scale.as_ref().map(|scale| vec![figure_8(csr, scale, report.setup.share)]),
-        9 => report.weights.as_ref().map(|weights| vec![figure_9(csr, weights, unit)]),
-        10 => report.weights.as_ref().map(|weights| vec![figure_10(csr, weights, unit)]),
+        9 => report.weights.as_ref().map(|weights| vec![figure_9(csr, weights)]),
+        10 => report.weights.as_ref().map(|weights| vec![figure_10(csr, weights)]),
         11 => report.multicast.as_ref().map(|multicast| vec![figure_11(multicast)]),
         12 => report.caching.as_ref().map(figure_12),
         13 => report.caching.as_ref().map(|caching| vec![figure_13(caching)]),
-        _ => report.live.as_ref().map(|live| vec![figure_14(csr, live, unit)]),
+        _ => report.live.as_ref().map(|live| vec![figure_14(csr, live)]),
     };
     drawn.unwrap_or_default()
 }
@@ -163,7 +162,7 @@ fn over_downloads<'a>(
 
 const DOWNLOADS: &str = "downloads at a time";
 
-fn figure_6(csr: &Csr, scale: &Scale, unit: f64) -> Vec<Chart> {
+fn figure_6(csr: &Csr, scale: &Scale) -> Vec<Chart> {
     const LABELS: [&str; MEMBERS_MAX + 1] = ["no cluster", "1 member", "2 members", "3 members", "4 members"];
     let all = |value: &dyn Fn(&Cell) -> f64| -> Vec<Line> {
         LABELS
@@ -174,7 +173,7 @@ fn figure_6(csr: &Csr, scale: &Scale, unit: f64) -> Vec<Chart> {
             .collect()
     };
     vec![
-        lines("Here", DOWNLOADS, CAPACITIES, all(&|cell| cell.throughput_mbit / unit)),
+        lines("Here", DOWNLOADS, CAPACITIES, all(&Cell::throughput)),
         lines("Paper", DOWNLOADS, CAPACITIES, all(&|cell| csr.throughput(cell.members, cell.downloads))),
     ]
 }
@@ -195,9 +194,9 @@ fn of_member(values: &[f64], at: usize) -> f64 {
     values.get(at).copied().unwrap_or(0.0)
 }
 
-fn figure_7(csr: &Csr, scale: &Scale, unit: f64) -> Chart {
+fn figure_7(csr: &Csr, scale: &Scale) -> Chart {
     let cells: Vec<_> = scale.row(MEMBERS).collect();
-    let mut all = by_member(&cells, |cell, at| of_member(&cell.member_mbit, at) / unit);
+    let mut all = by_member(&cells, |cell, at| of_member(&cell.member_mbit, at) / cell.capacity_mbit);
     let paper = |cell: &Cell| csr.throughput(MEMBERS, cell.downloads) / MEMBERS as f64;
     all.push(Line { label: "paper, each", points: over_downloads(cells.iter().copied(), paper) });
     lines("What each member handles", DOWNLOADS, CAPACITIES, all)
@@ -213,8 +212,8 @@ fn figure_8(csr: &Csr, scale: &Scale, share: f64) -> Chart {
     lines("Processor time", DOWNLOADS, "load (% of a member's processor)", all)
 }
 
-fn figure_9(csr: &Csr, weights: &Weights, unit: f64) -> Chart {
-    let here = |cells: &[Cell]| over_downloads(cells.iter(), |cell| cell.throughput_mbit / unit);
+fn figure_9(csr: &Csr, weights: &Weights) -> Chart {
+    let here = |cells: &[Cell]| over_downloads(cells.iter(), Cell::throughput);
     let paper = |cells: &[Cell], of| over_downloads(cells.iter(), |cell| csr.of_unlike(of, cell.downloads));
     lines(
         "Equal and matching weights",
@@ -229,9 +228,9 @@ fn figure_9(csr: &Csr, weights: &Weights, unit: f64) -> Chart {
     )
 }
 
-fn figure_10(csr: &Csr, weights: &Weights, unit: f64) -> Chart {
+fn figure_10(csr: &Csr, weights: &Weights) -> Chart {
     let cells: Vec<_> = weights.weighted.iter().collect();
-    let mut all = by_member(&cells, |cell, at| of_member(&cell.member_mbit, at) / unit);
+    let mut all = by_member(&cells, |cell, at| of_member(&cell.member_mbit, at) / cell.capacity_mbit);
     let sum: f64 = weights.weights.iter().map(|weight| f64::from(*weight)).sum();
     for (label, at) in [("paper, 1 and 2", 0), ("paper, 3", 2)] {
         let part = f64::from(weights.weights[at]) / sum;
@@ -304,8 +303,8 @@ fn figure_13(caching: &Caching) -> Chart {
     lines("What the members' caches hold", "seconds", "share of the content", all)
 }
 
-fn figure_14(csr: &Csr, live: &Live, unit: f64) -> Chart {
-    let here = live.consumers.iter().map(|(time, mbit)| (*time, mbit / unit)).collect();
+fn figure_14(csr: &Csr, live: &Live) -> Chart {
+    let here = live.consumers.iter().map(|(time, mbit)| (*time, mbit / live.capacity_mbit)).collect();
     // The paper's steps, as long as ours.
     let paper = live
         .stages

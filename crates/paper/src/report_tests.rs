@@ -11,6 +11,7 @@ fn cell(members: usize, downloads: usize, throughput: f64, shares: &[f64]) -> Ce
     Cell {
         members,
         downloads,
+        capacity_mbit: UNIT,
         throughput_mbit: throughput * UNIT,
         member_mbit: shares.iter().map(|share| share * throughput * UNIT).collect(),
         member_cpu: shares.iter().map(|_| SHARE * throughput / members.max(1) as f64).collect(),
@@ -44,12 +45,12 @@ fn papers() -> Report {
         (1..=5).map(|downloads| cell(3, downloads, csr.of_unlike(of, downloads), &shares)).collect()
     };
     report.weights = Some(Weights {
-        limited_mbit: csr.limited() * UNIT,
         uniform: unlike([1; 3], [third; 3]),
         weighted: unlike(csr.weights(), [0.25, 0.25, 0.5]),
         weights: csr.weights(),
     });
     report.multicast = Some(Multicast {
+        capacity_mbit: UNIT,
         consumers_mbit: vec![60.0; 5],
         producer_mbit: 60.0,
         members_mbit: vec![100.0; 3],
@@ -72,6 +73,7 @@ fn papers() -> Report {
         throughput_mbit: members * UNIT,
     });
     report.live = Some(Live {
+        capacity_mbit: UNIT,
         consumers: vec![(0.0, UNIT), (3.0, 2.0 * UNIT)],
         stages: stages.collect(),
         downloads: 5,

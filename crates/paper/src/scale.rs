@@ -23,6 +23,8 @@ pub struct Cell {
     pub members: usize,
     /// At a time.
     pub downloads: usize,
+    /// What one member could do just before, Mbit/s.
+    pub capacity_mbit: f64,
     /// All consumers', in and out, Mbit/s.
     pub throughput_mbit: f64,
     /// What each member handled, from and to consumers, Mbit/s.
@@ -31,6 +33,18 @@ pub struct Cell {
     pub member_cpu: Vec<f64>,
     /// Share of one processor that the balancer took.
     pub balancer_cpu: f64,
+}
+
+impl Cell {
+    /// Throughput, where 1 is what one member can do.
+    pub fn throughput(&self) -> f64 {
+        self.throughput_mbit / self.capacity_mbit
+    }
+
+    /// What the members handled together, likewise.
+    pub fn handled(&self) -> f64 {
+        self.member_mbit.iter().sum::<f64>() / self.capacity_mbit
+    }
 }
 
 impl Scale {
@@ -50,6 +64,7 @@ pub(crate) fn run(bed: &Bed<'_>, all: bool) -> Result<Scale, Failure> {
     let mut scale = Scale::default();
     if all {
         bed.say("a plain router in the cluster's place");
+        bed.calibrate()?;
         let cluster = Cluster::build(&Plan { balancers: 0, members: 1, ..bed.plan_of_equals() })?;
         measure(bed, &cluster, 0, &mut scale)?;
     }
@@ -58,6 +73,7 @@ pub(crate) fn run(bed: &Bed<'_>, all: bool) -> Result<Scale, Failure> {
             continue;
         }
         bed.say(&format!("{members} of {MEMBERS_MAX} members"));
+        bed.calibrate()?;
         let cluster = Cluster::build(&Plan { members, ..bed.plan_of_equals() })?;
         measure(bed, &cluster, members, &mut scale)?;
     }
@@ -68,17 +84,18 @@ fn measure(bed: &Bed<'_>, cluster: &Cluster, members: usize, scale: &mut Scale) 
     let contents = bed.publish(cluster, ENDS)?;
     for downloads in bed.options.downloads() {
         let passed = bed.measure(cluster, &contents, *downloads)?;
-        scale.cells.push(cell(&passed, members, *downloads));
+        scale.cells.push(cell(bed, &passed, members, *downloads));
     }
     Ok(())
 }
 
 /// A point from what passed.
-pub(crate) fn cell(passed: &Passed, members: usize, downloads: usize) -> Cell {
+pub(crate) fn cell(bed: &Bed<'_>, passed: &Passed, members: usize, downloads: usize) -> Cell {
     let names = (1..=members).map(|number| format!("m{number}"));
     Cell {
         members,
         downloads,
+        capacity_mbit: bed.capacity_mbit(),
         throughput_mbit: passed.consumers_mbit(),
         // Each packet enters and leaves once for consumers, and once for producers.
         member_mbit: names.map(|name| passed.mbit(&name) / 2.0).collect(),

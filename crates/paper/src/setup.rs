@@ -85,7 +85,7 @@ pub struct Setup {
     pub quick: bool,
     /// Share of one processor that each member had.
     pub share: f64,
-    /// What a plain router passes on with that share, Mbit/s: the unit of the charts.
+    /// What a plain router passed on with that share before the experiments, Mbit/s. Each has the unit of its charts from just before itself.
     pub capacity_mbit: f64,
     /// Interests that a download has on their way at most.
     pub window: u16,
@@ -107,7 +107,8 @@ impl Setup {
             ),
             format!(
                 "A plain router with that share passes on {:.1} Mbit/s (Interests and Data with all headers, as the paper counts; the paper's 300 Mbit/s). That is \
-                 the unit of the charts, so that shapes compare: 1 is what one member can do. Measured before the experiments, with ends that nothing limits.",
+                 the unit of the charts, so that shapes compare: 1 is what one member can do. Measured with ends that nothing limits, and anew before each cluster is \
+                 built, as a machine that others share becomes faster and slower; this is the first time.",
                 self.capacity_mbit
             ),
             "In the paper a consumer and a producer can do as much as a member each. Here the links of consumers and producers are limited to the same rate \
@@ -115,8 +116,8 @@ impl Setup {
                 .to_owned(),
             format!(
                 "Downloads are nw cat's, with at most {} Interests on their way (the paper: ndncatchunks, 16), and never retransmit: one lost packet would end an \
-                 experiment. Consumers have no router of their own. Packets hold 4400 octets of content as the paper's, and travel in NDNLPv2 fragments of at \
-                 most 1400.",
+                 experiment. Consumers have no router of their own. Packets hold 4400 octets of content as the paper's, and travel in NDNLPv2 fragments that \
+                 fit the links' frames of 1500.",
                 self.window
             ),
             "The balancer's processor time is that of its kernel program, from the kernel's own statistics of programs, and of its process; what the system does to \

@@ -9,8 +9,6 @@ use serde::{Deserialize, Serialize};
 /// What was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Weights {
-    /// What the links of the first two members were limited to, Mbit/s.
-    pub limited_mbit: f64,
     /// With equal weights.
     pub uniform: Vec<Cell>,
     /// With the paper's.
@@ -21,8 +19,8 @@ pub struct Weights {
 
 pub(crate) fn run(bed: &Bed<'_>) -> Result<Weights, Failure> {
     let csr = Csr::read();
-    let limited_mbit = csr.limited() * bed.capacity_mbit();
     let measure = |weights: [u32; 3], what: &str| -> Result<Vec<Cell>, Failure> {
+        let limited_mbit = csr.limited() * bed.calibrate()?;
         bed.say(&format!("two members limited to {limited_mbit:.0} Mbit/s, {what}"));
         let plan = Plan {
             members: MEMBERS,
@@ -34,12 +32,13 @@ pub(crate) fn run(bed: &Bed<'_>) -> Result<Weights, Failure> {
         let contents = bed.publish(&cluster, ENDS)?;
         let downloads = bed.options.downloads().iter();
         downloads
-            .map(|downloads| Ok(cell(&bed.measure(&cluster, &contents, *downloads)?, MEMBERS, *downloads)))
+            .map(|downloads| {
+                Ok(cell(bed, &bed.measure(&cluster, &contents, *downloads)?, MEMBERS, *downloads))
+            })
             .collect()
     };
     let weights = csr.weights();
     Ok(Weights {
-        limited_mbit,
         uniform: measure([100; 3], "equal weights")?,
         weighted: measure(weights, "weights that match")?,
         weights,

@@ -45,10 +45,11 @@ class Downloads(Tests):
         cluster = self.build("--members", 3)
         by_member, report = self.exchange(cluster, segment=500)
         self.assertEqual(report["segments"], 1000)
-        fair = sum(by_member.values()) / 3
+        # What a member that was held up was asked for again says nothing about who is asked.
+        fair, again = report["segments"] / 3, report["retransmissions"]
         for member, interests in by_member.items():
             self.assertGreater(interests, fair * 0.7, by_member)
-            self.assertLess(interests, fair * 1.3, by_member)
+            self.assertLess(interests, fair * 1.3 + again, (by_member, again))
 
     def test_packets_in_pieces(self):
         """Data of 8 KB are several link packets: both ends are ours and know that the other puts pieces together."""

@@ -73,11 +73,15 @@ impl Side {
         faces.into_iter().find(|face| face.uri.to_string().starts_with(uri))
     }
 
-    fn mac(&self) -> String {
+    /// What the system says of the card.
+    fn link(&self) -> String {
         let run =
             Command::new("ip").args(["-n", &self.netns, "-o", "link", "show", self.card]).output().unwrap();
-        let text = String::from_utf8(run.stdout).unwrap();
-        text.split("link/ether ").nth(1).unwrap().split(' ').next().unwrap().to_owned()
+        String::from_utf8(run.stdout).unwrap()
+    }
+
+    fn mac(&self) -> String {
+        self.link().split("link/ether ").nth(1).unwrap().split(' ').next().unwrap().to_owned()
     }
 }
 
@@ -111,6 +115,12 @@ impl Cable {
         for (side, number) in [(&self.a, 1), (&self.b, 2)] {
             assert!(ip(&format!("-n {} address add 192.0.2.{number}/24 dev {}", side.netns, side.card)));
             assert!(ip(&format!("-n {} link set {} up", side.netns, side.card)));
+        }
+        // Until then the system throws away what is sent, up to a second after the other end is up.
+        let end = Instant::now() + Duration::from_secs(30);
+        while [&self.a, &self.b].iter().any(|side| !side.link().contains("state UP")) {
+            assert!(Instant::now() < end, "no carrier within 30 s");
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 

@@ -69,7 +69,7 @@ impl ContentStore {
     #[inline]
     fn interest(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
         let meta = context.pool.meta(&packet);
-        if !meta.can_be_prefix && !self.store.may_hold(&meta.prefixes) {
+        if !meta.can_be_prefix && !meta.maybe_cached.get() && !self.store.may_hold(&meta.prefixes) {
             self.store.missed();
             context.out.send(Out::Miss, packet);
             return;

@@ -12,7 +12,7 @@ use crate::control::{Control, ControlConfig, Ingress, Plan, Refusal, Ticket};
 use crate::environment::{Hands, last_status};
 use crate::inside::watch::Watch;
 use crate::inside::{Answer, AskError, QUESTIONS_PER_TURN, Question, Reply};
-use crate::placement::{self, Machine};
+use crate::placement::{self, Machine, Placement};
 use crate::plane::Plane;
 use crate::settings::{self, Share};
 use crate::shards::Crew;
@@ -212,6 +212,9 @@ impl Host {
             config.forwarder.shards = Machine::here().shards() as u32;
         }
         let shards = config.forwarder.shards as usize;
+        let placement = Placement::of(&config.forwarder);
+        // Frames of AF_XDP are touched by whoever registers them.
+        let visit = placement.at_first();
         let mut faces = Faces::new(settings::faces(&config), epoll.as_fd())?;
         let mut known = FaceTable::new();
         let mut plane = settings::plane(&config, key, seed, Share { shard: 0, shards });
@@ -222,10 +225,14 @@ impl Host {
         listen(&config, inherited, &mut faces)?;
         faces.set_interface_policy(now, settings::interfaces(&config), &mut pool)?;
         faces.set_xdp(now, settings::xdp(&config), Box::new(KernelSteering { key, shards: shards as u8 }))?;
+        // Threads that can't be bound run anywhere.
+        drop(visit);
         let mut crew = match shards {
             1 => None,
-            _ => Some(Crew::start(&config, (key, seed), started, &faces)?),
+            _ => Some(Crew::start(&config, (key, seed), started, &faces, &placement)?),
         };
+        // So are the tables by the first routes.
+        let _visit = placement.at_first();
         if let Some(crew) = &mut crew {
             let bell = crew.exchange_mut().bell().as_fd();
             epoll::add(&epoll, bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)

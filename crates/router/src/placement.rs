@@ -1,6 +1,7 @@
 //! How many threads forward on this machine, and where: cores, hyper-threads, caches, memory nodes and network cards as the system describes them.
 
 use core::fmt;
+use nw_api::config::Forwarder;
 use rustix::thread::CpuSet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -84,7 +85,7 @@ impl Machine {
                 let folder = sys.join("class/net").join(&name);
                 let queues = names(&folder.join("queues")).filter(|queue| queue.starts_with("rx-")).count();
                 let interrupts = interrupts(&folder.join("device"), &proc.join("irq"));
-                Card { node: number(&folder.join("device/numa_node")), queues, interrupts, name }
+                Card { node: card_node(&folder.join("device")), queues, interrupts, name }
             })
             .collect();
         cards.sort_by(|a, b| a.name.cmp(&b.name));
@@ -130,6 +131,70 @@ impl Machine {
         let (first, rest): (Vec<&Cpu>, Vec<&Cpu>) =
             usable.into_iter().partition(|cpu| taken.insert(cpu.core));
         first.into_iter().chain(rest).map(|cpu| cpu.id).cycle().take(shards).collect()
+    }
+}
+
+/// Where this router's threads run.
+#[derive(Debug, Default)]
+pub(crate) struct Placement {
+    machine: Machine,
+    /// By shard; empty where the system is to choose.
+    cpus: Vec<usize>,
+}
+
+impl Placement {
+    /// As a configuration says, by [`RULE`] where it says nothing. One thread alone is not bound.
+    pub fn of(forwarder: &Forwarder) -> Self {
+        let (shards, chosen) = (forwarder.shards as usize, &forwarder.cpus);
+        if shards < 2 || !forwarder.pin {
+            return Placement::default();
+        }
+        let machine = Machine::here();
+        let cpus = match chosen.is_empty() {
+            true => machine.place(shards),
+            false => chosen.iter().map(|cpu| *cpu as usize).cycle().take(shards).collect(),
+        };
+        Placement { machine, cpus }
+    }
+
+    /// A shard's processor, if it is to be bound to one.
+    pub fn cpu(&self, shard: usize) -> Option<usize> {
+        self.cpus.get(shard).copied()
+    }
+
+    /// A shard's memory node. Where nobody knows where shards run, all of them count as one node's.
+    pub fn node(&self, shard: usize) -> u32 {
+        self.cpu(shard).map_or(0, |cpu| self.machine.node(cpu))
+    }
+
+    /// The processors of a memory node; none where the system is to choose.
+    pub fn near(&self, node: u32) -> Vec<usize> {
+        if self.cpus.is_empty() { Vec::new() } else { self.machine.cpus_of(node) }
+    }
+
+    /// What the calling thread touches first until this is dropped is in the first shard's memory.
+    pub fn at_first(&self) -> Visit {
+        let near = self.near(self.node(0));
+        let home = if near.is_empty() { None } else { rustix::thread::sched_getaffinity(None).ok() };
+        if home.is_some() {
+            prefer(&near);
+        }
+        Visit { home }
+    }
+}
+
+/// A thread is on a memory node while this is there, and then wherever it was allowed to be before.
+#[must_use]
+pub(crate) struct Visit {
+    home: Option<CpuSet>,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if let Some(home) = &self.home {
+            // These were allowed a moment ago; of those that are no longer the system takes the others.
+            let _ = rustix::thread::sched_setaffinity(None, home);
+        }
     }
 }
 
@@ -209,6 +274,12 @@ fn nodes(folder: &Path) -> BTreeMap<usize, u32> {
         nodes.extend(cpu_list(&list).into_iter().map(|cpu| (cpu, node as u32)));
     }
     nodes
+}
+
+/// The memory node of a card: its device's, or that of what the device is a part of, as a virtual card is of a PCI device.
+fn card_node(device: &Path) -> Option<u32> {
+    let own = device.join("numa_node");
+    number(&if own.exists() { own } else { device.join("../numa_node") })
 }
 
 /// Interrupts of a card, each with the processors that take it: those of its device, or of what that is a part of, as a virtual card is of a PCI device.
@@ -308,6 +379,20 @@ mod tests {
     }
 
     #[test]
+    fn a_virtual_card_is_where_its_pci_device_is() {
+        let sys = two_sockets(&[("eth0", "-1\n", 4)]);
+        let device = sys.path().join("devices/pci0000:20/0000:21:00.0");
+        fs::create_dir_all(device.join("virtio0")).unwrap();
+        fs::write(device.join("numa_node"), "1\n").unwrap();
+        let card = sys.path().join("class/net/eth1");
+        fs::create_dir_all(card.join("queues/rx-0")).unwrap();
+        std::os::unix::fs::symlink(device.join("virtio0"), card.join("device")).unwrap();
+        let machine = Machine::read(sys.path(), sys.path(), |_| true);
+        let nodes: Vec<Option<u32>> = machine.cards.iter().map(|card| card.node).collect();
+        assert_eq!((nodes, machine.place(2)), (vec![None, Some(1)], vec![4, 5]));
+    }
+
+    #[test]
     fn cores_that_take_interrupts_come_last_on_their_node() {
         let sys = two_sockets(&[("eth0", "0\n", 2)]);
         let write = |path: &str, text: &str| {
@@ -325,6 +410,27 @@ mod tests {
         assert_eq!(machine.place(5), [1, 3, 0, 2, 4], "10 is the other half of core 2");
         let shown = machine.to_string();
         assert!(shown.contains("2 receive queues; interrupts 31 on 0, 32 on 10\n"), "{shown}");
+    }
+
+    #[test]
+    fn the_first_shard_s_memory_is_taken_on_its_node() {
+        let sys = two_sockets(&[("eth0", "1\n", 2)]);
+        let machine = Machine::read(sys.path(), sys.path(), |_| true);
+        let placement = Placement { cpus: machine.place(6), machine };
+        assert_eq!((placement.cpu(0), placement.node(0), placement.node(5)), (Some(4), 1, 0));
+        assert_eq!(placement.near(1), [4, 5, 6, 7, 12, 13, 14, 15]);
+        let anywhere = Placement::default();
+        assert_eq!((anywhere.cpu(0), anywhere.node(3), anywhere.near(0)), (None, 0, vec![]));
+        // Here there may be one node and one processor: what counts is that all is as before.
+        let own = || rustix::thread::sched_getaffinity(None).unwrap();
+        let (before, machine) = (own(), Machine::here());
+        let first = machine.place(1);
+        let placement = Placement { cpus: first.clone(), machine };
+        let visit = placement.at_first();
+        let there = own();
+        assert!(there.is_set(first[0]) && there.count() as usize == placement.near(placement.node(0)).len());
+        drop(visit);
+        assert_eq!(own(), before);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::order::{Order, Orders, Report, Tidings};
 use super::parcel::Arrival;
 use super::worker::Worker;
 use crate::StartError;
-use crate::placement::{Machine, prefer};
+use crate::placement::{Placement, prefer};
 use crate::settings::{self, Share};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use nw_api::config::Config;
@@ -97,6 +97,7 @@ impl Crew {
         (key, seed): (HashKey, u64),
         started: time::Instant,
         faces: &Faces,
+        placement: &Placement,
     ) -> Result<Self, StartError> {
         let system = |what| move |errno| StartError::System { what, errno };
         let shards = config.forwarder.shards as usize;
@@ -108,17 +109,8 @@ impl Crew {
         let mut twins = (1..shards).map(|_| faces.twins()).collect::<Result<Vec<_>, _>>()?;
         let dispatch =
             if config.forwarder.kernel { choose_in_kernel(faces, &twins, &key) } else { Vec::new() };
-        let (machine, chosen) = (Machine::here(), &config.forwarder.cpus);
-        let cpus: Vec<usize> = match (config.forwarder.pin, chosen.is_empty()) {
-            (false, _) => Vec::new(),
-            (true, true) => machine.place(shards),
-            (true, false) => chosen.iter().map(|cpu| *cpu as usize).cycle().take(shards).collect(),
-        };
-        let mut fibs = fibs(
-            shards,
-            |shard| cpus.get(shard).map_or(0, |cpu| machine.node(*cpu)),
-            || routes::empty_fib(key, settings::fib(config)),
-        );
+        let mut fibs =
+            fibs(shards, |shard| placement.node(shard), || routes::empty_fib(key, settings::fib(config)));
         for end in ends {
             let shard = end.me();
             let share = Share { shard, shards };
@@ -140,7 +132,7 @@ impl Crew {
                 faces: own_faces,
                 plane,
                 share,
-                cpu: cpus.get(shard).copied(),
+                cpu: placement.cpu(shard),
                 pool: Pool::new(key, crate::host::CHUNKS_MAX, crate::host::PACKETS_MAX),
                 exchange: end,
                 orders: to_carry_out,
@@ -171,7 +163,7 @@ impl Crew {
         for Shared { node, shards, copies, readers } in fibs {
             let (to_keeper, orders) = bounded(ORDERS_MAX);
             let keeper = Keeper { orders, readers, bells: Arc::clone(exchange.bells()), copies };
-            let near = if cpus.is_empty() { Vec::new() } else { machine.cpus_of(node) };
+            let near = placement.near(node);
             tracing::info!(node, ?shards, "these shards read one FIB");
             let thread = spawn(format!("routes {node}"), move || {
                 prefer(&near);
@@ -192,7 +184,7 @@ impl Crew {
             store_packets: (config.content_store.packets as usize, config.content_store.packets as usize),
             traced: Vec::new(),
             trace_lost: 0,
-            first_cpu: cpus.first().copied(),
+            first_cpu: placement.cpu(0),
             observed: false,
         })
     }

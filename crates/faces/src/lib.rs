@@ -31,7 +31,7 @@ pub mod xdp;
 /// The calls that UDP faces are made of, for what they are measured against.
 #[doc(hidden)]
 pub mod raw {
-    pub use crate::datagram::sys::{Message, RECEIVED_MAX, Received, enable_gro, receive, send};
+    pub use crate::datagram::sys::{Message, RECEIVED_MAX, Received, receive, send, set_gro};
 }
 
 pub use config::{FaceOptions, FaceUpdate, FacesConfig};

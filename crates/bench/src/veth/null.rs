@@ -27,7 +27,7 @@ pub fn forward(at: SocketAddr, one: SocketAddr, other: SocketAddr) -> Result<()>
         sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER)?;
     }
     sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER)?;
-    raw::enable_gro(socket.as_fd());
+    raw::set_gro(socket.as_fd(), true);
     let mut memory = vec![0; READS * RECEIVED_MAX * ROOM];
     loop {
         poll(&mut [PollFd::new(&socket, PollFlags::IN)], None)?;

@@ -75,6 +75,6 @@ fn udp_socket(family: AddressFamily) -> Result<OwnedFd, Errno> {
     let socket = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
     // One such socket for each interface, all bound to the same group; and other programs' beside them.
     sockopt::set_socket_reuseaddr(&socket, true)?;
-    sys::enable_gro(socket.as_fd());
+    sys::set_gro(socket.as_fd(), true);
     Ok(socket)
 }

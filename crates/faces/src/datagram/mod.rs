@@ -229,7 +229,7 @@ impl DatagramSocket {
                 sockopt::set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::DONT)?;
             }
             sys::enable_errors(socket.as_fd(), address.is_ipv6())?;
-            sys::enable_gro(socket.as_fd());
+            sys::set_gro(socket.as_fd(), true);
             if share {
                 sockopt::set_socket_reuseport(&socket, true)?;
             }
@@ -239,6 +239,13 @@ impl DatagramSocket {
             Self::over(socket, Medium::Udp(local), listening, config)
         };
         make().map_err(FaceError::system("listen on", target))
+    }
+
+    /// Has the system merge runs of datagrams that come here, or no longer. Frames without IP never are.
+    pub fn merge_runs(&self, on: bool) {
+        if !matches!(self.medium, Medium::Ether(_)) {
+            sys::set_gro(self.socket.as_fd(), on);
+        }
     }
 
     /// Joins a group on one interface.

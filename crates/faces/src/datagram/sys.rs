@@ -241,9 +241,9 @@ fn set(
     if code == 0 { Ok(()) } else { Err(last_error()) }
 }
 
-/// Asks for runs of datagrams in one buffer. False when the kernel can't.
-pub fn enable_gro(socket: BorrowedFd<'_>) -> bool {
-    set(socket, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
+/// Asks for runs of datagrams in one buffer, or for each in its own. False when the kernel can't.
+pub fn set_gro(socket: BorrowedFd<'_>, on: bool) -> bool {
+    set(socket, libc::SOL_UDP, libc::UDP_GRO, on.into()).is_ok()
 }
 
 /// Hears only groups that this very socket has joined, on the interface where it did.

@@ -294,6 +294,7 @@ impl Faces {
         match news {
             News::Sockets(branches) => self.take_branch(shard, branches),
             News::Gone(at) => self.close_port(*at),
+            News::Merge(on) => self.merge_runs(*on),
         }
     }
 

@@ -359,6 +359,9 @@ impl Faces {
         if index == self.sockets.len() {
             self.sockets.push(None);
         }
+        if self.xdp.unmerged {
+            socket.merge_runs(false);
+        }
         self.sockets[index] = Some(socket);
         self.xdp.changed = true;
         Ok(())

@@ -46,6 +46,8 @@ pub(super) struct Xdp {
     tries: u32,
     /// Something is to be looked at again: sockets came or went.
     pub(super) changed: bool,
+    /// No socket has runs of datagrams merged, as an interface is in generic mode.
+    pub(super) unmerged: bool,
     /// Counts changes of interfaces and their addresses.
     epoch: u32,
     /// Other shards hinder frames from being handed back at this moment: soon again.
@@ -182,6 +184,12 @@ impl Xdp {
     }
 }
 
+/// True where nothing has changed that AF_XDP depends on.
+fn is_as_before(then: &Interface, now: &Interface) -> bool {
+    let link = |of: &Interface| (of.index, of.mac, of.mtu, of.queues);
+    link(then) == link(now) && then.name == now.name
+}
+
 /// Asks for the way to a peer.
 #[cold]
 fn find(ports: &[Option<Port>], routes: &mut Routes, local: SocketAddr, to: SocketAddr) -> Option<Found> {
@@ -269,28 +277,24 @@ impl Faces {
         }
         let ports = self.listening_ports();
         let wanted: Vec<Interface> = self.wanted_xdp();
-        let as_before = |port: &Port, now: &Interface| {
-            let then = &port.interface;
-            let link = |of: &Interface| (of.index, of.mac, of.mtu, of.queues);
-            link(then) == link(now) && then.name == now.name
-        };
         for at in 0..self.xdp.ports.len() {
             let Some(port) = &self.xdp.ports[at] else { continue };
             let group = self.ether_group(port.interface.index);
             let fits =
-                wanted.iter().any(|interface| as_before(port, interface)) && port.is_for(&ports, group);
+                wanted.iter().any(|now| is_as_before(&port.interface, now)) && port.is_for(&ports, group);
             if !fits {
                 self.close_port(at);
             }
         }
-        self.xdp.failed.retain(|failed| wanted.contains(failed));
+        // Addresses that come and go do not make possible what was not.
+        self.xdp.failed.retain(|failed| wanted.iter().any(|now| is_as_before(failed, now)));
         for interface in wanted {
             let known = self.xdp.port_on(interface.index);
             if let Some(port) = known.and_then(|at| self.xdp.ports[at].as_mut()) {
                 let before = port.queues.len();
                 port.open_more_queues();
                 known.into_iter().for_each(|at| self.use_queues(at, before));
-            } else if !self.xdp.failed.contains(&interface) {
+            } else if !self.xdp.failed.iter().any(|failed| is_as_before(failed, &interface)) {
                 self.open_xdp_port(now, &interface, &ports);
             }
         }
@@ -402,6 +406,23 @@ impl Faces {
         self.watch_queues(at, from);
         let branches = self.xdp.ports[at].as_mut().and_then(|port| Branches::of(at, port));
         self.xdp.news.extend(branches.map(|branches| News::Sockets(Arc::new(branches))));
+        self.match_merging();
+    }
+
+    /// In generic mode the program sees what the system has merged already, which is longer than any frame or looks like a damaged one; and UDP is
+    /// merged where a socket asks for it. So none of ours does then.
+    fn match_merging(&mut self) {
+        let unmerged = self.xdp.ports.iter().flatten().any(|port| !port.is_native());
+        // Other shards are told: not all of them know of all interfaces.
+        if self.xdp.steering.is_some() && unmerged != self.xdp.unmerged {
+            self.merge_runs(!unmerged);
+            self.xdp.news.push(News::Merge(!unmerged));
+        }
+    }
+
+    pub(super) fn merge_runs(&mut self, on: bool) {
+        self.xdp.unmerged = !on;
+        self.sockets.iter().flatten().for_each(|socket| socket.merge_runs(on));
     }
 
     /// Asks epoll for frames of queues from a number on.
@@ -448,6 +469,7 @@ impl Faces {
         while self.xdp.ports.last().is_some_and(Option::is_none) {
             self.xdp.ports.pop();
         }
+        self.match_merging();
         self.xdp.epoch = self.xdp.epoch.wrapping_add(1);
     }
 

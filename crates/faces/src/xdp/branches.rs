@@ -67,6 +67,8 @@ pub enum News {
     Sockets(Arc<Branches>),
     /// The port with this number goes by ordinary sockets from now on.
     Gone(usize),
+    /// Sockets have runs of datagrams merged by the system, or not.
+    Merge(bool),
 }
 
 /// Sockets of an interface for other shards, each of which takes its own.

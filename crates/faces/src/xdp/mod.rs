@@ -308,6 +308,11 @@ impl Port {
         }
     }
 
+    /// The program runs in the driver; else in the system.
+    pub const fn is_native(&self) -> bool {
+        self.native
+    }
+
     /// True for the shard that opened the interface.
     pub const fn is_trunk(&self) -> bool {
         self.trunk.is_some()

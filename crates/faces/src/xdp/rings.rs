@@ -498,6 +498,8 @@ impl Xsk {
                 break;
             }
             match rustix::net::send(&*self.socket, &[], SendFlags::DONTWAIT) {
+                // The driver was woken, and sends all there is when it comes to it.
+                Ok(_) if self.zero_copy => break,
                 // The kernel took as many as it takes at once.
                 Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(Errno::BUSY | Errno::NOBUFS) => self.reap(),

@@ -96,13 +96,16 @@ class Side:
         link = json.loads(subprocess.run(["ip", "-n", self.netns, "-j", "link", "show", self.card], capture_output=True, check=True, text=True).stdout)
         return link[0]["address"]
 
-    def end(self):
+    def stop(self):
         if self.process and self.process.poll() is None:
             # `ip netns exec` becomes the router: it is one process.
             self.process.send_signal(signal.SIGTERM)
             self.process.wait(PATIENCE_S)
         if self.process:
             self.log.close()
+
+    def end(self):
+        self.stop()
         subprocess.run(["ip", "netns", "delete", self.netns], check=False, capture_output=True)
 
 

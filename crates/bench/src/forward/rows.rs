@@ -1,6 +1,6 @@
 //! The rows over the in-memory plane.
 
-use super::{Bench, Load, Options, measure, packets, shards};
+use super::{Bench, Host, Load, Options, measure, packets, shards};
 use crate::report::{Row, median};
 use core::time::Duration;
 use nw_graph::Engine;
@@ -56,11 +56,18 @@ fn pit(row: &str, usual: Options) -> Vec<Row> {
 
 /// Ten thousand changes of the FIB a second (a batch takes some ten microseconds) beside none.
 fn churn(row: &str, usual: Options) -> Vec<Row> {
-    let quiet = median(&measure(usual).packet_ns);
-    let batch_us = quiet * BATCH as f64 / 1e3;
-    let batches_per_change = (100.0 / batch_us).round().max(1.0) as u64;
-    let busy = measure(Options { batches_per_change, ..usual });
-    vec![Row::new(row, "ns_per_packet", &busy.packet_ns).beside(quiet).at_most((1.05 * quiet).round())]
+    let mut quiet = Load::<Plane>::new(usual, usual.cached(), usual.numbers());
+    let (interests, data) = quiet.lap();
+    let batch_us = (interests + data).as_secs_f64() * 1e6 / (2 * quiet.count()) as f64 * BATCH as f64;
+    let changing = Options { batches_per_change: (100.0 / batch_us).round().max(1.0) as u64, ..usual };
+    let mut busy = Load::<Plane>::new(changing, usual.cached(), usual.numbers());
+    let taken = in_turn(&mut quiet, &mut busy);
+    let ratios: Vec<f64> = taken.iter().map(|(quiet_ns, busy_ns)| busy_ns / quiet_ns).collect();
+    let (quiet_ns, busy_ns): (Vec<f64>, Vec<f64>) = taken.into_iter().unzip();
+    vec![
+        Row::new(row, "ratio_to_quiet", &ratios).at_most(1.05),
+        Row::new(row, "ns_per_packet", &busy_ns).beside(median(&quiet_ns)),
+    ]
 }
 
 /// By number of prefixes and by depth, with and without prefetching.
@@ -84,32 +91,37 @@ fn curve(row: &str, usual: Options) -> Vec<Row> {
     rows
 }
 
-/// Times that the fused plane and the graph go over all names.
-const GRAPH_LAPS: usize = 7;
+/// Times that two hosts go over all names, in turn.
+const LAPS: usize = 7;
 /// Names that one of them takes before it is the other's turn: some milliseconds, so that a machine that becomes faster or slower does so to both.
-const GRAPH_TURN: usize = 32_768;
+const TURN: usize = 32_768;
+
+/// Nanoseconds that two hosts take for a packet of the same load, by lap.
+fn in_turn<A: Host, B: Host>(one: &mut Load<A>, other: &mut Load<B>) -> Vec<(f64, f64)> {
+    let names = one.count();
+    let both = |(interests, data): (Duration, Duration)| interests + data;
+    let ns_per_packet = |time: Duration| time.as_nanos() as f64 / (2 * names) as f64;
+    one.lap();
+    other.lap();
+    let laps = (0..LAPS).map(|_| {
+        let (mut ones, mut others) = (Duration::ZERO, Duration::ZERO);
+        for from in (0..names).step_by(TURN) {
+            let turn = TURN.min(names - from);
+            ones += both(one.part(turn));
+            others += both(other.part(turn));
+        }
+        (ns_per_packet(ones), ns_per_packet(others))
+    });
+    laps.collect()
+}
 
 /// The standard router as a graph beside the fused one.
 fn graph(row: &str, usual: Options) -> Vec<Row> {
     let mut fused = Load::<Plane>::new(usual, usual.cached(), usual.numbers());
     let mut graph = Load::<Engine>::new(usual, usual.cached(), usual.numbers());
-    let names = fused.count();
-    let packets = 2.0 * names as f64;
-    let both = |(interests, data): (Duration, Duration)| interests + data;
-    fused.lap();
-    graph.lap();
-    let (mut fused_ns, mut graph_ns, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..GRAPH_LAPS {
-        let (mut one, mut other) = (Duration::ZERO, Duration::ZERO);
-        for from in (0..names).step_by(GRAPH_TURN) {
-            let turn = GRAPH_TURN.min(names - from);
-            one += both(fused.part(turn));
-            other += both(graph.part(turn));
-        }
-        fused_ns.push(one.as_nanos() as f64 / packets);
-        graph_ns.push(other.as_nanos() as f64 / packets);
-        ratios.push(one.as_secs_f64() / other.as_secs_f64());
-    }
+    let taken = in_turn(&mut fused, &mut graph);
+    let ratios: Vec<f64> = taken.iter().map(|(fused_ns, graph_ns)| fused_ns / graph_ns).collect();
+    let (fused_ns, graph_ns): (Vec<f64>, Vec<f64>) = taken.into_iter().unzip();
     vec![
         Row::new(row, "ratio_to_fused", &ratios).at_least(0.9),
         Row::new(row, "ns_per_packet", &graph_ns).beside(median(&fused_ns)),

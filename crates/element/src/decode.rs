@@ -11,7 +11,7 @@ use nw_wire::{Error, Fault, types};
 ///
 /// # Errors
 /// What is wrong and where.
-#[inline]
+#[inline(always)]
 pub fn decode(pool: &mut Pool, packet: &Packet) -> Result<(), Error> {
     let (key, bytes, meta) = pool.parts_mut(packet);
     meta.route_hint.forget();

@@ -38,6 +38,7 @@ pub struct PortInfo {
 /// Most calls send one packet, which is kept apart: sending and taking it costs a store and a load.
 #[derive(Debug)]
 pub struct Outbox<Out> {
+    /// None only where there are no others either.
     first: Option<(Out, Packet)>,
     others: VecDeque<(Out, Packet)>,
 }
@@ -61,7 +62,11 @@ impl<Out: Port> Outbox<Out> {
     /// Takes what left first.
     #[inline(always)]
     pub fn take(&mut self) -> Option<(Out, Packet)> {
-        self.first.take().or_else(|| self.others.pop_front())
+        let first = self.first.take()?;
+        if !self.others.is_empty() {
+            self.first = self.others.pop_front();
+        }
+        Some(first)
     }
 
     /// Takes all that left, in order, and gives it to `each`: the quickest where it is one as a rule.
@@ -93,7 +98,7 @@ impl<Out: Port> Outbox<Out> {
     /// True when nothing is to be taken.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        self.first.is_none() && self.others.is_empty()
+        self.first.is_none()
     }
 }
 

@@ -146,7 +146,7 @@ impl Pool {
     }
 
     /// A packet in `range` of a chunk, not decoded yet; `None` when there are too many packets.
-    #[inline]
+    #[inline(always)]
     pub fn packet_in(&mut self, chunk: &Chunk, range: Range<usize>) -> Option<Packet> {
         debug_assert!(range.end <= CHUNK_LEN);
         let packet = self.take_slot(chunk.index, (chunk.start() + range.start) as u32, range.len() as u32)?;
@@ -155,22 +155,28 @@ impl Pool {
     }
 
     /// A packet of `len` octets to be written by the caller, not decoded; `None` when there is no buffer or `len` is beyond a chunk.
+    #[inline]
     pub fn alloc(&mut self, len: usize) -> Option<Packet> {
-        if len > CHUNK_LEN {
-            return None;
-        }
         let (chunk, start) = match self.filling.take() {
-            Some((chunk, filled)) if filled + len <= CHUNK_LEN => (chunk, filled),
-            full => {
-                if let Some((chunk, _)) = full {
-                    self.release_chunk(chunk);
-                }
-                (self.take_chunk()?, 0)
-            }
+            Some((chunk, filled)) if len <= CHUNK_LEN - filled => (chunk, filled),
+            full => self.next_filling(full, len)?,
         };
         let packet = self.packet_in(&chunk, start..start + len);
         self.filling = Some((chunk, start + len));
         packet
+    }
+
+    /// A fresh chunk to write packets into, instead of a full one; that stays where a packet of `len` octets could be written nowhere.
+    #[cold]
+    fn next_filling(&mut self, former: Option<(Chunk, usize)>, len: usize) -> Option<(Chunk, usize)> {
+        if len > CHUNK_LEN {
+            self.filling = former;
+            return None;
+        }
+        if let Some((chunk, _)) = former {
+            self.release_chunk(chunk);
+        }
+        Some((self.take_chunk()?, 0))
     }
 
     /// A packet with a copy of `bytes`.
@@ -354,15 +360,11 @@ impl Pool {
         self.chunk_uses.len() - self.chunks_free.len()
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_slot(&mut self, chunk: u32, start: u32, len: u32) -> Option<Packet> {
         let slot = match self.packets_free.pop() {
             Some(slot) => slot,
-            None if self.packets.len() < self.packets_max => {
-                self.packets.push(PacketSlot { chunk: 0, start: 0, len: 0, meta: Meta::new(&self.key) });
-                (self.packets.len() - 1) as u32
-            }
-            None => return None,
+            None => self.new_slot()?,
         };
         let entry = &mut self.packets[slot as usize];
         entry.chunk = chunk;
@@ -372,6 +374,16 @@ impl Pool {
         entry.meta.egress = crate::FaceId::NONE;
         entry.meta.cached = false;
         Some(Packet { slot })
+    }
+
+    /// One that was never used; `None` when there are as many as may be.
+    #[cold]
+    fn new_slot(&mut self) -> Option<u32> {
+        if self.packets.len() == self.packets_max {
+            return None;
+        }
+        self.packets.push(PacketSlot { chunk: 0, start: 0, len: 0, meta: Meta::new(&self.key) });
+        Some((self.packets.len() - 1) as u32)
     }
 
     #[cold]

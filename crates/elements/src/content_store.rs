@@ -66,7 +66,7 @@ impl ContentStore {
         &mut self.store
     }
 
-    #[inline]
+    #[inline(always)]
     fn interest(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
         let meta = context.pool.meta(&packet);
         if !meta.can_be_prefix && !meta.maybe_cached.get() && !self.store.may_hold(&meta.prefixes) {
@@ -118,6 +118,7 @@ impl ContentStore {
         Some(data)
     }
 
+    #[inline(always)]
     fn data(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
         let meta = context.pool.meta(&packet);
         let egress = meta.egress;
@@ -175,7 +176,7 @@ impl Element for ContentStore {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn process(&mut self, now: Instant, port: In, packet: Packet, context: &mut Context<'_, Out>) {
         match port {
             In::Interest => self.interest(now, packet, context),

@@ -203,23 +203,23 @@ impl Prefixes {
     ) -> Result<ParametersDigests, Error> {
         let (start, len) = (name.start, name.len());
         let from_name = wire.get(start..).unwrap_or_default();
-        let behind_len = from_name.len().saturating_sub(len);
+        // Where a component may begin that can be read in two loads.
+        let mut rest = &from_name[..from_name.len().min(len + 15)];
         self.hashes[0] = key.root();
         self.ends[0] = 0;
-        let (mut hash, mut count, mut rest) = (key.root(), 0, from_name);
+        let (mut hash, mut count, mut pos) = (key.root(), 0, 0);
         // Nearly every component has one octet of type and of length, is short and no digest.
-        while rest.len() > behind_len && count < PREFIXES_MAX {
-            let Some(octets) = rest.first_chunk::<16>() else { break };
-            let Some((folded, component_len)) = key.short_step(hash, u128::from_le_bytes(*octets)) else {
-                break;
-            };
+        while count < PREFIXES_MAX
+            && let Some(octets) = rest.first_chunk::<16>()
+            && let Some((folded, component_len)) = key.short_step(hash, u128::from_le_bytes(*octets))
+        {
             hash = folded;
             rest = &rest[component_len..];
+            pos += component_len;
             count += 1;
             self.hashes[count] = hash;
-            self.ends[count] = (from_name.len() - rest.len()) as u16;
+            self.ends[count] = pos as u16;
         }
-        let pos = from_name.len() - rest.len();
         self.count = count as u16;
         self.whole = hash;
         self.key = hash;

@@ -131,9 +131,7 @@ impl Plane {
                 taken += 1;
                 let mut context = Context { pool, out: &mut self.dispatched, drops: &mut self.drops };
                 self.dispatcher.process(now, packet_dispatcher::In::Packet, packet, &mut context);
-                while let Some(dispatched) = self.dispatched.take() {
-                    self.batch.push(dispatched);
-                }
+                self.dispatched.take_all(|port, packet| self.batch.push((port, packet)));
             }
             if taken == 0 {
                 break;

@@ -6,6 +6,7 @@
 //! Blocks never used take no resident memory; freed ones are used again before others are touched.
 
 use crate::memory::{Lines, prefetch_ends};
+use crate::octets::{self, are_same};
 
 /// No block; ends chains.
 pub const NONE: u32 = u32::MAX;
@@ -87,10 +88,10 @@ impl<const N: usize> BlockArena<N> {
     }
 
     /// Puts other octets, of as many blocks, into a chain.
-    #[inline]
+    #[inline(always)]
     pub fn overwrite(&mut self, head: u32, bytes: &[u8]) {
         if bytes.len() <= N {
-            self.blocks[head as usize][..bytes.len()].copy_from_slice(bytes);
+            octets::copy(bytes, &mut self.blocks[head as usize]);
         } else {
             self.fill(head, bytes);
         }
@@ -108,7 +109,7 @@ impl<const N: usize> BlockArena<N> {
             }
             block = self.links[block] as usize;
         }
-        self.blocks[block][..rest.len()].copy_from_slice(rest);
+        octets::copy(rest, &mut self.blocks[block]);
     }
 
     /// A chain of so many blocks, one at least.
@@ -174,9 +175,12 @@ impl<const N: usize> BlockArena<N> {
     /// Copies the first octets of a chain, as many as `out` holds and the chain was given.
     #[inline]
     pub fn copy_to(&self, head: u32, out: &mut [u8]) {
+        if out.len() <= N {
+            return octets::copy(&self.blocks[head as usize][..out.len()], out);
+        }
         let mut at = 0;
         for run in self.runs(head, out.len()) {
-            out[at..at + run.len()].copy_from_slice(run);
+            octets::copy(run, &mut out[at..]);
             at += run.len();
         }
     }
@@ -214,7 +218,7 @@ impl<const N: usize> BlockArena<N> {
     pub fn holds(&self, head: u32, offset: usize, bytes: &[u8]) -> bool {
         let end = offset + bytes.len();
         if end <= N {
-            return self.blocks[head as usize][offset..end] == *bytes;
+            return are_same(&self.blocks[head as usize][offset..end], bytes);
         }
         self.common_len(head, offset, bytes) == bytes.len()
     }

@@ -18,6 +18,7 @@ mod tests;
 
 use crate::FaceId;
 use crate::index::{Index, IndexFull};
+use crate::octets::are_same;
 use blocks::{BLOCK_MAX, Blocks};
 use core::cell::Cell;
 use hops::HopSets;
@@ -477,8 +478,8 @@ impl<'a> Entry<'a> {
 
     #[inline(always)]
     fn has_name(block: &[u8], name: &[u8]) -> bool {
-        usize::from(u16::from_le_bytes([block[4], block[5]])) == name.len()
-            && block[Self::HEADER..].starts_with(name)
+        let name_len = usize::from(u16::from_le_bytes([block[4], block[5]]));
+        name_len == name.len() && are_same(&block[Self::HEADER..][..name_len], name)
     }
 
     fn write(&self, block: &mut [u8]) {

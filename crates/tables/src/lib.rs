@@ -14,6 +14,7 @@ pub mod index;
 pub mod measurements;
 #[allow(unsafe_code)]
 pub mod memory;
+pub mod octets;
 pub mod pit;
 pub mod prefix_map;
 pub mod sketch;

@@ -94,7 +94,8 @@ impl Router {
         }
         let scope = self.scopes.of(|| name, &meta.prefixes);
         let eligibility = Eligibility::new(&self.faces, meta.ingress, meta.ingress_local, scope);
-        route.next_hops.first().map(|hop| hop.face).filter(|face| eligibility.allows(*face))
+        let face = route.next_hops.first()?.face;
+        eligibility.allows(face).then_some(face)
     }
 
     /// Where to, by the application's word or the strategy's.

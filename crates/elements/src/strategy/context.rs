@@ -33,7 +33,7 @@ impl<'a> Eligibility<'a> {
 
     /// "Eligible nexthop: not the incoming face (unless ad-hoc); not `/localhost` to a non-local face; `/localhop` to non-local only if received
     /// from local." A face that is gone is not eligible either.
-    #[inline]
+    #[inline(always)]
     pub fn allows(&self, face: FaceId) -> bool {
         let Some(info) = self.faces.info(face) else { return false };
         if face == self.downstream && info.link_type != LinkType::AdHoc {

@@ -247,7 +247,7 @@ impl Engine {
                 others.push(twin);
             }
             self.with_old_wiring(|engine| {
-                engine.enter(now, core::iter::once(packet), pool, out);
+                engine.enter(now, &mut vec![packet].drain(..), pool, out);
                 engine.run_batch(now, pool, out);
             });
         }

@@ -29,6 +29,7 @@ use nw_element::{
 use nw_elements::catalogue::Entry;
 use nw_name::HashKey;
 use std::any::Any;
+use std::vec::Drain;
 use wiring::{Site, Target, What, Wiring};
 
 /// Packets that ask for memory together.
@@ -255,7 +256,7 @@ impl Engine {
         }
         let mut packets = packets.drain(..);
         while !packets.as_slice().is_empty() {
-            self.enter(now, packets.by_ref().take(BATCH), pool, out);
+            self.enter(now, &mut packets, pool, out);
             if self.prefetch && self.batch.len() > 1 {
                 self.prefetch_batch(pool);
             }
@@ -263,31 +264,38 @@ impl Engine {
         }
     }
 
-    /// Takes packets through what is ahead of all others, and keeps what becomes of them for the batch.
+    /// Takes a batch of packets through what is ahead of all others, and keeps what becomes of them.
     fn enter(
         &mut self,
         now: Instant,
-        packets: impl Iterator<Item = Packet>,
+        packets: &mut Drain<'_, Packet>,
         pool: &mut Pool,
         out: &mut Vec<Packet>,
     ) {
-        let mut target = Target::NOWHERE;
-        for packet in packets {
-            let meta = pool.meta(&packet);
-            let (ingress, kind) = (meta.ingress, meta.kind);
-            if self.wiring.labels && !label::take_off(&packet, pool) {
-                pool.drop_packet(packet, Cause::ReturnLabel, &mut self.drops);
-                continue;
-            }
+        let mut left = packets.len().min(BATCH);
+        while left > 0 {
             // As a rule all of them enter by the same port.
-            let own = self.wiring.input(ingress, kind);
-            if own != target {
-                self.enter_run(now, target, pool, out);
-                target = own;
+            let enters_by = |packet: &Packet| {
+                let meta = pool.meta(packet);
+                self.wiring.input(meta.ingress, meta.kind)
+            };
+            let batch = &packets.as_slice()[..left];
+            let target = enters_by(&batch[0]);
+            let together = batch.iter().take_while(|packet| enters_by(packet) == target).count();
+            left -= together;
+            let run = packets.take(together);
+            if self.wiring.labels {
+                for packet in run {
+                    match label::take_off(&packet, pool) {
+                        true => self.entering.push(packet),
+                        false => pool.drop_packet(packet, Cause::ReturnLabel, &mut self.drops),
+                    }
+                }
+            } else {
+                self.entering.extend(run);
             }
-            self.entering.push(packet);
+            self.enter_run(now, target, pool, out);
         }
-        self.enter_run(now, target, pool, out);
     }
 
     /// Takes what entered, all for one target, through what is ahead, and keeps it for the batch.
@@ -324,7 +332,7 @@ impl Engine {
             }
             What::Site(site) if run.len() > 1 && self.wiring.straight[site] => site,
             what @ (What::Egress | What::Face(_) | What::Nowhere) => {
-                run.drain(..).for_each(|packet| self.leave(what, packet, pool, out));
+                self.leave_together(what, &mut run, pool, out);
                 return run;
             }
             What::Site(_) => {
@@ -442,7 +450,16 @@ impl Engine {
         }
     }
 
-    #[inline]
+    /// As [`leave`](Self::leave) for each of several packets, in order. Nothing is to be seen to where each says which way, as a rule.
+    fn leave_together(&mut self, what: What, run: &mut Vec<Packet>, pool: &mut Pool, out: &mut Vec<Packet>) {
+        let says_where = |packet: &Packet| pool.meta(packet).egress != FaceId::NONE;
+        if what == What::Egress && !self.wiring.labels && run.iter().all(says_where) {
+            out.append(run);
+        } else {
+            run.drain(..).for_each(|packet| self.leave(what, packet, pool, out));
+        }
+    }
+
     fn leave(&mut self, what: What, packet: Packet, pool: &mut Pool, out: &mut Vec<Packet>) {
         let egress = match what {
             What::Face(face) => self.faces.of_graph[face].unwrap_or(FaceId::NONE),

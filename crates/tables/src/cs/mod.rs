@@ -212,6 +212,7 @@ impl ContentStore {
     }
 
     /// The packet that answers, if there is one; it counts as used. Of several with the asked name the one that came last answers.
+    #[inline]
     pub fn find(&mut self, now: Instant, ask: &Ask<'_>) -> Option<CsRef> {
         if !self.serve {
             return None;
@@ -269,7 +270,7 @@ impl ContentStore {
     }
 
     /// Keeps a Data packet; others go to make room.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, now: Instant, packet: &Incoming<'_>) -> Insertion {
         if self.replace_victim(now, packet) {
             return Insertion::New;
@@ -278,7 +279,7 @@ impl ContentStore {
     }
 
     /// The common case in a full store: the packet takes the place of the next victim, which has as many blocks. False when it is not that.
-    #[inline]
+    #[inline(always)]
     fn replace_victim(&mut self, now: Instant, packet: &Incoming<'_>) -> bool {
         let last = packet.wire.len().wrapping_sub(1);
         let blocks = last / BLOCK_LEN + 1;
@@ -508,27 +509,41 @@ impl ContentStore {
     }
 
     /// The newest packet with the asked name, and the asked digest if there is one.
+    #[inline]
     fn exact(&mut self, now: Instant, ask: &Ask<'_>) -> Option<u32> {
-        let key = ask.prefixes.key();
+        if ask.prefixes.has_digest() {
+            return self.with_digest(now, ask);
+        }
+        let mut newest = None;
+        for id in self.tree.index.candidates(ask.prefixes.key()) {
+            if self.suits(id, now, ask, ask.name.as_bytes())
+                && newest.is_none_or(|other| self.age(id) < self.age(other))
+            {
+                newest = Some(id);
+            }
+        }
+        newest
+    }
+
+    /// The packet with the asked name and digest.
+    #[inline(never)]
+    fn with_digest(&mut self, now: Instant, ask: &Ask<'_>) -> Option<u32> {
         let (name, digest) = ask.name.as_bytes().split_at(ask.prefixes.key_len());
-        if ask.prefixes.has_digest() && digest.len() != DIGEST_COMPONENT_LEN {
+        if digest.len() != DIGEST_COMPONENT_LEN {
             return None;
         }
-        let suits = |id: &u32| {
-            self.is_named(*id, key, name)
-                && (!ask.must_be_fresh || self.tree.entries[*id as usize].is_fresh(now.as_nanos()))
-        };
-        let mut suitable = self.tree.index.candidates(key).filter(suits);
-        let first = suitable.next()?;
-        if !ask.prefixes.has_digest() {
-            // Nearly always the only one.
-            let Some(second) = suitable.next() else { return Some(first) };
-            return [first, second].into_iter().chain(suitable).min_by_key(|id| self.age(*id));
-        }
         // There are no more than VERSIONS_MAX.
-        let versions: ArrayVec<u32, VERSIONS_MAX> =
-            core::iter::once(first).chain(suitable).take(VERSIONS_MAX).collect();
+        let suitable =
+            self.tree.index.candidates(ask.prefixes.key()).filter(|id| self.suits(*id, now, ask, name));
+        let versions: ArrayVec<u32, VERSIONS_MAX> = suitable.take(VERSIONS_MAX).collect();
         versions.into_iter().find(|id| self.digest(*id)[..] == digest[2..])
+    }
+
+    /// True for an entry of this name that is as fresh as was asked.
+    #[inline(always)]
+    fn suits(&self, id: u32, now: Instant, ask: &Ask<'_>, name: &[u8]) -> bool {
+        self.is_named(id, ask.prefixes.key(), name)
+            && (!ask.must_be_fresh || self.tree.entries[id as usize].is_fresh(now.as_nanos()))
     }
 
     /// The entry of the same packet. When there are [`VERSIONS_MAX`] others of its name, the one that came first goes.

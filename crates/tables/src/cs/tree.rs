@@ -123,7 +123,7 @@ impl Tree {
     }
 
     /// Asks for what removing an entry will touch, and for the entry that goes next.
-    #[inline]
+    #[inline(always)]
     pub fn prefetch_removal(&self, slot: u32) {
         let Some(entry) = self.entries.get(slot as usize) else { return };
         self.index.prefetch_at(entry.spot);

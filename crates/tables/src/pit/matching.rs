@@ -7,6 +7,7 @@
 use super::entry::Entry;
 use super::{EntryRef, INTEREST_LEN_MAX, InRecord, Pit};
 use crate::FaceId;
+use crate::octets::are_same;
 use nw_name::{NameRef, PREFIXES_MAX, Prefixes};
 
 /// Entries with an implicit digest that may be pending under one name: bounds how many share a hash.
@@ -137,7 +138,8 @@ impl Pit {
             None => self.index.find(hash, |slot| self.entries[slot as usize].hash == hash)?,
         };
         let entry = &self.entries[slot as usize];
-        let single = entry.hash == hash && entry.is_plain() && self.name_bytes(entry) == name.as_bytes();
+        let single =
+            entry.hash == hash && entry.is_plain() && are_same(self.name_bytes(entry), name.as_bytes());
         if !single {
             return None;
         }

@@ -35,6 +35,7 @@ pub use slots::{INTEREST_CLASSES, INTEREST_LEN_MAX, INTEREST_SLOT_LENS};
 
 use crate::index::{Index, Spot};
 use crate::memory::Lines;
+use crate::octets::are_same;
 use crate::{Ask, Instant};
 use entry::Entry;
 use faces::FaceCounts;
@@ -596,7 +597,7 @@ impl Pit {
         entry.hash == hash
             && entry.can_be_prefix() == ask.can_be_prefix
             && entry.must_be_fresh() == ask.must_be_fresh
-            && self.name_bytes(entry) == ask.name.as_bytes()
+            && are_same(self.name_bytes(entry), ask.name.as_bytes())
     }
 
     #[cold]

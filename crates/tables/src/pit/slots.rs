@@ -1,6 +1,7 @@
 //! Where copies of Interests stand, and which slots of an array are free.
 
 use crate::memory::{LINE, Lines, prefetch_value};
+use crate::octets;
 
 /// Sizes of slots there are.
 pub const INTEREST_CLASSES: usize = 5;
@@ -86,15 +87,18 @@ impl InterestStore {
     }
 
     /// Copies into the smallest slot there is; `None` when there is none.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, bytes: &[u8]) -> Option<u32> {
-        let fits = INTEREST_SLOT_LENS.iter().position(|slot_len| bytes.len() <= *slot_len)?;
-        let (class, slot) =
-            (fits..INTEREST_CLASSES).find_map(|at| Some((at, self.classes[at].free.take()?)))?;
-        let class_of = &mut self.classes[class];
-        let start = slot as usize * class_of.slot_len;
-        class_of.memory.as_flattened_mut()[start..start + bytes.len()].copy_from_slice(bytes);
-        Some((class as u32) << CLASS_SHIFT | slot)
+        for (number, class) in self.classes.iter_mut().enumerate() {
+            if bytes.len() <= class.slot_len
+                && let Some(slot) = class.free.take()
+            {
+                let start = slot as usize * class.slot_len;
+                octets::copy(bytes, &mut class.memory.as_flattened_mut()[start..]);
+                return Some((number as u32) << CLASS_SHIFT | slot);
+            }
+        }
+        None
     }
 
     #[inline]

@@ -90,7 +90,7 @@ impl Wheel {
     }
 
     /// Sets or moves the moment of an entry.
-    #[inline]
+    #[inline(always)]
     pub fn arm(&mut self, entries: &mut Lines<Entry>, slot: u32, at: Instant) {
         let entry = &mut entries[slot as usize];
         let tick = tick_at_or_after(at.as_nanos());
@@ -193,7 +193,7 @@ impl Wheel {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn link(&mut self, entries: &mut Lines<Entry>, slot: u32, list: u32) {
         let first = core::mem::replace(&mut self.firsts[list as usize], slot + 1);
         let entry = &mut entries[slot as usize];

@@ -174,7 +174,7 @@ impl Policy {
 
     /// The victim goes and another packet comes in its entry: call before that is changed, and [`renewed`](Self::renewed) with what this gave
     /// behind.
-    #[inline]
+    #[inline(always)]
     pub fn renews(&mut self, entries: &mut [Entry], slot: u32) -> bool {
         let stays = self.kind == PolicyKind::Lru && entries[slot as usize].queue() == FIRST;
         if !stays {
@@ -184,7 +184,7 @@ impl Policy {
     }
 
     /// See [`renews`](Self::renews).
-    #[inline]
+    #[inline(always)]
     pub fn renewed(&mut self, entries: &mut [Entry], slot: u32, arrival: Arrival, stayed: bool) {
         if stayed {
             self.queues[FIRST].turn(entries, slot);
@@ -194,7 +194,7 @@ impl Policy {
     }
 
     /// What is to go next, and its rank at a time; the same one until something changes. S3-FIFO makes up its mind here.
-    #[inline]
+    #[inline(always)]
     pub fn victim(&mut self, entries: &mut [Entry], now: u64) -> Option<(u32, Rank)> {
         let [first, second] = [self.queues[FIRST].oldest, self.queues[SECOND].oldest];
         match self.kind {
@@ -304,7 +304,7 @@ impl Queue {
     }
 
     /// Makes the oldest the newest.
-    #[inline]
+    #[inline(always)]
     fn turn(&mut self, entries: &mut [Entry], oldest: u32) {
         let second = entries[oldest as usize].newer;
         // Alone, it is both.

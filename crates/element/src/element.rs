@@ -248,3 +248,43 @@ macro_rules! ports {
         }
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pool;
+    use nw_name::HashKey;
+
+    crate::ports! {
+        enum Out { One = "one" [Data], Other = "other" [Data] }
+    }
+
+    /// Whatever is sent and taken in between, packets are taken in the order in which they were sent.
+    #[test]
+    fn an_outbox_keeps_the_order() {
+        let mut pool = Pool::new(HashKey::new([1, 2, 3, 4]), 1, 64);
+        let mut out = Outbox::with_capacity(1);
+        let (mut sent, mut taken) = (0, 0);
+        for (send, take) in [(1, 1), (3, 1), (1, 2), (2, 3), (2, 0)] {
+            for _ in 0..send {
+                sent += 1;
+                let port = if sent % 2 == 0 { Out::One } else { Out::Other };
+                out.send(port, pool.copy_of(&[sent]).expect("room"));
+            }
+            for _ in 0..take {
+                taken += 1;
+                let (port, packet) = out.take().expect("as many were sent");
+                assert_eq!((pool.bytes(&packet), port == Out::One), (&[taken][..], taken % 2 == 0));
+                pool.release(packet);
+            }
+            assert_eq!((out.len(), out.is_empty()), (usize::from(sent - taken), sent == taken));
+            assert_eq!(out.since(0).count(), out.len());
+        }
+        out.take_all(|_, packet| {
+            taken += 1;
+            assert_eq!(pool.bytes(&packet), [taken]);
+            pool.release(packet);
+        });
+        assert!(taken == sent && out.take().is_none());
+    }
+}

@@ -11,7 +11,7 @@
 //!
 //! Entries of one hash share these [`PROBES_MAX`] buckets. Who indexes things that others can multiply under one hash must bound how many.
 
-use crate::memory::{Lines, any_equal_word, equal_words};
+use crate::memory::{Lines, any_equal_word, equal_words, prefetch_soon};
 use zerocopy::FromZeros;
 
 /// Buckets a search looks at, at most.
@@ -132,6 +132,14 @@ impl Index {
         let bucket = &self.buckets[self.home(hash)];
         any_equal_word(&bucket.tags, tag_of(hash))
             || bucket.passed != 0 && self.candidates(hash).next().is_some()
+    }
+
+    /// As [`prefetch`](Self::prefetch), for a bucket that is the first thing to be read: see [`prefetch_soon`].
+    #[inline(always)]
+    pub fn prefetch_soon(&self, hash: u64) {
+        if let Some(bucket) = self.buckets.get(self.home(hash)) {
+            prefetch_soon(bucket);
+        }
     }
 
     /// The first candidate that `is_it` confirms.

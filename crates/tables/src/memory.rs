@@ -170,13 +170,27 @@ pub fn prefetch_ends(octets: &[u8]) {
     prefetch_line(start.wrapping_add(octets.len().saturating_sub(1)));
 }
 
+/// Asks for a line into the nearest cache. A processor that has many requests open forgets some that are for further caches only, but waits with
+/// these: for few lines, which are read soon.
+#[inline(always)]
+pub fn prefetch_soon<T>(line: &T) {
+    #[cfg(target_arch = "x86_64")]
+    prefetch_to::<{ core::arch::x86_64::_MM_HINT_T0 }>(core::ptr::from_ref(line).cast());
+    #[cfg(not(target_arch = "x86_64"))]
+    prefetch_line(core::ptr::from_ref(line).cast());
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn prefetch_to<const CACHE: i32>(line: *const u8) {
+    // SAFETY: a prefetch reads nothing that the program can see and never faults, whatever the address.
+    unsafe { core::arch::x86_64::_mm_prefetch::<CACHE>(line.cast()) }
+}
+
 #[inline(always)]
 fn prefetch_line(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing that the program can see and never faults, whatever the address.
-    unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T1 }>(line.cast());
-    }
+    prefetch_to::<{ core::arch::x86_64::_MM_HINT_T1 }>(line);
     #[cfg(target_arch = "aarch64")]
     // SAFETY: a prefetch reads nothing that the program can see and never faults, whatever the address.
     unsafe {

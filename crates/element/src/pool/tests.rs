@@ -191,3 +191,17 @@ proptest! {
         prop_assert!(pool.chunks_in_use() <= 1, "at most the one that packets made here are written to");
     }
 }
+
+#[test]
+fn what_is_too_long_leaves_the_chunk_being_filled() {
+    let mut pool = pool(2);
+    let first = pool.alloc(100).expect("room");
+    assert!(pool.alloc(CHUNK_LEN + 1).is_none());
+    let second = pool.alloc(CHUNK_LEN - 100).expect("the rest of the chunk");
+    assert_eq!(pool.chunks_in_use(), 1);
+    let third = pool.alloc(1).expect("another chunk");
+    assert_eq!(pool.chunks_in_use(), 2);
+    release_all(&mut pool, vec![first, second, third]);
+    let whole = pool.alloc(CHUNK_LEN).expect("the first chunk is free again");
+    pool.release(whole);
+}

@@ -18,6 +18,7 @@ mod model_tests;
 mod policy;
 #[cfg(test)]
 mod policy_tests;
+mod recent;
 mod record;
 mod search;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use nw_name::{HashKey, NameRef, Prefixes};
 use nw_wire::{PACKET_LEN_MAX, sha256};
 pub use policy::PolicyKind;
 use policy::{Arrival, Policy};
+use recent::Recent;
 use record::{Entry, NONE, is_node};
 use tree::Tree;
 use upkeep::Upkeep;
@@ -167,6 +169,7 @@ pub struct ContentStore {
     /// The same for packets that may replace the next victim in its place, see [`settle`](ContentStore::settle).
     replace_len_max: usize,
     counters: CsCounters,
+    recent: Recent,
 }
 
 impl ContentStore {
@@ -193,6 +196,7 @@ impl ContentStore {
             wire_len_max: 0,
             replace_len_max: 0,
             counters: CsCounters::default(),
+            recent: Recent::default(),
         };
         store.settle();
         store
@@ -209,6 +213,7 @@ impl ContentStore {
     #[inline(always)]
     pub const fn missed(&mut self) {
         self.counters.misses += self.serve as u64;
+        self.recent.miss();
     }
 
     /// The packet that answers, if there is one; it counts as used. Of several with the asked name the one that came last answers.
@@ -223,9 +228,11 @@ impl ContentStore {
         }
         let Some(slot) = found else {
             self.counters.misses += 1;
+            self.recent.miss();
             return None;
         };
         self.counters.hits += 1;
+        self.recent.hit();
         self.policy.used(&mut self.tree.entries, slot);
         Some(CsRef { slot, generation: self.tree.entries[slot as usize].generation })
     }
@@ -483,6 +490,8 @@ impl ContentStore {
     #[inline]
     pub fn prefetch(&self, stage: usize, prefixes: &Prefixes) -> bool {
         match stage {
+            // The first line that a hit reads. Where most miss, others are in more of a hurry.
+            0 if self.recent.is_mostly_hits() => self.tree.index.prefetch_soon(prefixes.key()),
             0 => self.tree.index.prefetch(prefixes.key()),
             // Most are not here.
             1 if self.serve && self.tree.index.may_have(prefixes.key()) => {

@@ -203,7 +203,7 @@ impl Prefixes {
     ) -> Result<ParametersDigests, Error> {
         let (start, len) = (name.start, name.len());
         let from_name = wire.get(start..).unwrap_or_default();
-        // Where a component may begin that can be read in two loads.
+        // While sixteen octets of it are left there is one more component, which two loads read.
         let mut rest = &from_name[..from_name.len().min(len + 15)];
         self.hashes[0] = key.root();
         self.ends[0] = 0;

@@ -1,7 +1,7 @@
 //! Comparing and copying octets of names and small packets.
 //!
 //! What the standard library calls for slices chooses its way by their length, and the lengths of names are hard to foresee: a wrong guess costs a
-//! processor as much as fifty instructions. Between [`SHORT_MIN`] and [`SHORT_MAX`] octets, as nearly all are, the way here is one for all lengths:
+//! processor as much as fifty instructions. Between 16 and 64 octets, as nearly all are, the way here is one for all lengths:
 //! four pieces of sixteen octets, which overlap where there are fewer.
 
 /// Octets of a piece.

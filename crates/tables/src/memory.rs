@@ -170,8 +170,8 @@ pub fn prefetch_ends(octets: &[u8]) {
     prefetch_line(start.wrapping_add(octets.len().saturating_sub(1)));
 }
 
-/// Asks for a line into the nearest cache. A processor that has many requests open forgets some that are for further caches only, but waits with
-/// these: for few lines, which are read soon.
+/// Asks for a line into the nearest cache. A processor that has many requests open seems to forget some that are for further caches only, by the time
+/// that reading takes afterwards, but to wait with these: for few lines, which are read soon.
 #[inline(always)]
 pub fn prefetch_soon<T>(line: &T) {
     #[cfg(target_arch = "x86_64")]

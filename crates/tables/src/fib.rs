@@ -479,7 +479,10 @@ impl<'a> Entry<'a> {
     #[inline(always)]
     fn has_name(block: &[u8], name: &[u8]) -> bool {
         let name_len = usize::from(u16::from_le_bytes([block[4], block[5]]));
-        name_len == name.len() && are_same(&block[Self::HEADER..][..name_len], name)
+        match block.get(Self::HEADER..Self::HEADER + name.len()) {
+            Some(known) => name_len == name.len() && are_same(known, name),
+            None => false,
+        }
     }
 
     fn write(&self, block: &mut [u8]) {

@@ -219,6 +219,7 @@ impl Engine {
         out: &mut Vec<Packet>,
     ) {
         let mut others = Vec::with_capacity(packets.len());
+        let mut alone = Vec::with_capacity(1);
         for packet in packets.drain(..) {
             let Some(changing) = &mut self.changing else {
                 others.push(packet);
@@ -246,8 +247,9 @@ impl Engine {
             {
                 others.push(twin);
             }
+            alone.push(packet);
             self.with_old_wiring(|engine| {
-                engine.enter(now, &mut vec![packet].drain(..), pool, out);
+                engine.enter(now, &mut alone.drain(..), pool, out);
                 engine.run_batch(now, pool, out);
             });
         }

@@ -358,3 +358,14 @@ fn a_hint_of_another_fib_is_none() {
     one.prefetch_hinted(2, &prefixes, &hint);
     assert_eq!((hinted(&one), hinted(&other)), ((3, FaceId::from_bits(302)), (2, FaceId::from_bits(302))));
 }
+
+/// Whatever stands in a block: what its length says may end behind it.
+#[test]
+fn an_entry_cut_short_has_no_name() {
+    let name = [7; 30];
+    let mut block = [7; Entry::HEADER + 30];
+    block[4..6].copy_from_slice(&30u16.to_le_bytes());
+    assert!(Entry::has_name(&block, &name));
+    assert!(!Entry::has_name(&block[..Entry::HEADER + 29], &name));
+    assert!(!Entry::has_name(&block, &name[..29]));
+}

@@ -1,7 +1,7 @@
 //! Elements, ports and outboxes.
 
 use crate::drops::DropCounters;
-use crate::meta::Kind;
+use crate::meta::{Kind, Meta};
 use crate::pool::{Packet, Pool};
 use crate::{FaceId, FaceInfo, Instant};
 use core::any::Any;
@@ -131,6 +131,9 @@ pub trait Element {
     /// True when an Interest that comes a second time ends here, so that a graph may lead back to it.
     const GUARDS_LOOPS: bool = false;
 
+    /// True when it copes with Data whose name was not read: see [`Meta::name_unread`](crate::Meta::name_unread). Other elements are shown none.
+    const TAKES_UNREAD_NAMES: bool = false;
+
     /// By which ports packets may leave because one entered here.
     fn leads(port: Self::In) -> &'static [Self::Out] {
         let _ = port;
@@ -148,8 +151,8 @@ pub trait Element {
     /// stage from 0 to [`PREFETCH_STAGES`](Self::PREFETCH_STAGES), before processing the first packet of the batch. It changes nothing
     /// that can be seen: at most it notes in the packet's metadata what `process` would find out again.
     #[inline]
-    fn prefetch(&self, stage: usize, port: Self::In, packet: &Packet, pool: &Pool) {
-        let _ = (stage, port, packet, pool);
+    fn prefetch(&self, stage: usize, port: Self::In, packet: &Meta) {
+        let _ = (stage, port, packet);
     }
 
     /// How many passes of [`prefetch`](Self::prefetch) help.

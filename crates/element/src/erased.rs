@@ -108,6 +108,9 @@ pub trait AnyElement: Any + Send {
     /// [`Element::PREFETCH_STAGES`].
     fn prefetch_stages(&self) -> usize;
 
+    /// [`Element::TAKES_UNREAD_NAMES`].
+    fn takes_unread_names(&self) -> bool;
+
     /// [`Element::prefetch`] for each of them.
     fn prefetch(&self, stage: usize, port: u8, packets: &[Packet], pool: &Pool);
 
@@ -194,7 +197,7 @@ impl<E: Element> Erased<E> {
     fn prefetch_stage<const STAGE: usize>(&self, port: E::In, packets: &[Packet], pool: &Pool) {
         const { assert!(E::PREFETCH_STAGES <= 3) };
         for packet in packets {
-            self.element.prefetch(STAGE, port, packet, pool);
+            self.element.prefetch(STAGE, port, pool.meta(packet));
         }
     }
 }
@@ -205,6 +208,10 @@ const OUTBOX_LEN: usize = 16;
 impl<E: Element + Send + 'static> AnyElement for Erased<E> {
     fn prefetch_stages(&self) -> usize {
         E::PREFETCH_STAGES
+    }
+
+    fn takes_unread_names(&self) -> bool {
+        E::TAKES_UNREAD_NAMES
     }
 
     fn prefetch(&self, stage: usize, port: u8, packets: &[Packet], pool: &Pool) {

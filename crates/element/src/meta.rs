@@ -75,6 +75,11 @@ pub struct Meta {
     pub freshness_ms: u32,
     /// Data: true once a content store has it, or must not have it.
     pub cached: bool,
+    /// Data: its name was not read yet and may be none. [`prefixes`](Self::prefixes) are those of `/`, but for the hash of the whole once the
+    /// pending Interest of that name is found. See [`decode_lazily`](crate::decode::decode_lazily).
+    pub name_unread: bool,
+    /// Data whose name was not read: its hash, as asking for memory found it where the label leads; 0 when it found nothing.
+    pub likely_hash: Cell<u64>,
     /// Interest: asking for memory found that there may be a pending one like it.
     pub maybe_pending: Cell<bool>,
     /// Interest: asking for memory found that a content store may have the answer.
@@ -105,11 +110,19 @@ impl Meta {
             hint: (0, 0),
             freshness_ms: 0,
             cached: false,
+            name_unread: false,
+            likely_hash: Cell::new(0),
             maybe_pending: Cell::new(false),
             maybe_cached: Cell::new(false),
             route_hint: FibHint::default(),
             prefixes: Prefixes::new(key),
         }
+    }
+
+    /// True when the hash of the whole name is there, with those of its prefixes or without.
+    #[inline(always)]
+    pub const fn knows_hash(&self) -> bool {
+        !self.name_unread || self.prefixes.key_len() != 0
     }
 
     /// The name, in the packet's bytes.

@@ -208,6 +208,7 @@ impl Pool {
         to.must_be_fresh = from.must_be_fresh;
         to.freshness_ms = from.freshness_ms;
         to.cached = from.cached;
+        to.name_unread = from.name_unread;
         Some(twin)
     }
 
@@ -373,6 +374,7 @@ impl Pool {
         entry.meta.link = LinkFields::default();
         entry.meta.egress = crate::FaceId::NONE;
         entry.meta.cached = false;
+        entry.meta.name_unread = false;
         Some(Packet { slot })
     }
 

@@ -24,7 +24,7 @@ pub use crate::by_kind::{ByKind as In, ByKind as Out};
 use crate::router::{self, Router, RouterConfig, RouterCounters};
 use crate::strategy::Strategies;
 use nw_element::{
-    Cause, Context, Element, FaceId, FaceInfo, Instant, Kind, LinkType, Outbox, Packet, Pool, Scope,
+    Cause, Context, Element, FaceId, FaceInfo, Instant, Kind, LinkType, Meta, Outbox, Packet, Pool, Scope,
 };
 use nw_name::{HashKey, NameRef};
 use nw_tables::fib::{FibConfig, NextHop};
@@ -174,8 +174,8 @@ impl Element for BackwardRouter {
     }
 
     #[inline]
-    fn prefetch(&self, stage: usize, port: In, packet: &Packet, pool: &Pool) {
-        self.router.prefetch_pending(stage, inner(port), packet, pool);
+    fn prefetch(&self, stage: usize, port: In, meta: &Meta) {
+        self.router.prefetch_pending(stage, inner(port), meta);
     }
 
     #[inline]

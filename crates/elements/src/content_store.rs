@@ -13,11 +13,15 @@
 //! State:  Data packets up to a number and a sum of octets, which may be lowered and raised again; a policy says which ones others push out
 //! Timers: due at once while lowered bounds or a tree in the making ask for slices of work; else none: what is not fresh any more stays
 //! Cost:   one cache line for a miss; one copy of the packet for a hit; six lines and the copy for a new Data that pushes one out
-//! Drops:  cache_hit (the Interest, when answered), no_buffer, no_downstream (a Data that only wanted to be kept: egress 0)
+//! Drops:  cache_hit (the Interest, when answered), no_buffer, no_downstream (a Data that only wanted to be kept: egress 0), malformed_truncated,
+//!         malformed_number_not_minimal, malformed_type_range, malformed_digest_length (the last four: names that were read late)
 //! Spec:   NDN Packet Format 0.3, MustBeFresh and FreshnessPeriod; NDNLPv2, CachePolicy and PitToken
 //! ```
 
-use nw_element::{Cause, Context, Element, FaceId, Instant, Kind, LinkFields, Packet, Pool};
+use nw_element::decode::read_name;
+use nw_element::{
+    Cause, Context, DropReason, Element, FaceId, Instant, Kind, LinkFields, Meta, Packet, Pool,
+};
 use nw_name::HashKey;
 use nw_tables::Ask;
 use nw_tables::cs::{ContentStore as Store, CsConfig, CsRef, Incoming};
@@ -118,11 +122,25 @@ impl ContentStore {
         Some(data)
     }
 
+    /// A Data whose prefixes are to be kept, and nobody has read its name yet.
+    #[cold]
+    fn read_first(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
+        match read_name(context.pool, &packet) {
+            Ok(()) => self.data(now, packet, context),
+            Err(error) => {
+                context.pool.drop_packet(packet, DropReason::Malformed(error.fault), context.drops);
+            }
+        }
+    }
+
     #[inline(always)]
     fn data(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
         let meta = context.pool.meta(&packet);
         let egress = meta.egress;
         if !meta.cached {
+            if meta.name_unread && (self.store.has_tree() || !meta.knows_hash()) {
+                return self.read_first(now, packet, context);
+            }
             let incoming = Incoming {
                 name: meta.name,
                 prefixes: &meta.prefixes,
@@ -145,6 +163,8 @@ impl Element for ContentStore {
     type In = In;
     type Out = Out;
 
+    const TAKES_UNREAD_NAMES: bool = true;
+
     const PREFETCH_STAGES: usize = 3;
 
     fn leads(port: In) -> &'static [Out] {
@@ -163,8 +183,7 @@ impl Element for ContentStore {
     }
 
     #[inline(always)]
-    fn prefetch(&self, stage: usize, port: In, packet: &Packet, pool: &Pool) {
-        let meta = pool.meta(packet);
+    fn prefetch(&self, stage: usize, port: In, meta: &Meta) {
         match port {
             // A stale one is no answer to who wants a fresh one.
             In::Interest if self.store.prefetch(stage, &meta.prefixes) => {
@@ -172,6 +191,12 @@ impl Element for ContentStore {
             }
             In::Interest => {}
             In::Data if meta.cached => {}
+            // The label has said by now whose hash it is likely to be.
+            In::Data if meta.name_unread => {
+                if stage == 2 {
+                    self.store.prefetch_hash(meta.likely_hash.get());
+                }
+            }
             In::Data => self.store.prefetch_insert(stage, &meta.prefixes),
         }
     }

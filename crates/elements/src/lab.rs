@@ -67,7 +67,7 @@ impl<E: Element> Lab<E> {
     pub fn give(&mut self, port: E::In, wire: &[u8], change: impl FnOnce(&mut Meta)) -> Vec<Left> {
         let packet = self.packet(wire, change);
         for stage in 0..E::PREFETCH_STAGES {
-            self.element.prefetch(stage, port, &packet, &self.pool);
+            self.element.prefetch(stage, port, self.pool.meta(&packet));
         }
         let Lab { element, pool, drops, now, out } = self;
         element.process(*now, port, packet, &mut Context { pool, out, drops });

@@ -230,8 +230,7 @@ impl Element for NameRouter {
     }
 
     #[inline]
-    fn prefetch(&self, stage: usize, port: In, packet: &Packet, pool: &Pool) {
-        let meta = pool.meta(packet);
+    fn prefetch(&self, stage: usize, port: In, meta: &Meta) {
         match port {
             // Hints are for one FIB, and a chain may have several.
             In::Interest => self.fib.prefetch(stage, &meta.prefixes),

@@ -94,13 +94,15 @@ impl PacketDispatcher {
     fn crosses_scope(&self, packet: &Packet, pool: &Pool) -> bool {
         let meta = pool.meta(packet);
         let name = || meta.name_in(pool.bytes(packet));
-        !meta.ingress_local && self.scopes.of(name, &meta.prefixes) == NameScope::Localhost
+        !meta.ingress_local && self.scopes.of_any(name, meta) == NameScope::Localhost
     }
 }
 
 impl Element for PacketDispatcher {
     type In = In;
     type Out = Out;
+
+    const TAKES_UNREAD_NAMES: bool = true;
 
     #[inline(always)]
     fn process(&mut self, _: Instant, port: In, packet: Packet, context: &mut Context<'_, Out>) {

@@ -1,5 +1,6 @@
 //! Names that may not leave the machine, or the next hop.
 
+use nw_element::Meta;
 use nw_name::{HashKey, Name, NameRef, Prefixes};
 
 /// How far packets of a name may go.
@@ -55,6 +56,12 @@ impl Scopes {
         } else {
             NameScope::Global
         }
+    }
+
+    /// As [`of`](Self::of), also of a name that was not read yet.
+    #[inline(always)]
+    pub fn of_any<'a>(&self, name: impl FnOnce() -> NameRef<'a>, meta: &Meta) -> NameScope {
+        if meta.name_unread { NameScope::of(name()) } else { self.of(name, &meta.prefixes) }
     }
 }
 

@@ -35,6 +35,8 @@ impl Element for Sink {
     type In = In;
     type Out = Out;
 
+    const TAKES_UNREAD_NAMES: bool = true;
+
     fn process(&mut self, _: Instant, port: In, packet: Packet, context: &mut Context<'_, Out>) {
         let In::Packet = port;
         context.pool.drop_packet(packet, Cause::Sink, context.drops);

@@ -413,8 +413,7 @@ impl Element for StrategyForwarder {
     }
 
     #[inline]
-    fn prefetch(&self, stage: usize, port: In, packet: &Packet, pool: &Pool) {
-        let meta = pool.meta(packet);
+    fn prefetch(&self, stage: usize, port: In, meta: &Meta) {
         self.ways.prefetch(stage, &meta.prefixes);
         if port == In::Interest {
             self.fib.prefetch(stage, &meta.prefixes);

@@ -40,6 +40,8 @@ impl Element for Tee {
     type In = In;
     type Out = Out;
 
+    const TAKES_UNREAD_NAMES: bool = true;
+
     fn usual(_: In) -> Option<Out> {
         Some(Out::Packet)
     }

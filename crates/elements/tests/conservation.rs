@@ -8,7 +8,7 @@ use nw_elements::strategy::{Strategy, StrategyId};
 use nw_name::{Name, NameRef};
 use nw_tables::fib::NextHop;
 use nw_wire::{Data, DataBuilder, DigestSha256, Interest, InterestBuilder, NackReason, Token};
-use proptest::prelude::{ProptestConfig, any, prop_oneof, proptest};
+use proptest::prelude::{Just, ProptestConfig, any, prop_oneof, proptest};
 use proptest::strategy::Strategy as _;
 
 const FACES: u32 = 6;
@@ -39,6 +39,8 @@ enum Step {
         refuse: bool,
         right_face: bool,
         longer: bool,
+        /// The length of the name's first component is wrong by this.
+        wrong_by: u8,
     },
     Nack {
         face: u32,
@@ -77,8 +79,8 @@ fn step() -> impl proptest::strategy::Strategy<Value = Step> {
             |(face, name, flags, nonce, lifetime_ms, token, next_hop)| Step::Interest { face, name, flags, nonce, lifetime_ms, token, next_hop }),
         2 => (face.clone(), name.clone(), any::<bool>(), 0u8..2, 0u8..30, any::<bool>(), any::<bool>()).prop_map(
             |(face, name, longer, content, freshness_ms, no_cache, announced)| Step::Data { face, name, longer, content, freshness_ms, no_cache, announced }),
-        6 => (any::<usize>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-            |(which, refuse, right_face, longer)| Step::Answer { which, refuse, right_face, longer }),
+        6 => (any::<usize>(), any::<bool>(), any::<bool>(), any::<bool>(), prop_oneof![8 => Just(0), 1 => any::<u8>()]).prop_map(
+            |(which, refuse, right_face, longer, wrong_by)| Step::Answer { which, refuse, right_face, longer, wrong_by }),
         1 => (face.clone(), name.clone(), 0u32..6, any::<u64>()).prop_map(|(face, name, nonce, token)| Step::Nack { face, name, nonce, token }),
         1 => (face.clone(), proptest::collection::vec(any::<u8>(), 0..40)).prop_map(|(face, bytes)| Step::Bytes { face, bytes }),
         3 => (0u16..60).prop_map(|millis| Step::Wait { millis }),
@@ -156,8 +158,8 @@ impl World {
                 let wire = data(name.as_ref(), &[*content], u64::from(*freshness_ms));
                 self.graph.receive_announced(face(*from), &wire, link, announcement);
             }
-            Step::Answer { which, refuse, right_face, longer } => {
-                self.answer(*which, *refuse, *right_face, *longer)
+            Step::Answer { which, refuse, right_face, longer, wrong_by } => {
+                self.answer(*which, *refuse, *right_face, *longer, *wrong_by)
             }
             Step::Nack { face: from, name: at, nonce, token } => {
                 let link = LinkFields {
@@ -235,7 +237,7 @@ impl World {
         self.graph.receive(face(from), &wire, link);
     }
 
-    fn answer(&mut self, which: usize, refuse: bool, right_face: bool, longer: bool) {
+    fn answer(&mut self, which: usize, refuse: bool, right_face: bool, longer: bool, wrong_by: u8) {
         if self.forwarded.is_empty() {
             return;
         }
@@ -250,11 +252,10 @@ impl World {
         if longer && interest.can_be_prefix() {
             name = name.with_generic("more");
         }
-        self.graph.receive(
-            from,
-            &data(name.as_ref(), b"answer", 10),
-            LinkFields { token, ..LinkFields::default() },
-        );
+        let mut wire = data(name.as_ref(), b"answer", 10);
+        let name_start = Data::check(&wire).expect("as built").name_start();
+        wire[name_start + 1] = wire[name_start + 1].wrapping_add(wrong_by);
+        self.graph.receive(from, &wire, LinkFields { token, ..LinkFields::default() });
     }
 
     /// What left since the last step is what may leave.
@@ -315,11 +316,17 @@ fn data(name: NameRef<'_>, content: &[u8], freshness_ms: u64) -> Vec<u8> {
     builder.encode(&DigestSha256).unwrap_or_else(|never| match never {})
 }
 
+/// In two worlds: when a name is read makes no difference.
 fn run(config: GraphConfig, steps: &[Step]) {
+    let mut early = World::new(GraphConfig { reads_late: false, ..config.clone() });
     let mut world = World::new(config);
     for step in steps {
         world.step(step);
+        early.step(step);
+        assert_eq!(format!("{:?}", world.graph.sent), format!("{:?}", early.graph.sent));
+        assert_eq!(world.graph.drops, early.graph.drops);
         world.check();
+        early.check();
     }
     // Longer than any lifetime above.
     world.graph.advance(world.graph.now.plus_millis(1000));

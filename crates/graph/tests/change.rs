@@ -1,7 +1,7 @@
 //! Graphs that change while packets flow: nothing is lost where the order says so, nothing comes twice, all is counted.
 //! `NW_CHANGES=1000000 cargo test -p nw-graph --release --test change` goes on for longer.
 
-use nw_element::decode::decode;
+use nw_element::decode::decode_lazily;
 use nw_element::{FaceId, FaceInfo, Instant, Kind, LinkType, Packet, Parameters, Pool, Scope, Value};
 use nw_graph::{ChangeOrder, Connection, Engine, From, Graph, To, standard};
 use nw_name::{HashKey, Name};
@@ -105,7 +105,7 @@ impl Bench {
         let packet = self.pool.copy_of(wire).expect("a buffer");
         let meta = self.pool.meta_mut(&packet);
         (meta.ingress, meta.arrival, meta.link.token) = (ingress, self.now, token);
-        decode(&mut self.pool, &packet).expect("well-formed");
+        decode_lazily(&mut self.pool, &packet).expect("well-formed");
         packet
     }
 
@@ -274,7 +274,7 @@ fn a_face_for_one_peer_goes_on_with_the_next() {
         let interest = InterestBuilder::new(Bench::name(number)).nonce(number).encode();
         let packet = pool.copy_of(&interest).expect("a buffer");
         (pool.meta_mut(&packet).ingress, pool.meta_mut(&packet).arrival) = (SOUTH, now);
-        decode(&mut pool, &packet).expect("well-formed");
+        decode_lazily(&mut pool, &packet).expect("well-formed");
         engine.process(now, &mut vec![packet], &mut pool, &mut out);
         let left: Vec<FaceId> = out.iter().map(|packet| pool.meta(packet).egress).collect();
         out.drain(..).for_each(|packet| pool.release(packet));

@@ -55,11 +55,14 @@ impl HashKey {
         self.fold_in(state, a, b)
     }
 
-    /// The hash of a prefix and one more component, and the octets that has, when `octets` (little endian) begin with a short one that is no digest.
+    /// The hash of a prefix and one more component, and the octets that has, when `octets` begin with a short one that is no digest.
     #[inline(always)]
-    fn short_step(&self, prefix: u64, octets: u128) -> Option<(u64, usize)> {
+    fn short_step(&self, prefix: u64, octets: &[u8; 16]) -> Option<(u64, usize)> {
+        // First, and by itself: where the next component is depends on it, and each has to wait for the one before.
+        let value_len = usize::from(octets[1]);
+        let octets = u128::from_le_bytes(*octets);
         let (a, b) = (octets as u64, (octets >> 64) as u64);
-        let (typ, value_len) = (a as u8, usize::from((a >> 8) as u8));
+        let typ = a as u8;
         if typ.wrapping_sub(3) > 249 || value_len > SHORT_MAX {
             return None;
         }
@@ -188,6 +191,27 @@ impl Prefixes {
         }
     }
 
+    /// Those of `/` again, whatever name was taken in before.
+    #[inline(always)]
+    pub fn clear(&mut self, key: &HashKey) {
+        self.hashes[0] = key.root();
+        self.ends[0] = 0;
+        self.count = 0;
+        self.whole = key.root();
+        self.key = key.root();
+        self.key_len = 0;
+        self.digest = false;
+    }
+
+    /// Takes in what is known without reading it of a name of `len` octets that ends with no digest: the hash of the whole. Of its prefixes only
+    /// `/` is there.
+    #[inline(always)]
+    pub fn set_whole(&mut self, hash: u64, len: u16) {
+        self.whole = hash;
+        self.key = hash;
+        self.key_len = len;
+    }
+
     /// Checks the name whose TLV-VALUE stands at `name` in `wire`, forgets the former one and takes this one in. After an error it is no name.
     ///
     /// What is around the name in `wire` is not looked at, but lets a component be read in two loads where sixteen octets are left of it.
@@ -211,7 +235,7 @@ impl Prefixes {
         // Nearly every component has one octet of type and of length, is short and no digest.
         while count < PREFIXES_MAX
             && let Some(octets) = rest.first_chunk::<16>()
-            && let Some((folded, component_len)) = key.short_step(hash, u128::from_le_bytes(*octets))
+            && let Some((folded, component_len)) = key.short_step(hash, octets)
         {
             hash = folded;
             rest = &rest[component_len..];

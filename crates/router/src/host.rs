@@ -436,6 +436,7 @@ impl Host {
     pub(crate) fn forward(&mut self, now: Instant) {
         hands!(self, now).absorb_face_events();
         if let Some(watch) = &mut self.watch {
+            self.plane.read_names(&mut self.batch, &mut self.pool);
             watch.incoming(now, &self.batch, &self.pool);
         }
         self.distribute(now);

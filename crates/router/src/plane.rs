@@ -10,6 +10,7 @@
 //! over 200 ns when waited for and some 16 ns when sixteen are fetched together, so this is the one big lever.
 
 use crate::explain::Explainer;
+use nw_element::decode::read_names;
 use nw_element::journal::Journal;
 use nw_element::{Cause, Context, DropCounters, Element, FaceId, Instant, Outbox, Packet, Pool};
 use nw_elements::{
@@ -89,6 +90,11 @@ impl Plane {
         }
     }
 
+    /// Reads the names of packets that were [decoded lazily](nw_element::decode::decode_lazily): who watches packets needs them.
+    pub fn read_names(&mut self, packets: &mut Vec<Packet>, pool: &mut Pool) {
+        read_names(pool, packets, &mut self.drops);
+    }
+
     /// As [`process`](Self::process): packets that are watched go through alone, others together as ever.
     #[cold]
     fn process_explained(
@@ -99,6 +105,7 @@ impl Plane {
         pool: &mut Pool,
         out: &mut Vec<Packet>,
     ) {
+        self.read_names(packets, pool);
         // What was written until its end still waits to be read.
         let over = explainer.journal.is_over(now);
         let mut others = Vec::with_capacity(BATCH);
@@ -161,16 +168,17 @@ impl Plane {
     #[inline(always)]
     fn prefetch_stage<const STAGE: usize>(&self, pool: &Pool) {
         for (port, packet) in &self.batch {
+            let meta = pool.meta(packet);
             match port {
                 packet_dispatcher::Out::Interest => {
-                    self.content_store.prefetch(STAGE, content_store::In::Interest, packet, pool);
-                    self.router.prefetch(STAGE, router::In::Interest, packet, pool);
+                    self.content_store.prefetch(STAGE, content_store::In::Interest, meta);
+                    self.router.prefetch(STAGE, router::In::Interest, meta);
                 }
                 packet_dispatcher::Out::Data => {
-                    self.content_store.prefetch(STAGE, content_store::In::Data, packet, pool);
-                    self.router.prefetch(STAGE, router::In::Data, packet, pool);
+                    self.content_store.prefetch(STAGE, content_store::In::Data, meta);
+                    self.router.prefetch(STAGE, router::In::Data, meta);
                 }
-                packet_dispatcher::Out::Nack => self.router.prefetch(STAGE, router::In::Nack, packet, pool),
+                packet_dispatcher::Out::Nack => self.router.prefetch(STAGE, router::In::Nack, meta),
             }
         }
     }

@@ -38,7 +38,7 @@ impl<'a> From<&'a [u8]> for Leading<'a> {
 }
 
 /// Where a TLV-VALUE stands in a packet: start and length, octets. A packet ends before octet 8800, so 16 bits do.
-type Place = (u16, u16);
+pub type Place = (u16, u16);
 
 /// Of an Interest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,15 +159,35 @@ impl DataFields {
     /// What is wrong and where; `prefixes` are of no name then.
     #[inline(always)]
     pub fn check(packet: Leading<'_>, key: &HashKey, prefixes: &mut Prefixes) -> Result<Self, Error> {
-        match Self::usual(packet, key, prefixes) {
-            Some(fields) => Ok(fields),
-            None => Self::any(packet.wire(), key, prefixes),
+        match Self::usual(packet.wire()) {
+            Some(fields) if read_name(packet, fields.name, key, prefixes).is_ok() => Ok(fields),
+            _ => Self::any(packet.wire(), key, prefixes),
         }
     }
 
+    /// As [`check`](Self::check), but for the name of most packets: true while that is still to be [read](read_name), and may be none. `prefixes` are
+    /// those of `/` then.
+    ///
+    /// # Errors
+    /// As there.
     #[inline(always)]
-    fn usual(packet: Leading<'_>, key: &HashKey, prefixes: &mut Prefixes) -> Option<Self> {
-        let wire = packet.wire();
+    pub fn check_but_name(
+        packet: Leading<'_>,
+        key: &HashKey,
+        prefixes: &mut Prefixes,
+    ) -> Result<(Self, bool), Error> {
+        match Self::usual(packet.wire()) {
+            Some(fields) => {
+                prefixes.clear(key);
+                Ok((fields, true))
+            }
+            None => Ok((Self::any(packet.wire(), key, prefixes)?, false)),
+        }
+    }
+
+    /// All but what is in the name.
+    #[inline(always)]
+    fn usual(wire: &[u8]) -> Option<Self> {
         if wire.len() > crate::PACKET_LEN_MAX {
             return None;
         }
@@ -191,7 +211,6 @@ impl DataFields {
         if !body.is_empty() {
             return None;
         }
-        prefixes.read(key, packet.around, name_start..name_start + name.len()).ok()?;
         Some(DataFields { name: (name_start as u16, name.len() as u16), freshness_ms })
     }
 
@@ -203,6 +222,21 @@ impl DataFields {
             freshness_ms: u32::try_from(data.freshness_ms()).unwrap_or(u32::MAX),
         })
     }
+}
+
+/// Checks the name at this place in a packet; its prefixes are taken in.
+///
+/// # Errors
+/// What is wrong and where; `prefixes` are of no name then.
+#[inline(always)]
+pub fn read_name(
+    packet: Leading<'_>,
+    name: Place,
+    key: &HashKey,
+    prefixes: &mut Prefixes,
+) -> Result<(), Error> {
+    let start = usize::from(name.0);
+    prefixes.read(key, packet.around, start..start + usize::from(name.1)).map(drop)
 }
 
 const INTEREST: u8 = t::INTEREST as u8;

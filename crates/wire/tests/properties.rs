@@ -2,7 +2,7 @@
 
 use nw_name::{Component, ComponentType, HashKey, Name, Prefixes};
 use nw_wire::certificate::Certificate;
-use nw_wire::forwarding::{DataFields, InterestFields, Leading};
+use nw_wire::forwarding::{DataFields, InterestFields, Leading, read_name};
 use nw_wire::{
     Data, DataBuilder, DigestSha256, Fault, Interest, InterestBuilder, LpHeader, LpPacket, NackReason, Token,
     sha256,
@@ -252,6 +252,20 @@ proptest! {
                 prop_assert_eq!((prefixes.whole(), prefixes.count()), (wanted.whole(), wanted.count()));
             }
             (fields, checked) => prop_assert_eq!(fields.err(), checked.err()),
+        }
+        // The name later makes no difference.
+        let mut later = Prefixes::of(&KEY, "/some/other/name".parse::<Name>().unwrap().as_ref());
+        let packet = Leading::new(&around, wire.len());
+        let read = DataFields::check_but_name(packet, &KEY, &mut later).and_then(|(later_fields, is_unread)| {
+            if is_unread {
+                assert_eq!((later.count(), later.key_len(), later.whole()), (0, 0, KEY.root()));
+                read_name(packet, later_fields.name, &KEY, &mut later)?;
+            }
+            Ok(later_fields)
+        });
+        prop_assert_eq!(read, fields);
+        if fields.is_ok() {
+            prop_assert_eq!((later.whole(), later.key(), later.count()), (prefixes.whole(), prefixes.key(), prefixes.count()));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::trace::{FACES, Incoming, Open, Sent, Step, face_info, kind_name, order};
 use crate::{KEY, Outcome, Trace};
-use nw_element::decode::decode;
+use nw_element::decode::decode_lazily;
 use nw_element::{DropCounters, FaceId, FaceInfo, Instant, Kind, Packet, Pool, Scope};
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ fn receive(now: Instant, incoming: &Incoming, pool: &mut Pool) -> Option<Packet>
     meta.ingress_local = face_info(incoming.face).scope == Scope::Local;
     meta.link.token = incoming.token;
     meta.link.nack = incoming.nack;
-    decode(pool, &packet).expect("traces are of well-formed packets");
+    decode_lazily(pool, &packet).expect("traces are of well-formed packets");
     Some(packet)
 }
 

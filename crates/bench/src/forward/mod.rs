@@ -7,7 +7,7 @@
 
 use crate::machine::cycles_per_ns;
 use core::time::Duration;
-use nw_element::decode::decode;
+use nw_element::decode::decode_lazily;
 use nw_element::{FaceId, FaceInfo, Instant, Kind, LinkType, Packet, Pool, Scope};
 use nw_elements::strategy::Strategies;
 use nw_name::{HashKey, Name};
@@ -365,7 +365,7 @@ impl<H: Host> Bench<H> {
             if kind == Kind::Data {
                 meta.link.token = Token::from_six(self.tokens[start + i]);
             }
-            decode(&mut self.pool, &packet).expect("well-formed");
+            decode_lazily(&mut self.pool, &packet).expect("well-formed");
             self.batch.push(packet);
         }
         self.plane.process(self.now, &mut self.batch, &mut self.pool, &mut self.out);

@@ -288,7 +288,7 @@ fn prefetch_data(pit: &Pit, prefetch: bool, with_token: bool, batch: &[Asked]) {
     for stage in 0..Pit::PREFETCH_STAGES {
         for asked in batch {
             if with_token {
-                pit.prefetch_token(stage, &asked.token, &asked.prefixes);
+                pit.prefetch_token(stage, &asked.token);
             } else {
                 _ = pit.prefetch(stage, &asked.prefixes);
             }

@@ -3,7 +3,10 @@
 use super::outgoing::is_fresh_briefly;
 use super::{Out, Router};
 use crate::strategy::{Lesson, WANTS_DATA};
-use nw_element::{Cause, Context, FaceId, Instant, Kind, LinkFields, LinkType, Meta, Packet, Pool};
+use nw_element::decode::read_name;
+use nw_element::{
+    Cause, Context, DropReason, FaceId, Instant, Kind, LinkFields, LinkType, Meta, Packet, Pool,
+};
 use nw_tables::pit::{EntryRef, MATCHES_MAX, Single};
 use nw_tables::{Ask, FaceTable};
 use nw_wire::Token;
@@ -20,7 +23,19 @@ impl Router {
             {
                 self.answer_single(now, packet, &single, context);
             }
+            _ if meta.name_unread => self.read_first(now, packet, context),
             _ => self.answer_all(now, packet, token, context),
+        }
+    }
+
+    /// A Data whose label leads to no pending Interest of its name alone.
+    #[cold]
+    fn read_first(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
+        match read_name(context.pool, &packet) {
+            Ok(()) => self.data(now, packet, context),
+            Err(error) => {
+                context.pool.drop_packet(packet, DropReason::Malformed(error.fault), context.drops);
+            }
         }
     }
 
@@ -60,6 +75,9 @@ impl Router {
         context: &mut Context<'_, Out>,
     ) {
         let meta = context.pool.meta_mut(&packet);
+        if meta.name_unread {
+            meta.prefixes.set_whole(single.hash, meta.name.1);
+        }
         if single.must_be_fresh && is_fresh_briefly(meta.freshness_ms) {
             self.dead_nonces.insert(now, meta.prefixes.key(), single.nonce);
         }

@@ -3,14 +3,15 @@
 //! ```text
 //! In:     interest, data, nack
 //! Out:    interest, data, nack, lesson
-//! Needs:  all that decoding fills; ingress, ingress_local, link as received; scope, hop limit and nonce seen to by `packet_dispatcher`
+//! Needs:  all that decoding fills, but for names of labelled Data; ingress, ingress_local, link as received; scope, hop limit and nonce seen to by `packet_dispatcher`
 //! Sets:   egress and link (as to be sent) of all that leaves; cached, true on all copies of a Data but one
 //! State:  pending Interests, routes, dead nonces, strategies, their measurements, announcements: each of a size fixed at start
 //! Timers: one per pending Interest: the latest of its askers' lifetimes, or earlier where a strategy asked to be woken
 //! Cost:   benchmark `forward/memory/fib1e6`
 //! Drops:  duplicate_nonce, aggregated, retransmission_suppressed, no_route, next_hop_unknown, hop_limit_spent, pit_full,
 //!         pit_full_for_face, unsolicited_data, data_from_wrong_face, unsolicited_nack, nack_on_multi_access, nack_consumed, face_gone,
-//!         no_buffer, malformed_too_long
+//!         no_buffer, malformed_too_long, malformed_truncated, malformed_number_not_minimal, malformed_type_range,
+//!         malformed_digest_length (the last four: names that were read late)
 //! Spec:   NDN Packet Format 0.3; NDNLPv2; the pipelines of the reference forwarder where the specification leaves it open
 //! ```
 //!
@@ -39,7 +40,7 @@ mod seldom;
 
 use crate::scope::Scopes;
 use crate::strategy::{DISCOVERY_FACES_MAX, Decisions, Strategies, StrategyState, WANTS_WAKING};
-use nw_element::{Context, Element, FaceId, FaceInfo, Instant, Packet, Pool};
+use nw_element::{Context, Element, FaceId, FaceInfo, Instant, Meta, Packet, Pool};
 use nw_name::{HashKey, Name};
 use nw_tables::FaceTable;
 use nw_tables::dnl::DeadNonceList;
@@ -195,8 +196,7 @@ impl Router {
 
     /// [`prefetch`](Element::prefetch) without the FIB.
     #[inline(always)]
-    pub(crate) fn prefetch_pending(&self, stage: usize, port: In, packet: &Packet, pool: &Pool) {
-        let meta = pool.meta(packet);
+    pub(crate) fn prefetch_pending(&self, stage: usize, port: In, meta: &Meta) {
         match port {
             In::Interest => {
                 if stage < 2 || meta.maybe_pending.get() {
@@ -208,7 +208,11 @@ impl Router {
             }
             // With a token the entry is usually found without the index.
             In::Data => match meta.link.token.as_bytes() {
-                token if token.len() == TOKEN_LEN => self.pit.prefetch_token(stage, token, &meta.prefixes),
+                token if token.len() == TOKEN_LEN => {
+                    if let Some(hash) = self.pit.prefetch_token(stage, token) {
+                        meta.likely_hash.set(hash);
+                    }
+                }
                 _ => _ = self.pit.prefetch(stage, &meta.prefixes),
             },
             In::Nack => _ = self.pit.prefetch(stage, &meta.prefixes),
@@ -223,6 +227,7 @@ impl Element for Router {
     const PREFETCH_STAGES: usize = 3;
     const CLAIMS_REPLIES: bool = true;
     const GUARDS_LOOPS: bool = true;
+    const TAKES_UNREAD_NAMES: bool = true;
 
     fn leads(port: In) -> &'static [Out] {
         match port {
@@ -237,13 +242,12 @@ impl Element for Router {
     }
 
     #[inline(always)]
-    fn prefetch(&self, stage: usize, port: In, packet: &Packet, pool: &Pool) {
-        let meta = pool.meta(packet);
+    fn prefetch(&self, stage: usize, port: In, meta: &Meta) {
         // It ends in the content store then, nearly always.
         if port == In::Interest && stage > 0 && meta.maybe_cached.get() {
             return;
         }
-        self.prefetch_pending(stage, port, packet, pool);
+        self.prefetch_pending(stage, port, meta);
         if port == In::Interest {
             self.fib.prefetch_hinted(stage, &meta.prefixes, &meta.route_hint);
         }

@@ -3,7 +3,7 @@
 #![allow(dead_code)] // each test uses its part
 
 use nw_element::case::Sent;
-use nw_element::decode::decode;
+use nw_element::decode::{decode_lazily, read_name};
 use nw_element::{
     Context, DropCounters, DropReason, Element, FaceId, Instant, Kind, LinkFields, Outbox, Packet, Pool,
     Scope,
@@ -28,6 +28,8 @@ pub struct GraphConfig {
     pub seed: u64,
     /// Keys the name hash with small numbers: nearly every tag in every table is the same then.
     pub weak_hash: bool,
+    /// Names of labelled Data wait to be read until somebody needs them, as those from faces do.
+    pub reads_late: bool,
 }
 
 impl Default for GraphConfig {
@@ -40,6 +42,7 @@ impl Default for GraphConfig {
             data_from_any_face: false,
             seed: 1,
             weak_hash: false,
+            reads_late: true,
         }
     }
 }
@@ -52,6 +55,7 @@ pub struct Graph {
     pub store: ContentStore,
     pub router: Router,
     dispatcher: PacketDispatcher,
+    reads_late: bool,
     faces: Vec<(FaceId, FaceInfo)>,
     dispatched: Outbox<packet_dispatcher::Out>,
     stored: Outbox<content_store::Out>,
@@ -91,6 +95,7 @@ impl Graph {
             store: ContentStore::new(key, config.cs),
             router: Router::new(key, router),
             dispatcher: PacketDispatcher::new(&key, config.seed),
+            reads_late: config.reads_late,
             faces: Vec::new(),
             dispatched: Outbox::with_capacity(8),
             stored: Outbox::with_capacity(8),
@@ -136,7 +141,11 @@ impl Graph {
         meta.ingress_local = local;
         meta.arrival = self.now;
         meta.link = link;
-        if let Err(error) = decode(&mut self.pool, &packet) {
+        let mut decoded = decode_lazily(&mut self.pool, &packet);
+        if !self.reads_late {
+            decoded = decoded.and_then(|()| read_name(&mut self.pool, &packet));
+        }
+        if let Err(error) = decoded {
             return self.pool.drop_packet(packet, DropReason::Malformed(error.fault), &mut self.drops);
         }
         self.prefetch(&packet);
@@ -154,9 +163,9 @@ impl Graph {
         };
         for stage in 0..ContentStore::PREFETCH_STAGES.max(Router::PREFETCH_STAGES) {
             if let Some(port) = ports.0 {
-                self.store.prefetch(stage, port, packet, &self.pool);
+                self.store.prefetch(stage, port, self.pool.meta(packet));
             }
-            self.router.prefetch(stage, ports.1, packet, &self.pool);
+            self.router.prefetch(stage, ports.1, self.pool.meta(packet));
         }
     }
 
@@ -203,6 +212,7 @@ impl Graph {
     fn leave(&mut self, packet: Packet) {
         let meta = self.pool.meta(&packet);
         let (face, kind, link) = (meta.egress, meta.kind, meta.link);
+        assert!(meta.knows_hash(), "a packet leaves at whose name nobody has looked");
         assert!(kind != Kind::Data || meta.cached, "a Data that the content store has not seen leaves");
         let bytes = self.pool.bytes(&packet).to_vec();
         let announcement = self.pool.announcement(link.announcement).map(<[u8]>::to_vec);

@@ -368,7 +368,7 @@ impl LinkService {
         meta.ingress = source.face;
         meta.ingress_local = source.local;
         meta.arrival = now;
-        if let Err(error) = decode::decode(pool, &packet) {
+        if let Err(error) = decode::decode_lazily(pool, &packet) {
             return end(packet, pool, tally, DropReason::Malformed(error.fault));
         }
         tally.face.count_in(pool.meta(&packet).kind);

@@ -193,6 +193,7 @@ impl Engine {
                 && !self.changing.as_ref().is_some_and(|changing| changing.old.contains(place))
         };
         let place = (0..self.slots.len()).find(is_free);
+        self.reads_names |= !slot.element.takes_unread_names();
         match place {
             Some(place) => {
                 self.slots[place] = Some(slot);
@@ -291,6 +292,7 @@ impl Engine {
         if let Some(mut slot) = self.slots[place].take() {
             slot.element.give_up(&mut Lent { pool, out: &mut self.left, drops: &mut self.drops });
         }
+        self.reads_names = self.slots.iter().flatten().any(|slot| !slot.element.takes_unread_names());
     }
 
     /// True for an element that only waits for answers.

@@ -21,10 +21,11 @@ pub use change::{ChangeOrder, Changed};
 
 use crate::model::{Graph, Place};
 use change::Changing;
+use nw_element::decode::{read_name, read_names};
 use nw_element::parameters::{Making, ParameterError};
 use nw_element::{
-    AnyElement, Cause, Context, DropCounters, Element, Erased, FaceId, FaceInfo, Instant, Kind, Lent, Packet,
-    Parameters, Pool, Runs, Work,
+    AnyElement, Cause, Context, DropCounters, DropReason, Element, Erased, FaceId, FaceInfo, Instant, Kind,
+    Lent, Packet, Parameters, Pool, Runs, Work,
 };
 use nw_elements::catalogue::Entry;
 use nw_name::HashKey;
@@ -102,6 +103,8 @@ pub struct Engine {
     wiring: Wiring,
     faces: Faces,
     drops: DropCounters,
+    /// True while some element wants to be shown names that were read.
+    reads_names: bool,
     /// Present while a change is not complete.
     changing: Option<Box<Changing>>,
     // Room used again by each packet.
@@ -161,6 +164,7 @@ impl Engine {
             wiring: Wiring::default(),
             faces: Faces::default(),
             drops: DropCounters::default(),
+            reads_names: false,
             changing: None,
             entering: Vec::with_capacity(BATCH),
             spare: Vec::new(),
@@ -251,6 +255,9 @@ impl Engine {
         pool: &mut Pool,
         out: &mut Vec<Packet>,
     ) {
+        if self.reads_names || self.changing.is_some() {
+            read_names(pool, packets, &mut self.drops);
+        }
         if self.changing.is_some() {
             self.intercept(now, packets, pool, out);
         }
@@ -452,7 +459,10 @@ impl Engine {
 
     /// As [`leave`](Self::leave) for each of several packets, in order. Nothing is to be seen to where each says which way, as a rule.
     fn leave_together(&mut self, what: What, run: &mut Vec<Packet>, pool: &mut Pool, out: &mut Vec<Packet>) {
-        let says_where = |packet: &Packet| pool.meta(packet).egress != FaceId::NONE;
+        let says_where = |packet: &Packet| {
+            let meta = pool.meta(packet);
+            meta.egress != FaceId::NONE && meta.knows_hash()
+        };
         if what == What::Egress && !self.wiring.labels && run.iter().all(says_where) {
             out.append(run);
         } else {
@@ -475,6 +485,12 @@ impl Engine {
         };
         if egress == FaceId::NONE {
             return pool.drop_packet(packet, Cause::FaceGone, &mut self.drops);
+        }
+        // No element on its way has looked at its name.
+        if !pool.meta(&packet).knows_hash()
+            && let Err(error) = read_name(pool, &packet)
+        {
+            return pool.drop_packet(packet, DropReason::Malformed(error.fault), &mut self.drops);
         }
         let meta = pool.meta_mut(&packet);
         meta.egress = egress;

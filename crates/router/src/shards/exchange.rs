@@ -3,7 +3,8 @@
 use super::board::Board;
 use super::parcel::{self, Arrival, Errand};
 use core::sync::atomic::{AtomicBool, Ordering, fence};
-use nw_element::{Cause, DropCounters, Instant, Kind, Meta, Packet, Pool};
+use nw_element::decode::read_name;
+use nw_element::{Cause, DropCounters, DropReason, Instant, Kind, Meta, Packet, Pool};
 use nw_faces::Stray;
 use nw_name::hash::shard_of;
 use nw_tables::pit::TOKEN_LEN;
@@ -146,10 +147,16 @@ impl Exchange {
         &self.bells[self.me]
     }
 
-    /// Keeps what is this shard's among decoded packets, and hands over the others.
+    /// Keeps what is this shard's among decoded packets, and hands over the others. Names that tell whose a packet is are read, if they were not.
     pub fn distribute(&mut self, now: Instant, packets: &mut Vec<Packet>, pool: &mut Pool) {
         let mut kept = 0;
         for at in 0..packets.len() {
+            if !self.is_labelled(pool.meta(&packets[at]))
+                && let Err(error) = read_name(pool, &packets[at])
+            {
+                self.drops.count(DropReason::Malformed(error.fault));
+                continue;
+            }
             let meta = pool.meta(&packets[at]);
             let owner = self.owner(meta);
             if meta.kind == Kind::Data && !self.is_labelled(meta) && self.board.is_used(now) {

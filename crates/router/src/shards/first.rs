@@ -35,7 +35,7 @@ impl Host {
         match arrival {
             Arrival::Packet(Errand::Enter, packet) => match decode(&mut self.pool, &packet) {
                 Ok(()) => self.own.push(packet),
-                // It was decoded where it came in.
+                // It was decoded where it came in, but for a name that waits to be read.
                 Err(error) => {
                     if let Some(crew) = &mut self.crew {
                         let drops = &mut crew.exchange_mut().drops;

@@ -155,7 +155,7 @@ impl Worker {
             match arrival {
                 Arrival::Packet(Errand::Enter, packet) => match decode(&mut self.pool, &packet) {
                     Ok(()) => self.batch.push(packet),
-                    // It was decoded where it came in.
+                    // It was decoded where it came in, but for a name that waits to be read.
                     Err(error) => {
                         let reason = DropReason::Malformed(error.fault);
                         self.pool.drop_packet(packet, reason, &mut self.exchange.drops);

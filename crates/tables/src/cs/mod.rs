@@ -86,7 +86,7 @@ pub struct CsRef {
 pub struct Incoming<'a> {
     /// Where its name's TLV-VALUE stands in it: start and length, octets.
     pub name: (u16, u16),
-    /// Of that name.
+    /// Of that name; the hash of the whole does while there is [no tree](ContentStore::has_tree).
     pub prefixes: &'a Prefixes,
     /// All of it.
     pub wire: &'a [u8],
@@ -504,6 +504,18 @@ impl ContentStore {
             _ => {}
         }
         false
+    }
+
+    /// As [`prefetch_insert`](Self::prefetch_insert) for a name of which only the hash is known.
+    #[inline(always)]
+    pub fn prefetch_hash(&self, hash: u64) {
+        self.tree.index.prefetch(hash);
+    }
+
+    /// True while prefixes of names are kept: what is [inserted](Self::insert) needs them all then, and only the hash of the whole otherwise.
+    #[inline(always)]
+    pub const fn has_tree(&self) -> bool {
+        !self.upkeep.is_off()
     }
 
     /// Asks for what inserting a name will touch, or searching below it: call with each stage of [`prefetch`](Self::prefetch).

@@ -114,6 +114,8 @@ impl<F: FnOnce() -> [u8; 32]> Lazy<F> {
 pub struct Single {
     /// The entry.
     pub entry: EntryRef,
+    /// Hash of its name.
+    pub hash: u64,
     /// Who asked.
     pub asker: InRecord,
     /// Who was asked.
@@ -127,24 +129,28 @@ pub struct Single {
 impl Pit {
     /// The usual case of [`matches`](Self::matches), found sooner: just one entry is satisfied, by its name without a digest, with one record of
     /// each kind. `None` says nothing.
+    ///
+    /// Where `token` names an entry only names are compared: `prefixes` need be of nothing then, and `name` a name only if the entry is found.
     #[inline(always)]
     pub fn single(&self, name: NameRef<'_>, prefixes: &Prefixes, token: Option<EntryRef>) -> Option<Single> {
-        let hash = prefixes.key();
-        if prefixes.has_digest() || self.lengths.any_below(prefixes.count()) {
-            return None;
-        }
         let slot = match token {
             Some(token) => token.index,
-            None => self.index.find(hash, |slot| self.entries[slot as usize].hash == hash)?,
+            None => {
+                let hash = prefixes.key();
+                self.index.find(hash, |slot| self.entries[slot as usize].hash == hash)?
+            }
         };
         let entry = &self.entries[slot as usize];
-        let single =
-            entry.hash == hash && entry.is_plain() && are_same(self.name_bytes(entry), name.as_bytes());
+        // The same name has the same components, and the same hash.
+        let single = entry.is_plain()
+            && !self.lengths.any_below(usize::from(entry.key_components))
+            && are_same(self.name_bytes(entry), name.as_bytes());
         if !single {
             return None;
         }
         Some(Single {
             entry: self.reference(slot),
+            hash: entry.hash,
             asker: entry.incoming.record(),
             asked: FaceId::from_bits(entry.outgoing.face),
             nonce: entry.outgoing.nonce,

@@ -544,23 +544,23 @@ impl Pit {
         true
     }
 
-    /// Asks for memory that a Data or Nack with this token and name will need: 0 the entry and the name's bucket in the index, 1 the entry's copy of
-    /// the name and its neighbours in the timer.
+    /// Asks for memory that a Data with this token will need: 0 the entry, 1 its bucket in the index, its copy of the name and its neighbours in the
+    /// timer; gives the name's hash then.
     #[inline(always)]
-    pub fn prefetch_token(&self, stage: usize, token: &[u8], prefixes: &Prefixes) {
-        match (stage, EntryRef::from_token(token)) {
-            (0, Some(reference)) => {
-                self.entries.prefetch(reference.index as usize);
-                self.index.prefetch(prefixes.key());
-            }
-            (1, Some(reference)) => {
-                if let Some(entry) = self.entry(reference) {
-                    self.prefetch_name(entry);
-                    self.wheel.prefetch(&self.entries, entry);
-                }
+    pub fn prefetch_token(&self, stage: usize, token: &[u8]) -> Option<u64> {
+        let reference = EntryRef::from_token(token)?;
+        match stage {
+            0 => self.entries.prefetch(reference.index as usize),
+            1 => {
+                let entry = self.entry(reference)?;
+                self.index.prefetch(entry.hash);
+                self.prefetch_name(entry);
+                self.wheel.prefetch(&self.entries, entry);
+                return Some(entry.hash);
             }
             _ => {}
         }
+        None
     }
 
     #[inline]

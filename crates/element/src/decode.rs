@@ -60,7 +60,19 @@ pub fn read_name(pool: &mut Pool, packet: &Packet) -> Result<(), Error> {
     forwarding::read_name(bytes, meta.name, key, &mut meta.prefixes)
 }
 
-/// [`read_name`] for each; a packet whose name is none is dropped.
+/// As [`read_name`]; a packet whose name is none is dropped, and its reason counted.
+#[inline(always)]
+pub fn read_or_drop(pool: &mut Pool, packet: Packet, drops: &mut DropCounters) -> Option<Packet> {
+    match read_name(pool, &packet) {
+        Ok(()) => Some(packet),
+        Err(error) => {
+            pool.drop_packet(packet, DropReason::Malformed(error.fault), drops);
+            None
+        }
+    }
+}
+
+/// [`read_or_drop`] for each of several packets, which stay in order.
 pub fn read_names(pool: &mut Pool, packets: &mut Vec<Packet>, drops: &mut DropCounters) {
     let mut kept = 0;
     for at in 0..packets.len() {

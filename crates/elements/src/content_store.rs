@@ -18,10 +18,8 @@
 //! Spec:   NDN Packet Format 0.3, MustBeFresh and FreshnessPeriod; NDNLPv2, CachePolicy and PitToken
 //! ```
 
-use nw_element::decode::read_name;
-use nw_element::{
-    Cause, Context, DropReason, Element, FaceId, Instant, Kind, LinkFields, Meta, Packet, Pool,
-};
+use nw_element::decode::read_or_drop;
+use nw_element::{Cause, Context, Element, FaceId, Instant, Kind, LinkFields, Meta, Packet, Pool};
 use nw_name::HashKey;
 use nw_tables::Ask;
 use nw_tables::cs::{ContentStore as Store, CsConfig, CsRef, Incoming};
@@ -125,11 +123,8 @@ impl ContentStore {
     /// A Data whose prefixes are to be kept, and nobody has read its name yet.
     #[cold]
     fn read_first(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
-        match read_name(context.pool, &packet) {
-            Ok(()) => self.data(now, packet, context),
-            Err(error) => {
-                context.pool.drop_packet(packet, DropReason::Malformed(error.fault), context.drops);
-            }
+        if let Some(packet) = read_or_drop(context.pool, packet, context.drops) {
+            self.data(now, packet, context);
         }
     }
 

@@ -3,10 +3,8 @@
 use super::outgoing::is_fresh_briefly;
 use super::{Out, Router};
 use crate::strategy::{Lesson, WANTS_DATA};
-use nw_element::decode::read_name;
-use nw_element::{
-    Cause, Context, DropReason, FaceId, Instant, Kind, LinkFields, LinkType, Meta, Packet, Pool,
-};
+use nw_element::decode::read_or_drop;
+use nw_element::{Cause, Context, FaceId, Instant, Kind, LinkFields, LinkType, Meta, Packet, Pool};
 use nw_tables::pit::{EntryRef, MATCHES_MAX, Single};
 use nw_tables::{Ask, FaceTable};
 use nw_wire::Token;
@@ -31,11 +29,8 @@ impl Router {
     /// A Data whose label leads to no pending Interest of its name alone.
     #[cold]
     fn read_first(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
-        match read_name(context.pool, &packet) {
-            Ok(()) => self.data(now, packet, context),
-            Err(error) => {
-                context.pool.drop_packet(packet, DropReason::Malformed(error.fault), context.drops);
-            }
+        if let Some(packet) = read_or_drop(context.pool, packet, context.drops) {
+            self.data(now, packet, context);
         }
     }
 

@@ -3,7 +3,8 @@
 //! ```text
 //! In:     interest, data, nack
 //! Out:    interest, data, nack, lesson
-//! Needs:  all that decoding fills, but for names of labelled Data; ingress, ingress_local, link as received; scope, hop limit and nonce seen to by `packet_dispatcher`
+//! Needs:  all that decoding fills, but for names of labelled Data; ingress, ingress_local, link as received; scope, hop limit and nonce seen to by
+//!         `packet_dispatcher`
 //! Sets:   egress and link (as to be sent) of all that leaves; cached, true on all copies of a Data but one
 //! State:  pending Interests, routes, dead nonces, strategies, their measurements, announcements: each of a size fixed at start
 //! Timers: one per pending Interest: the latest of its askers' lifetimes, or earlier where a strategy asked to be woken

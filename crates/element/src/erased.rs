@@ -195,7 +195,7 @@ impl<E: Element> Erased<E> {
 impl<E: Element> Erased<E> {
     #[inline(always)]
     fn prefetch_stage<const STAGE: usize>(&self, port: E::In, packets: &[Packet], pool: &Pool) {
-        const { assert!(E::PREFETCH_STAGES <= 3) };
+        const { assert!(E::PREFETCH_STAGES <= 4) };
         for packet in packets {
             self.element.prefetch(STAGE, port, pool.meta(packet));
         }
@@ -221,6 +221,7 @@ impl<E: Element + Send + 'static> AnyElement for Erased<E> {
             0 => self.prefetch_stage::<0>(port, packets, pool),
             1 => self.prefetch_stage::<1>(port, packets, pool),
             2 => self.prefetch_stage::<2>(port, packets, pool),
+            3 => self.prefetch_stage::<3>(port, packets, pool),
             _ => {}
         }
     }

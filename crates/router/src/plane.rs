@@ -159,10 +159,11 @@ impl Plane {
     }
 
     fn prefetch_batch(&self, pool: &Pool) {
-        const { assert!(ContentStore::PREFETCH_STAGES == 3 && Router::PREFETCH_STAGES == 3) };
+        const { assert!(ContentStore::PREFETCH_STAGES <= 4 && Router::PREFETCH_STAGES == 4) };
         self.prefetch_stage::<0>(pool);
         self.prefetch_stage::<1>(pool);
         self.prefetch_stage::<2>(pool);
+        self.prefetch_stage::<3>(pool);
     }
 
     #[inline(always)]

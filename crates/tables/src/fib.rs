@@ -155,6 +155,9 @@ impl Fib {
     /// Passes of [`prefetch`](Self::prefetch) that help.
     pub const PREFETCH_STAGES: usize = 3;
 
+    /// Passes of [`prefetch_hinted`](Self::prefetch_hinted) that help.
+    pub const HINTED_STAGES: usize = 4;
+
     /// Without prefixes. `key` is that of the [`Prefixes`] it will be asked with.
     pub fn new(key: HashKey, config: FibConfig) -> Self {
         Fib {
@@ -283,7 +286,11 @@ impl Fib {
         }
     }
 
-    /// As [`prefetch`](Self::prefetch); what a stage finds out is kept in `hint`, so that the next one and the lookup need not.
+    /// As [`prefetch`](Self::prefetch), in [`HINTED_STAGES`](Self::HINTED_STAGES); what a stage finds out is kept in `hint`, so that the next one and
+    /// the lookup need not.
+    ///
+    /// Reading what one stage asked for and asking for the next are passes apart: in a tight loop of requests many of them look for their pages at
+    /// the same time, and with large tables that takes longest.
     #[inline(always)]
     pub fn prefetch_hinted(&self, stage: usize, prefixes: &Prefixes, hint: &FibHint) {
         match stage {
@@ -294,7 +301,10 @@ impl Fib {
                 hint.owner.set(self.config.owner);
                 hint.lengths.set(lengths);
                 hint.block.set(0);
-                if let Some(longest) = lengths.checked_ilog2() {
+            }
+            2 if !hint.is_about(self) => self.prefetch_bucket(prefixes),
+            2 => {
+                if let Some(longest) = hint.lengths.get().checked_ilog2() {
                     self.index.prefetch(prefixes.hash(longest as usize));
                 }
             }

@@ -210,7 +210,9 @@ impl Router {
             // With a token the entry is usually found without the index.
             In::Data => match meta.link.token.as_bytes() {
                 token if token.len() == TOKEN_LEN => {
-                    if let Some(hash) = self.pit.prefetch_token(stage, token) {
+                    if stage == 2 {
+                        self.pit.prefetch_hash(meta.likely_hash.get());
+                    } else if let Some(hash) = self.pit.prefetch_token(stage, token) {
                         meta.likely_hash.set(hash);
                     }
                 }
@@ -225,7 +227,7 @@ impl Element for Router {
     type In = In;
     type Out = Out;
 
-    const PREFETCH_STAGES: usize = 3;
+    const PREFETCH_STAGES: usize = Fib::HINTED_STAGES;
     const CLAIMS_REPLIES: bool = true;
     const GUARDS_LOOPS: bool = true;
     const TAKES_UNREAD_NAMES: bool = true;

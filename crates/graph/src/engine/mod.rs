@@ -618,4 +618,4 @@ impl Engine {
 /// Why there is an element.
 const THERE: &str = "connections lead to elements that are there";
 /// As many as any element has.
-const PREFETCH_STAGES: usize = 3;
+const PREFETCH_STAGES: usize = 4;

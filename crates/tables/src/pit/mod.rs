@@ -544,8 +544,14 @@ impl Pit {
         true
     }
 
-    /// Asks for memory that a Data with this token will need: 0 the entry, 1 its bucket in the index, its copy of the name and its neighbours in the
-    /// timer; gives the name's hash then.
+    /// Asks for what the index has of a name: for a whole batch in a pass of its own, as [`Fib::prefetch_hinted`](crate::fib::Fib::prefetch_hinted) says.
+    #[inline(always)]
+    pub fn prefetch_hash(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// Asks for memory that a Data with this token will need: 0 the entry, 1 its copy of the name and its neighbours in the timer; gives the name's hash
+    /// then, for [`prefetch_hash`](Self::prefetch_hash) at stage 2.
     #[inline(always)]
     pub fn prefetch_token(&self, stage: usize, token: &[u8]) -> Option<u64> {
         let reference = EntryRef::from_token(token)?;
@@ -553,7 +559,6 @@ impl Pit {
             0 => self.entries.prefetch(reference.index as usize),
             1 => {
                 let entry = self.entry(reference)?;
-                self.index.prefetch(entry.hash);
                 self.prefetch_name(entry);
                 self.wheel.prefetch(&self.entries, entry);
                 return Some(entry.hash);

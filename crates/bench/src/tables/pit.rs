@@ -10,7 +10,6 @@ use nw_name::{HashKey, Name, Prefixes, component::ComponentType};
 use nw_tables::pit::{EntryRef, InRecord, OutRecord, Pit, PitConfig};
 use nw_tables::{Ask, FaceId, Instant};
 use nw_wire::Token;
-use std::cell::Cell;
 use std::hint::black_box;
 
 const BATCH: usize = 32;
@@ -31,8 +30,6 @@ struct Asked {
     prefixes: Prefixes,
     wire: Vec<u8>,
     token: [u8; 6],
-    /// What asking for memory found out by the token.
-    hash: Cell<u64>,
 }
 
 struct Bench {
@@ -124,7 +121,7 @@ impl Bench {
         let mut wire = vec![5, 58, 7, name.as_ref().as_bytes().len() as u8];
         wire.extend_from_slice(name.as_ref().as_bytes());
         wire.extend_from_slice(&[10, 4, 1, 2, 3, 4, 12, 2, 15, 160]);
-        Asked { prefixes: Prefixes::of(&self.key, name.as_ref()), name, wire, token, hash: Cell::new(0) }
+        Asked { prefixes: Prefixes::of(&self.key, name.as_ref()), name, wire, token }
     }
 
     /// A batch of names that were never asked for.
@@ -290,8 +287,10 @@ fn prefetch_data(pit: &Pit, prefetch: bool, with_token: bool, batch: &[Asked]) {
     }
     for stage in 0..Pit::PREFETCH_STAGES {
         for asked in batch {
-            if with_token {
-                pit.prefetch_token(stage, &asked.token, &asked.hash);
+            if with_token && stage == 2 {
+                pit.prefetch_hash(asked.prefixes.key());
+            } else if with_token {
+                pit.prefetch_token(stage, &asked.token);
             } else {
                 _ = pit.prefetch(stage, &asked.prefixes);
             }

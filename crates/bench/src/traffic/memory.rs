@@ -5,7 +5,7 @@ use super::sink::Sink;
 use super::workload::Workload;
 use core::convert::Infallible;
 use core::time::Duration;
-use nw_element::decode::decode_lazily;
+use nw_element::decode::decode;
 use nw_element::{FaceId, FaceInfo, Instant, Kind, LinkType, Packet, Pool, Scope};
 use nw_elements::{RouterConfig, strategy::Strategies};
 use nw_name::HashKey;
@@ -99,7 +99,7 @@ impl Memory {
         let meta = self.pool.meta_mut(&packet);
         (meta.arrival, meta.ingress, meta.ingress_local) = (now, ingress, true);
         meta.link.token = token;
-        decode_lazily(&mut self.pool, &packet).expect("this program makes packets that are well-formed");
+        decode(&mut self.pool, &packet).expect("this program makes packets that are well-formed");
         self.batch.push(packet);
     }
 

@@ -21,11 +21,11 @@ pub use change::{ChangeOrder, Changed};
 
 use crate::model::{Graph, Place};
 use change::Changing;
-use nw_element::decode::{read_name, read_names};
+use nw_element::decode::{read_names, read_or_drop};
 use nw_element::parameters::{Making, ParameterError};
 use nw_element::{
-    AnyElement, Cause, Context, DropCounters, DropReason, Element, Erased, FaceId, FaceInfo, Instant, Kind,
-    Lent, Packet, Parameters, Pool, Runs, Work,
+    AnyElement, Cause, Context, DropCounters, Element, Erased, FaceId, FaceInfo, Instant, Kind, Lent, Packet,
+    Parameters, Pool, Runs, Work,
 };
 use nw_elements::catalogue::Entry;
 use nw_name::HashKey;
@@ -487,11 +487,13 @@ impl Engine {
             return pool.drop_packet(packet, Cause::FaceGone, &mut self.drops);
         }
         // No element on its way may have looked at its name.
-        if !pool.meta(&packet).knows_hash()
-            && let Err(error) = read_name(pool, &packet)
-        {
-            return pool.drop_packet(packet, DropReason::Malformed(error.fault), &mut self.drops);
-        }
+        let packet = match pool.meta(&packet).knows_hash() {
+            true => packet,
+            false => match read_or_drop(pool, packet, &mut self.drops) {
+                Some(packet) => packet,
+                None => return,
+            },
+        };
         let meta = pool.meta_mut(&packet);
         meta.egress = egress;
         if self.wiring.labels && meta.kind == Kind::Interest && !label::put_on(meta) {

@@ -151,9 +151,7 @@ impl Exchange {
     pub fn distribute(&mut self, now: Instant, packets: &mut Vec<Packet>, pool: &mut Pool) {
         let mut kept = 0;
         for at in 0..packets.len() {
-            let meta = pool.meta(&packets[at]);
-            if meta.name_unread
-                && !self.is_labelled(meta)
+            if !self.is_labelled(pool.meta(&packets[at]))
                 && let Err(error) = read_name(pool, &packets[at])
             {
                 self.drops.count(DropReason::Malformed(error.fault));

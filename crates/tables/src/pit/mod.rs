@@ -37,7 +37,6 @@ use crate::index::{Index, Spot};
 use crate::memory::Lines;
 use crate::octets::are_same;
 use crate::{Ask, Instant};
-use core::cell::Cell;
 use entry::Entry;
 use faces::FaceCounts;
 use matching::PrefixLengths;
@@ -545,24 +544,28 @@ impl Pit {
         true
     }
 
-    /// Asks for memory that a Data with this token will need: 0 the entry, 1 its copy of the name and its neighbours in the timer, 2 its bucket in the
-    /// index. Stage 1 leaves the hash of the entry's name in `hash`, 0 where there is no entry, and the next goes by it: in a pass of its own, as
-    /// [`Fib::prefetch_hinted`](crate::fib::Fib::prefetch_hinted) says.
+    /// Asks for what the index has of a name: for a whole batch in a pass of its own, as [`Fib::prefetch_hinted`](crate::fib::Fib::prefetch_hinted) says.
     #[inline(always)]
-    pub fn prefetch_token(&self, stage: usize, token: &[u8], hash: &Cell<u64>) {
-        match (stage, EntryRef::from_token(token)) {
-            (0, Some(reference)) => self.entries.prefetch(reference.index as usize),
-            (1, reference) => {
-                let entry = reference.and_then(|reference| self.entry(reference));
-                hash.set(entry.map_or(0, |entry| entry.hash));
-                if let Some(entry) = entry {
-                    self.prefetch_name(entry);
-                    self.wheel.prefetch(&self.entries, entry);
-                }
+    pub fn prefetch_hash(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// Asks for memory that a Data with this token will need: 0 the entry, 1 its copy of the name and its neighbours in the timer; gives the name's hash
+    /// then, for [`prefetch_hash`](Self::prefetch_hash) at stage 2.
+    #[inline(always)]
+    pub fn prefetch_token(&self, stage: usize, token: &[u8]) -> Option<u64> {
+        let reference = EntryRef::from_token(token)?;
+        match stage {
+            0 => self.entries.prefetch(reference.index as usize),
+            1 => {
+                let entry = self.entry(reference)?;
+                self.prefetch_name(entry);
+                self.wheel.prefetch(&self.entries, entry);
+                return Some(entry.hash);
             }
-            (2, _) => self.index.prefetch(hash.get()),
             _ => {}
         }
+        None
     }
 
     #[inline]

@@ -27,9 +27,10 @@ fn rows(size: usize) -> Vec<Row> {
             let pairs: Vec<u64> = (made..made + BATCH as u64).collect();
             made += BATCH as u64;
             let hashes: Vec<u64> = pairs.iter().map(|pair| mix(*pair)).collect();
+            let now = at(made);
             insert.measure(BATCH, || {
                 if prefetch {
-                    hashes.iter().zip(&pairs).for_each(|(hash, pair)| list.prefetch(*hash, *pair as u32));
+                    hashes.iter().zip(&pairs).for_each(|(hash, pair)| list.prefetch(now, *hash, *pair as u32));
                 }
                 for (hash, pair) in hashes.iter().zip(&pairs) {
                     list.insert(at(*pair), *hash, *pair as u32);
@@ -48,7 +49,7 @@ fn rows(size: usize) -> Vec<Row> {
                 let now = at(made);
                 samples.measure(BATCH, || {
                     if prefetch {
-                        hashes.iter().zip(&pairs).for_each(|(hash, pair)| list.prefetch(*hash, *pair as u32));
+                        hashes.iter().zip(&pairs).for_each(|(hash, pair)| list.prefetch(now, *hash, *pair as u32));
                     }
                     for (hash, pair) in hashes.iter().zip(&pairs) {
                         found += usize::from(black_box(list.contains(now, *hash, *pair as u32)));

@@ -204,7 +204,7 @@ impl Router {
                     meta.maybe_pending.set(self.pit.prefetch(stage, &meta.prefixes));
                 }
                 if stage == 0 {
-                    self.dead_nonces.prefetch(meta.prefixes.key(), meta.nonce);
+                    self.dead_nonces.prefetch(meta.arrival, meta.prefixes.key(), meta.nonce);
                 }
             }
             // With a token the entry is usually found without the index.

@@ -1,7 +1,7 @@
 //! Forwarding Information Base: by the longest prefix of a name to next hops and a strategy.
 //!
 //! ```text
-//! hash of the first `middle` components --> hints: lengths worth trying (one cache line)
+//! hash of the first `middle` components --> hints: lengths worth trying (one cache line); where a single prefix starts so, its entry
 //! hash of the longest of these lengths  --> index: where entries may be (one line)
 //!                                           entry: header + name, compared (one line, or two)
 //! ```
@@ -21,6 +21,7 @@ use crate::index::{Index, IndexFull};
 use crate::octets::are_same;
 use blocks::{BLOCK_MAX, Blocks};
 use core::cell::Cell;
+use hints::Behind;
 use hops::HopSets;
 use lengths::Lengths;
 use nw_name::{HashKey, NameRef, PREFIXES_MAX, Prefixes};
@@ -221,7 +222,7 @@ impl Fib {
         let Some(block) = self.find(prefixes.whole(), name.as_bytes()) else { return false };
         let Entry { hop_set, components, strategy, epoch, .. } = Entry::of(self.blocks.bytes(block));
         self.strategies[usize::from(strategy.0)] -= 1;
-        self.lengths.remove(&prefixes, components.into(), epoch);
+        self.lengths.remove(&prefixes, components.into(), block, epoch);
         self.index.remove(prefixes.whole(), block);
         self.blocks.free(block);
         self.hop_sets.release(hop_set);
@@ -232,7 +233,8 @@ impl Fib {
     /// The longest prefix of `name` that was set. `prefixes` are those of `name`.
     #[inline]
     pub fn lookup(&self, name: NameRef<'_>, prefixes: &Prefixes) -> Option<FibEntry<'_>> {
-        self.lookup_among(self.lengths.of(prefixes), name, prefixes)
+        let Behind { lengths, lead } = self.lengths.of(prefixes);
+        self.lookup_led(lead, lengths, name, prefixes)
     }
 
     /// As [`lookup`](Self::lookup), with what [`prefetch_hinted`](Self::prefetch_hinted) found out about this name.
@@ -246,8 +248,19 @@ impl Fib {
         if !hint.is_about(self) {
             return self.lookup(name, prefixes);
         }
-        let lengths = hint.lengths.get();
-        if let Some(block) = hint.block.get().checked_sub(1)
+        self.lookup_led(hint.block.get().checked_sub(1), hint.lengths.get(), name, prefixes)
+    }
+
+    /// The longest prefix of one of these lengths; `lead` may be the block of the longest.
+    #[inline(always)]
+    fn lookup_led(
+        &self,
+        lead: Option<u32>,
+        lengths: u64,
+        name: NameRef<'_>,
+        prefixes: &Prefixes,
+    ) -> Option<FibEntry<'_>> {
+        if let Some(block) = lead
             && let Some(longest) = lengths.checked_ilog2()
             && let Some(prefix) = name.as_bytes().get(..prefixes.end(longest as usize))
             && Entry::has_name(self.blocks.bytes(block), prefix)
@@ -281,7 +294,7 @@ impl Fib {
     pub fn prefetch(&self, stage: usize, prefixes: &Prefixes) {
         match stage {
             0 => self.lengths.prefetch(prefixes),
-            1 => self.prefetch_bucket(prefixes),
+            1 => self.prefetch_found(self.lengths.of(prefixes), prefixes),
             _ => self.prefetch_entry(prefixes),
         }
     }
@@ -296,18 +309,19 @@ impl Fib {
         match stage {
             0 => self.lengths.prefetch(prefixes),
             1 => {
-                let lengths = self.lengths.of(prefixes);
+                let Behind { lengths, lead } = self.lengths.of(prefixes);
                 hint.change.set(self.change);
                 hint.owner.set(self.config.owner);
                 hint.lengths.set(lengths);
-                hint.block.set(0);
+                hint.block.set(lead.map_or(0, |block| block + 1));
             }
-            2 if !hint.is_about(self) => self.prefetch_bucket(prefixes),
+            2 if !hint.is_about(self) => self.prefetch_found(self.lengths.of(prefixes), prefixes),
             2 => {
-                if let Some(longest) = hint.lengths.get().checked_ilog2() {
-                    self.index.prefetch(prefixes.hash(longest as usize));
-                }
+                let lead = hint.block.get().checked_sub(1);
+                self.prefetch_found(Behind { lengths: hint.lengths.get(), lead }, prefixes);
             }
+            // It was led to, and asked for.
+            _ if hint.block.get() != 0 => {}
             _ if !hint.is_about(self) => self.prefetch_entry(prefixes),
             _ => {
                 let mut lengths = hint.lengths.get();
@@ -383,7 +397,7 @@ impl Fib {
     ) -> Result<(), FibError> {
         let block = self.blocks.allocate(Entry::HEADER + name.as_bytes().len()).ok_or(FibError::Full)?;
         let added = self.index.insert(prefixes.whole(), block).and_then(|()| {
-            let hinted = self.lengths.add(prefixes, prefixes.count());
+            let hinted = self.lengths.add(prefixes, prefixes.count(), block);
             if hinted.is_err() {
                 self.index.remove(prefixes.whole(), block);
             }
@@ -403,14 +417,18 @@ impl Fib {
         }
     }
 
-    fn prefetch_bucket(&self, prefixes: &Prefixes) {
-        if let Some(longest) = self.lengths.of(prefixes).checked_ilog2() {
-            self.index.prefetch(prefixes.hash(longest as usize));
+    /// Asks for the longest prefix's entry where hints lead to it, else for its bucket of the index.
+    #[inline(always)]
+    fn prefetch_found(&self, Behind { lengths, lead }: Behind, prefixes: &Prefixes) {
+        let Some(longest) = lengths.checked_ilog2().map(|length| length as usize) else { return };
+        match lead {
+            Some(block) => self.blocks.prefetch(block, Entry::HEADER + prefixes.end(longest)),
+            None => self.index.prefetch(prefixes.hash(longest)),
         }
     }
 
     fn prefetch_entry(&self, prefixes: &Prefixes) {
-        let mut lengths = self.lengths.of(prefixes);
+        let Behind { mut lengths, lead: None } = self.lengths.of(prefixes) else { return };
         let Some(longest) = take_longest(&mut lengths) else { return };
         if let Some(block) = self.index.candidates(prefixes.hash(longest)).next() {
             self.blocks.prefetch(block, Entry::HEADER + prefixes.end(longest));

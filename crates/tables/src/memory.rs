@@ -244,16 +244,15 @@ pub(crate) fn any_equal_word(words: &[u16; 10], wanted: u16) -> bool {
 
 /// One bit per element that is `wanted`, the first one lowest.
 #[inline(always)]
-pub(crate) fn equal_octets(octets: &[u8; 20], wanted: u8) -> u32 {
+pub(crate) fn equal_octets(octets: &[u8; 8], wanted: u8) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: each load reads 16 octets of the 20 of `octets`, unaligned; SSE2 is part of the x86-64 baseline.
+    // SAFETY: the load reads 8 octets, unaligned, all of `octets`; SSE2 is part of the x86-64 baseline.
     unsafe {
         use core::arch::x86_64::*;
-        let start = octets.as_ptr();
-        let wanted = _mm_set1_epi8(wanted as i8);
-        let first = _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_loadu_si128(start.cast()), wanted)) as u32;
-        let last = _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_loadu_si128(start.add(4).cast()), wanted)) as u32;
-        first | last << 4
+        let octets = _mm_loadl_epi64(octets.as_ptr().cast());
+        let equal = _mm_cmpeq_epi8(octets, _mm_set1_epi8(wanted as i8));
+        // The other half of the register was set to zeros.
+        _mm_movemask_epi8(equal) as u32 & 0xff
     }
     #[cfg(not(target_arch = "x86_64"))]
     octets.iter().rev().fold(0, |mask, octet| mask << 1 | u32::from(*octet == wanted))
@@ -297,19 +296,20 @@ mod tests {
 
     #[test]
     fn equal_elements_are_found_where_they_are() {
-        for position in 0..20 {
-            let mut octets = [3; 20];
-            octets[position] = 200;
-            assert_eq!(equal_octets(&octets, 200), 1 << position);
-            assert_eq!(equal_octets(&octets, 3), 0xf_ffff & !(1 << position));
+        for position in 0..10 {
+            let mut octets = [3; 8];
+            octets[position % 8] = 200;
+            assert_eq!(equal_octets(&octets, 200), 1 << (position % 8));
+            assert_eq!(equal_octets(&octets, 3), 0xff & !(1 << (position % 8)));
+            assert_eq!(equal_octets(&octets, 0), 0);
             let mut doubles = [0x8000_0003; 10];
-            doubles[position % 10] = 0x8003;
-            assert_eq!(equal_doubles(&doubles, 0x8003), 1 << (position % 10));
-            assert_eq!(equal_doubles(&doubles, 0x8000_0003), 0x3ff & !(1 << (position % 10)));
+            doubles[position] = 0x8003;
+            assert_eq!(equal_doubles(&doubles, 0x8003), 1 << position);
+            assert_eq!(equal_doubles(&doubles, 0x8000_0003), 0x3ff & !(1 << position));
             let mut words = [0x8003; 10];
-            words[position % 10] = 0x03;
-            assert_eq!(equal_words(&words, 0x03), 1 << (position % 10));
-            assert_eq!(equal_words(&words, 0x8003), 0x3ff & !(1 << (position % 10)));
+            words[position] = 0x03;
+            assert_eq!(equal_words(&words, 0x03), 1 << position);
+            assert_eq!(equal_words(&words, 0x8003), 0x3ff & !(1 << position));
             assert!(
                 any_equal_word(&words, 0x03)
                     && any_equal_word(&words, 0x8003)

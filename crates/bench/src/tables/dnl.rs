@@ -30,7 +30,10 @@ fn rows(size: usize) -> Vec<Row> {
             let now = at(made);
             insert.measure(BATCH, || {
                 if prefetch {
-                    hashes.iter().zip(&pairs).for_each(|(hash, pair)| list.prefetch(now, *hash, *pair as u32));
+                    hashes
+                        .iter()
+                        .zip(&pairs)
+                        .for_each(|(hash, pair)| list.prefetch(now, *hash, *pair as u32));
                 }
                 for (hash, pair) in hashes.iter().zip(&pairs) {
                     list.insert(at(*pair), *hash, *pair as u32);
@@ -49,7 +52,10 @@ fn rows(size: usize) -> Vec<Row> {
                 let now = at(made);
                 samples.measure(BATCH, || {
                     if prefetch {
-                        hashes.iter().zip(&pairs).for_each(|(hash, pair)| list.prefetch(now, *hash, *pair as u32));
+                        hashes
+                            .iter()
+                            .zip(&pairs)
+                            .for_each(|(hash, pair)| list.prefetch(now, *hash, *pair as u32));
                     }
                     for (hash, pair) in hashes.iter().zip(&pairs) {
                         found += usize::from(black_box(list.contains(now, *hash, *pair as u32)));

@@ -1,12 +1,15 @@
 //! The first stage of a longest-prefix match: what lengths are worth trying for a name, from the hash of its first `middle` components.
 //!
 //! ```text
-//! bucket = one cache line:  20 sets of lengths (u16) | 20 tags (u8, 0 = free) | passed (u16)
-//! bit i of a set: there is a prefix of middle + i components (bit 15: of middle + 15 or more) that starts so
+//! bucket = one cache line:  8 leads (u32) | 8 sets of lengths (u16) | 8 tags (u8, 0 = free) | passed (u16)
+//! bit i of a set: there is a prefix of middle + i components (bit 14: of middle + 14 or more) that starts so
+//! bit 15: there are several that start so
+//! lead: the blocks of all that start so, one by exclusive or with the other: that of the only one where there is but one
 //! ```
 //!
 //! These are the virtual entries of the literature, without their names: a tag that matches by chance only adds lengths to try, in vain. So one line
-//! answers, and names are compared at the second stage only. Probing is that of [`crate::index`].
+//! answers, and names are compared at the second stage only. Where a single prefix starts so, as most do that are long and have little in common,
+//! that line leads right to its entry. Probing is that of [`crate::index`].
 
 use crate::index::{IndexFull, PROBES_MAX};
 use crate::memory::{Lines, equal_octets};
@@ -14,12 +17,14 @@ use nw_name::Prefixes;
 use std::collections::BTreeMap;
 use zerocopy::FromZeros;
 
-const SLOTS: usize = 20;
-/// Chosen as in [`crate::index`]: one bucket in 200 overflows.
-const LOAD: usize = 11;
+const SLOTS: usize = 8;
+/// Chosen as in [`crate::index`]: one bucket in 260 overflows.
+const LOAD: usize = 3;
 
-/// The last bit of a set stands for all longer prefixes too.
-const DEEPEST: usize = 15;
+/// The last bit of a set that is a length, and stands for all longer prefixes too.
+const DEEPEST: usize = 14;
+/// The bit of a set that says that there are several.
+const SEVERAL: u16 = 1 << 15;
 
 /// A count that doesn't fit four bits: look in `many`.
 const MANY: u64 = 15;
@@ -27,10 +32,11 @@ const MANY: u64 = 15;
 #[derive(Clone, Copy, FromZeros)]
 #[repr(C, align(64))]
 struct Bucket {
+    leads: [u32; SLOTS],
     lengths: [u16; SLOTS],
     tags: [u8; SLOTS],
     passed: u16,
-    spare: u16,
+    spare: [u8; 6],
 }
 
 impl Bucket {
@@ -39,6 +45,15 @@ impl Bucket {
     fn matching(&self, tag: u8) -> u32 {
         equal_octets(&self.tags, tag)
     }
+}
+
+/// What is behind a hash of `middle` components.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Behind {
+    /// Lengths that may have a prefix: one bit each. Those that have are always among them.
+    pub lengths: u64,
+    /// The block of the only one there is, if it is what the hash is of.
+    pub lead: Option<u32>,
 }
 
 /// What control needs besides, at the same place: which hash this is, and how many prefixes are behind each bit (four bits a count).
@@ -93,9 +108,27 @@ impl Hints {
         self.buckets.prefetch(self.home(hash));
     }
 
-    /// Lengths of `middle` and more that may have a prefix: one bit each. Those that have are always among them.
+    /// What there is of `middle` and more components.
     #[inline(always)]
-    pub(super) fn lengths(&self, hash: u64) -> u64 {
+    pub(super) fn behind(&self, hash: u64) -> Behind {
+        let tag = tag_of(hash);
+        let bucket = &self.buckets[self.home(hash)];
+        let matching = bucket.matching(tag);
+        let position = matching.trailing_zeros() as usize % SLOTS;
+        let set = if matching == 0 { 0 } else { bucket.lengths[position] };
+        // Nearly always one tag matches, or none.
+        if matching & matching.wrapping_sub(1) != 0 || bucket.passed != 0 || set & 1 << DEEPEST != 0 {
+            return Behind { lengths: self.lengths(hash), lead: None };
+        }
+        Behind {
+            lengths: u64::from(set & !SEVERAL) << self.middle,
+            lead: (set != 0 && set & SEVERAL == 0).then_some(bucket.leads[position]),
+        }
+    }
+
+    /// [`Behind::lengths`], wherever they stand.
+    #[inline(never)]
+    fn lengths(&self, hash: u64) -> u64 {
         let tag = tag_of(hash);
         let mut number = self.home(hash);
         let mut set = 0;
@@ -103,7 +136,7 @@ impl Hints {
             let bucket = &self.buckets[number];
             let mut matching = bucket.matching(tag);
             while matching != 0 {
-                set |= bucket.lengths[(matching.trailing_zeros() as usize).min(SLOTS - 1)];
+                set |= bucket.lengths[matching.trailing_zeros() as usize % SLOTS] & !SEVERAL;
                 matching &= matching - 1;
             }
             if bucket.passed == 0 {
@@ -116,19 +149,19 @@ impl Hints {
     }
 
     /// [`add`](Self::add) for a prefix whose hashes are at hand; shorter ones than the middle have no hints.
-    pub(super) fn add_of(&mut self, prefixes: &Prefixes, length: usize) -> Result<(), IndexFull> {
-        if length < self.middle { Ok(()) } else { self.add(prefixes.hash(self.middle), length) }
+    pub(super) fn add_of(&mut self, prefixes: &Prefixes, length: usize, block: u32) -> Result<(), IndexFull> {
+        if length < self.middle { Ok(()) } else { self.add(prefixes.hash(self.middle), length, block) }
     }
 
     /// Takes back one [`add_of`](Self::add_of).
-    pub(super) fn remove_of(&mut self, prefixes: &Prefixes, length: usize) {
+    pub(super) fn remove_of(&mut self, prefixes: &Prefixes, length: usize, block: u32) {
         if length >= self.middle {
-            self.remove(prefixes.hash(self.middle), length);
+            self.remove(prefixes.hash(self.middle), length, block);
         }
     }
 
-    /// Counts one more prefix of `length` components whose first `middle` have this hash.
-    pub(super) fn add(&mut self, hash: u64, length: usize) -> Result<(), IndexFull> {
+    /// Counts one more prefix of `length` components whose first `middle` have this hash, and whose entry stands in `block`.
+    pub(super) fn add(&mut self, hash: u64, length: usize, block: u32) -> Result<(), IndexFull> {
         let (bucket, position) = match self.locate(hash) {
             Some(place) => place,
             None => self.create(hash)?,
@@ -145,11 +178,24 @@ impl Hints {
             }
         }
         self.buckets[bucket].lengths[position] |= 1 << bit;
+        self.lead(bucket, position, block);
         Ok(())
     }
 
+    /// Another block came behind a hint, or went: its counts and lengths are right already.
+    fn lead(&mut self, bucket: usize, position: usize, block: u32) {
+        let counts = self.nodes[bucket][position].counts;
+        let is_single = counts.is_power_of_two() && counts.trailing_zeros().is_multiple_of(4);
+        let here = &mut self.buckets[bucket];
+        here.leads[position] ^= block;
+        here.lengths[position] &= !SEVERAL;
+        if !is_single {
+            here.lengths[position] |= SEVERAL;
+        }
+    }
+
     /// Takes back one [`add`](Self::add).
-    pub(super) fn remove(&mut self, hash: u64, length: usize) {
+    pub(super) fn remove(&mut self, hash: u64, length: usize, block: u32) {
         let Some((bucket, position)) = self.locate(hash) else {
             debug_assert!(false, "a hint was never added");
             return;
@@ -164,13 +210,14 @@ impl Hints {
                 self.many.remove(&key);
                 *counts -= 1 << (4 * bit);
             }
-            return;
+        } else {
+            *counts -= 1 << (4 * bit);
+            if *counts >> (4 * bit) & 15 == 0 {
+                self.buckets[bucket].lengths[position] &= !(1 << bit);
+            }
         }
-        *counts -= 1 << (4 * bit);
-        if *counts >> (4 * bit) & 15 == 0 {
-            self.buckets[bucket].lengths[position] &= !(1 << bit);
-        }
-        if *counts == 0 {
+        self.lead(bucket, position, block);
+        if self.nodes[bucket][position].counts == 0 {
             self.buckets[bucket].tags[position] = 0;
             self.each_passed(self.home(hash), bucket, |passed| *passed -= 1);
         }
@@ -196,7 +243,7 @@ impl Hints {
             let here = &mut self.buckets[bucket];
             if let Some(position) = here.tags.iter().position(|tag| *tag == 0) {
                 here.tags[position] = tag_of(hash);
-                here.lengths[position] = 0;
+                (here.lengths[position], here.leads[position]) = (0, 0);
                 self.nodes[bucket][position] = Node { hash, counts: 0 };
                 self.each_passed(home, bucket, |passed| *passed += 1);
                 return Ok((bucket, position));
@@ -266,15 +313,21 @@ mod tests {
     fn all_that_were_added_are_found_and_nothing_is_left() {
         let mut hints = Hints::new(3, 50_000);
         for number in 0..50_000u64 {
-            hints.add(hash(number), 3 + number as usize % 29).unwrap();
+            hints.add(hash(number), 3 + number as usize % 29, number as u32).unwrap();
         }
+        let mut leads = 0;
         for number in 0..50_000u64 {
-            assert!(hints.lengths(hash(number)) >> (3 + number % 29) & 1 == 1);
+            let behind = hints.behind(hash(number));
+            assert!(behind.lengths >> (3 + number % 29) & 1 == 1);
+            leads += u64::from(behind.lead == Some(number as u32));
+            assert!(behind.lead.is_none_or(|lead| lead == number as u32));
         }
-        let strangers = (50_000..100_000).filter(|n| hints.lengths(hash(*n)) != 0).count();
-        assert!(strangers < 6_000, "{strangers} of 50000 match by chance");
+        // But for the deepest and those that share a tag or a bucket with others.
+        assert!(leads > 50_000 * 14 / 29 * 95 / 100, "{leads} of 50000 lead to their entries");
+        let strangers = (50_000..100_000).filter(|n| hints.behind(hash(*n)).lengths != 0).count();
+        assert!(strangers < 1_500, "{strangers} of 50000 match by chance");
         for number in 0..50_000u64 {
-            hints.remove(hash(number), 3 + number as usize % 29);
+            hints.remove(hash(number), 3 + number as usize % 29, number as u32);
         }
         assert!(hints.buckets.iter().all(|b| b.tags == [0; SLOTS] && b.passed == 0));
     }
@@ -284,7 +337,7 @@ mod tests {
         let mut hints = Hints::new(1, 10_000);
         for number in 0..10_000u64 {
             for _ in 0..20 {
-                hints.add(hash(number % 500), 2).unwrap();
+                hints.add(hash(number % 500), 2, number as u32).unwrap();
             }
         }
         let mut bucket = 0;
@@ -292,32 +345,42 @@ mod tests {
             bucket = (bucket + 100).min(hints.buckets());
         }
         assert!(hints.many.is_empty());
-        assert!((0..500).all(|number| hints.lengths(hash(number)) == 0));
+        assert!((0..500).all(|number| hints.behind(hash(number)) == Behind::default()));
     }
 
     proptest! {
-        /// Counts are exact: as long as one of many prefixes is there its length shows, afterwards it doesn't.
+        /// Counts are exact: as long as one of many prefixes is there its length shows, afterwards it doesn't; and the only one there is is led to,
+        /// whatever others came and went.
         #[test]
         fn counts_are_exact(steps in proptest::collection::vec((0u64..3, 0usize..33, 0usize..20, any::<bool>()), 0..80)) {
             let mut hints = Hints::new(0, 30);
-            let mut model: BTreeMap<(u64, usize), usize> = BTreeMap::new();
+            let mut model: BTreeMap<(u64, usize), Vec<u32>> = BTreeMap::new();
+            let mut blocks = 0;
             for (number, length, times, add) in steps {
-                let count = model.entry((number, length)).or_default();
+                let there = model.entry((number, length)).or_default();
                 for _ in 0..times {
                     if add {
-                        hints.add(hash(number), length).unwrap();
-                        *count += 1;
-                    } else if *count > 0 {
-                        hints.remove(hash(number), length);
-                        *count -= 1;
+                        blocks += 1;
+                        hints.add(hash(number), length, blocks).unwrap();
+                        there.push(blocks);
+                    } else if !there.is_empty() {
+                        // Neither the first nor the last that came.
+                        let gone = there.swap_remove(there.len() / 2);
+                        hints.remove(hash(number), length, gone);
                     }
                 }
                 for number in 0..3 {
-                    let mut wanted = 0u64;
-                    for length in (0..33).filter(|l| model.get(&(number, *l)).is_some_and(|c| *c > 0)) {
-                        wanted |= if length >= DEEPEST { u64::MAX << DEEPEST } else { 1 << length };
+                    let mut wanted = Behind::default();
+                    let mut all = Vec::new();
+                    for length in 0..33 {
+                        let Some(there) = model.get(&(number, length)).filter(|there| !there.is_empty()) else { continue };
+                        wanted.lengths |= if length >= DEEPEST { u64::MAX << DEEPEST } else { 1 << length };
+                        all.extend(there);
                     }
-                    prop_assert_eq!(hints.lengths(hash(number)), wanted);
+                    if let [only] = all[..] && wanted.lengths >> DEEPEST == 0 {
+                        wanted.lead = Some(only);
+                    }
+                    prop_assert_eq!(hints.behind(hash(number)), wanted);
                 }
             }
         }

@@ -3,7 +3,7 @@
 //! The middle follows the routes: at most one prefix in eight is shorter than it. It moves by building a second set of hints in portions, a few entries
 //! per change of the FIB, while the first one answers; then they change places. So no change takes long.
 
-use super::hints::Hints;
+use super::hints::{Behind, Hints};
 use super::{Blocks, Entry};
 use crate::index::{Index, IndexFull};
 use nw_name::{HashKey, NameRef, PREFIXES_MAX, Prefixes};
@@ -75,23 +75,26 @@ impl Lengths {
         }
     }
 
-    /// Lengths at which a prefix of this name may be: one bit each, those of prefixes that are there always among them.
+    /// Lengths at which a prefix of this name may be, and the block of the longest if it is known already.
     #[inline(always)]
-    pub(super) fn of(&self, prefixes: &Prefixes) -> u64 {
-        let kept = prefixes.kept();
-        let hints = &self.hints;
-        let mut lengths = self.populated & (u64::MAX >> (63 - kept));
-        if kept >= hints.middle() && lengths >> hints.middle() != 0 {
-            let shorter = (1 << hints.middle()) - 1;
-            lengths &= hints.lengths(prefixes.hash(hints.middle())) | shorter;
+    pub(super) fn of(&self, prefixes: &Prefixes) -> Behind {
+        let (kept, middle) = (prefixes.kept(), self.hints.middle());
+        let lengths = self.populated & (u64::MAX >> (63 - kept));
+        if kept < middle || lengths >> middle == 0 {
+            return Behind { lengths, lead: None };
         }
-        lengths
+        let Behind { lengths: longer, lead } = self.hints.behind(prefixes.hash(middle));
+        let shorter = (1 << middle) - 1;
+        // It may be longer than the name.
+        Behind { lengths: lengths & (longer | shorter), lead: lead.filter(|_| lengths & longer != 0) }
     }
 
-    /// Takes in a prefix of `length` components; gives the epoch to be kept with its entry.
-    pub(super) fn add(&mut self, prefixes: &Prefixes, length: usize) -> Result<u8, IndexFull> {
-        self.hints.add_of(prefixes, length)?;
-        if matches!(self.movement, Move::Building { .. }) && self.next.add_of(prefixes, length).is_err() {
+    /// Takes in a prefix of `length` components, whose entry is to stand in `block`; gives the epoch to be kept with its entry.
+    pub(super) fn add(&mut self, prefixes: &Prefixes, length: usize, block: u32) -> Result<u8, IndexFull> {
+        self.hints.add_of(prefixes, length, block)?;
+        if matches!(self.movement, Move::Building { .. })
+            && self.next.add_of(prefixes, length, block).is_err()
+        {
             self.give_up();
         }
         self.counts[length] += 1;
@@ -100,10 +103,10 @@ impl Lengths {
     }
 
     /// Takes back one [`add`](Self::add), which gave `epoch`, or a movement changed it since.
-    pub(super) fn remove(&mut self, prefixes: &Prefixes, length: usize, epoch: u8) {
-        self.hints.remove_of(prefixes, length);
+    pub(super) fn remove(&mut self, prefixes: &Prefixes, length: usize, block: u32, epoch: u8) {
+        self.hints.remove_of(prefixes, length, block);
         if matches!(self.movement, Move::Building { .. }) && epoch == self.epoch {
-            self.next.remove_of(prefixes, length);
+            self.next.remove_of(prefixes, length, block);
         }
         self.counts[length] -= 1;
         if self.counts[length] == 0 {
@@ -167,7 +170,7 @@ impl Lengths {
                 let length = usize::from(entry.components);
                 if length >= middle {
                     let hash = self.key.name(NameRef::from_checked(entry.name).prefix(middle));
-                    if self.next.add(hash, length).is_err() {
+                    if self.next.add(hash, length, block).is_err() {
                         return self.give_up();
                     }
                 }

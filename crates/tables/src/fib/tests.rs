@@ -88,7 +88,7 @@ fn removal_uncovers_what_is_shorter() {
     assert_eq!(found(&fib, long), None);
     assert_eq!((fib.len(), fib.next_hop_sets()), (0, 0));
     // Not even hints are left.
-    assert_eq!(fib.lengths.of(&Prefixes::of(&KEY, name(long).as_ref())), 0);
+    assert_eq!(fib.lengths.of(&Prefixes::of(&KEY, name(long).as_ref())), Behind::default());
 }
 
 #[test]

@@ -242,20 +242,23 @@ pub(crate) fn any_equal_word(words: &[u16; 10], wanted: u16) -> bool {
     words.contains(&wanted)
 }
 
-/// One bit per element that is `wanted`, the first one lowest.
+/// True when each of these pieces is the same octets as its counterpart.
 #[inline(always)]
-pub(crate) fn equal_octets(octets: &[u8; 8], wanted: u8) -> u32 {
+pub(crate) fn are_same_pieces(ones: [&[u8; 16]; 4], others: [&[u8; 16]; 4]) -> bool {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the load reads 8 octets, unaligned, all of `octets`; SSE2 is part of the x86-64 baseline.
+    // SAFETY: each load reads 16 octets, unaligned, all of a piece; SSE2 is part of the x86-64 baseline.
     unsafe {
         use core::arch::x86_64::*;
-        let octets = _mm_loadl_epi64(octets.as_ptr().cast());
-        let equal = _mm_cmpeq_epi8(octets, _mm_set1_epi8(wanted as i8));
-        // The other half of the register was set to zeros.
-        _mm_movemask_epi8(equal) as u32 & 0xff
+        let load = |piece: &[u8; 16]| _mm_loadu_si128(piece.as_ptr().cast());
+        let equal = |at: usize| _mm_cmpeq_epi8(load(ones[at]), load(others[at]));
+        let all = _mm_and_si128(_mm_and_si128(equal(0), equal(1)), _mm_and_si128(equal(2), equal(3)));
+        _mm_movemask_epi8(all) == 0xffff
     }
     #[cfg(not(target_arch = "x86_64"))]
-    octets.iter().rev().fold(0, |mask, octet| mask << 1 | u32::from(*octet == wanted))
+    {
+        let difference = |at: usize| u128::from_ne_bytes(*ones[at]) ^ u128::from_ne_bytes(*others[at]);
+        difference(0) | difference(1) | difference(2) | difference(3) == 0
+    }
 }
 
 /// One bit per element that is `wanted`, the first one lowest.
@@ -297,11 +300,6 @@ mod tests {
     #[test]
     fn equal_elements_are_found_where_they_are() {
         for position in 0..10 {
-            let mut octets = [3; 8];
-            octets[position % 8] = 200;
-            assert_eq!(equal_octets(&octets, 200), 1 << (position % 8));
-            assert_eq!(equal_octets(&octets, 3), 0xff & !(1 << (position % 8)));
-            assert_eq!(equal_octets(&octets, 0), 0);
             let mut doubles = [0x8000_0003; 10];
             doubles[position] = 0x8003;
             assert_eq!(equal_doubles(&doubles, 0x8003), 1 << position);

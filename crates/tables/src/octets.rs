@@ -4,22 +4,17 @@
 //! processor as much as fifty instructions. Between 16 and 64 octets, as nearly all are, the way here is one for all lengths:
 //! four pieces of sixteen octets, which overlap where there are fewer.
 
+use crate::memory::are_same_pieces;
+
 /// Octets of a piece.
 const PIECE: usize = 16;
 const SHORT_MIN: usize = PIECE;
 const SHORT_MAX: usize = 4 * PIECE;
 
-/// Not zero when sixteen octets from `start` on differ.
+/// Sixteen octets from `start` on.
 #[inline(always)]
-fn difference(a: &[u8], b: &[u8], start: usize) -> u64 {
-    let (a, b) = (&a[start..start + PIECE], &b[start..start + PIECE]);
-    word(a, 0) ^ word(b, 0) | word(a, 8) ^ word(b, 8)
-}
-
-#[inline(always)]
-fn word(octets: &[u8], start: usize) -> u64 {
-    let word = &octets[start..start + 8];
-    u64::from_ne_bytes([word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]])
+fn piece(octets: &[u8], start: usize) -> &[u8; PIECE] {
+    octets[start..start + PIECE].as_array().expect("a piece")
 }
 
 /// True when both are the same octets.
@@ -33,8 +28,11 @@ pub fn are_same(a: &[u8], b: &[u8]) -> bool {
         return a == b;
     }
     let last = len - PIECE;
-    let first_half = difference(a, b, 0) | difference(a, b, last.min(PIECE));
-    first_half | difference(a, b, last.min(2 * PIECE)) | difference(a, b, last) == 0
+    let (second, third) = (last.min(PIECE), last.min(2 * PIECE));
+    are_same_pieces(
+        [piece(a, 0), piece(a, second), piece(a, third), piece(a, last)],
+        [piece(b, 0), piece(b, second), piece(b, third), piece(b, last)],
+    )
 }
 
 /// Copies all octets of `from` to the beginning of `to`.

@@ -12,7 +12,7 @@
 //! that line leads right to its entry. Probing is that of [`crate::index`].
 
 use crate::index::{IndexFull, PROBES_MAX};
-use crate::memory::{Lines, equal_octets};
+use crate::memory::Lines;
 use nw_name::Prefixes;
 use std::collections::BTreeMap;
 use zerocopy::FromZeros;
@@ -40,10 +40,12 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// One bit per position whose tag is `tag`.
+    /// The highest bit of each octet that stands where the tag is `tag`.
     #[inline(always)]
-    fn matching(&self, tag: u8) -> u32 {
-        equal_octets(&self.tags, tag)
+    fn matching(&self, tag: u8) -> u64 {
+        const LOW: u64 = u64::MAX / 255 * 0x7f;
+        let differing = u64::from_le_bytes(self.tags) ^ u64::from(tag) * (u64::MAX / 255);
+        !((differing & LOW) + LOW | differing | LOW)
     }
 }
 
@@ -114,7 +116,7 @@ impl Hints {
         let tag = tag_of(hash);
         let bucket = &self.buckets[self.home(hash)];
         let matching = bucket.matching(tag);
-        let position = matching.trailing_zeros() as usize % SLOTS;
+        let position = position_of(matching);
         let set = if matching == 0 { 0 } else { bucket.lengths[position] };
         // Nearly always one tag matches, or none.
         if matching & matching.wrapping_sub(1) != 0 || bucket.passed != 0 || set & 1 << DEEPEST != 0 {
@@ -136,7 +138,7 @@ impl Hints {
             let bucket = &self.buckets[number];
             let mut matching = bucket.matching(tag);
             while matching != 0 {
-                set |= bucket.lengths[matching.trailing_zeros() as usize % SLOTS] & !SEVERAL;
+                set |= bucket.lengths[position_of(matching)] & !SEVERAL;
                 matching &= matching - 1;
             }
             if bucket.passed == 0 {
@@ -289,6 +291,12 @@ impl Hints {
     }
 }
 
+/// The first position that [matches](Bucket::matching).
+#[inline(always)]
+fn position_of(matching: u64) -> usize {
+    (matching.trailing_zeros() / u8::BITS) as usize % SLOTS
+}
+
 #[inline(always)]
 fn tag_of(hash: u64) -> u8 {
     ((hash >> 48) as u8).max(1)
@@ -307,6 +315,20 @@ mod tests {
     #[test]
     fn a_bucket_is_a_cache_line() {
         assert_eq!((size_of::<Bucket>(), align_of::<Bucket>()), (64, 64));
+    }
+
+    #[test]
+    fn tags_match_where_they_are() {
+        let mut bucket = Bucket::new_zeroed();
+        for position in 0..SLOTS {
+            for (tag, other) in [(1, 2), (255, 127), (128, 129), (127, 255), (2, 0)] {
+                bucket.tags = [other; SLOTS];
+                bucket.tags[position] = tag;
+                assert_eq!(bucket.matching(tag), 0x80 << (8 * position));
+                assert_eq!(position_of(bucket.matching(tag)), position);
+                assert_eq!(bucket.matching(other), 0x8080_8080_8080_8080 & !(0x80 << (8 * position)));
+            }
+        }
     }
 
     #[test]

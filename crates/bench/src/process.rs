@@ -89,10 +89,19 @@ impl Running {
 
     /// A number in `/proc/<id>/status`: `VmRSS` in KiB, `voluntary_ctxt_switches`.
     pub fn status(&self, key: &str) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap_or_default();
-        let line = status.lines().find(|line| line.split(':').next() == Some(key)).unwrap_or_default();
-        line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
+        status_at(&format!("/proc/{}/status", self.id()), key)
     }
+}
+
+/// Resident memory of this process, KiB.
+pub fn own_resident_kib() -> u64 {
+    status_at("/proc/self/status", "VmRSS")
+}
+
+fn status_at(path: &str, key: &str) -> u64 {
+    let status = fs::read_to_string(path).unwrap_or_default();
+    let line = status.lines().find(|line| line.split(':').next() == Some(key)).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
 /// The first number of a `schedstat`: nanoseconds.

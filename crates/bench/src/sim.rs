@@ -2,6 +2,7 @@
 //!
 //! Beside it: the same number of events with nothing to do, through the same queue.
 
+use crate::process::own_resident_kib;
 use crate::report::Row;
 use anyhow::{Result, ensure};
 use nw_sim::events::{Events, What};
@@ -47,7 +48,7 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
     let mut simulation = Simulation::new(plan)?;
     simulation.run()?;
     let took_s = start.elapsed().as_secs_f64();
-    let rss_mib = rss_mib();
+    let rss_mib = own_resident_kib() as f64 / 1024.0;
     let outcome = nw_sim::Outcome::of(&simulation);
     ensure!(outcome.is_good(), "{:?} {:?}", outcome.violations, outcome.verdicts);
     let totals = &outcome.totals;
@@ -81,12 +82,4 @@ fn empty_loop(events: u64) -> f64 {
         queue.at(now_ns + random.below(1_000_000), std::hint::black_box(what));
     }
     start.elapsed().as_secs_f64()
-}
-
-/// Resident memory of this process.
-fn rss_mib() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
-    kib.map_or(f64::NAN, |kib| kib / 1024.0)
 }

@@ -6,6 +6,7 @@
 //! card's work).
 
 use crate::machine::cycles_per_ns;
+use crate::process::own_resident_kib;
 use core::time::Duration;
 use nw_element::decode::decode_lazily;
 use nw_element::{FaceId, FaceInfo, Instant, Kind, LinkType, Packet, Pool, Scope};
@@ -90,6 +91,9 @@ impl Packets {
     }
 }
 
+/// Routes that are made at a time, before they are set.
+const LOAD_TOGETHER: usize = 1024;
+
 /// Names between two looks at how fast the processor is: some milliseconds.
 const CLOCK_EVERY: usize = 16_384;
 
@@ -154,6 +158,17 @@ pub struct Figures {
     pub packet_cycles: Vec<f64>,
     /// Mean length in octets: Interests, Data.
     pub len: (f64, f64),
+    /// What filling the FIB took.
+    pub loading: Loading,
+}
+
+/// What filling the FIB took, per prefix.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Loading {
+    /// Nanoseconds.
+    pub ns: f64,
+    /// Resident memory, octets.
+    pub octets: f64,
 }
 
 struct Bench<H> {
@@ -166,6 +181,7 @@ struct Bench<H> {
     tokens: Vec<[u8; 6]>,
     options: Options,
     batches: u64,
+    loading: Loading,
 }
 
 /// An Interest and a Data for each of these names.
@@ -202,7 +218,7 @@ pub fn measure_graph(options: Options) -> Figures {
 fn measure_in<H: Host>(options: Options) -> Figures {
     let mut load = Load::<H>::new(options, options.cached(), options.numbers());
     let len = (load.interests.mean_len(), load.data.mean_len());
-    let mut figures = Figures { len, ..Figures::default() };
+    let mut figures = Figures { len, loading: load.bench.loading, ..Figures::default() };
     for _ in 0..options.rounds {
         let (mut interest_ns, mut data_ns, mut cycles) = (0.0, 0.0, 0.0);
         for from in (0..load.count()).step_by(CLOCK_EVERY) {
@@ -278,16 +294,29 @@ impl<H: Host> Bench<H> {
         let info = FaceInfo { scope: Scope::NonLocal, link_type: LinkType::PointToPoint };
         plane.add_face(CONSUMER, info);
         plane.add_face(PRODUCER, info);
+        let (mut took, resident_kib) = (Duration::ZERO, own_resident_kib());
         plane.with_router(now, &mut pool, &mut out, |router, context| {
-            for i in 0..options.prefixes {
-                let hop = NextHop { face: PRODUCER, cost: 10 };
-                router
-                    .set_route(now, names(i, &options).0.as_ref(), &[hop], Strategies::DEFAULT, context)
-                    .expect("the FIB was made for so many");
+            for first in (0..options.prefixes).step_by(LOAD_TOGETHER) {
+                let numbers = first..options.prefixes.min(first + LOAD_TOGETHER as u64);
+                let prefixes: Vec<Name> = numbers.map(|number| names(number, &options).0).collect();
+                let started = std::time::Instant::now();
+                for prefix in &prefixes {
+                    let hop = NextHop { face: PRODUCER, cost: 10 };
+                    router
+                        .set_route(now, prefix.as_ref(), &[hop], Strategies::DEFAULT, context)
+                        .expect("the FIB was made for so many");
+                }
+                took += started.elapsed();
             }
         });
+        let taken_kib = own_resident_kib().saturating_sub(resident_kib);
+        let loading = Loading {
+            ns: took.as_nanos() as f64 / options.prefixes as f64,
+            octets: taken_kib as f64 * 1024.0 / options.prefixes as f64,
+        };
         let tokens = vec![[0; 6]; 2 * options.pending as usize];
-        Bench { plane, pool, batch: Vec::with_capacity(BATCH), out, now, tokens, options, batches: 0 }
+        let batch = Vec::with_capacity(BATCH);
+        Bench { plane, pool, batch, out, now, tokens, options, batches: 0, loading }
     }
 
     /// Adds one route and takes another away, now and then.

@@ -43,6 +43,8 @@ fn forward(row: &str, options: Options, bound_ns: Option<f64>) -> Vec<Row> {
         Row::new(row, "cycles_per_packet", &with.packet_cycles).beside(median(&without.packet_cycles)),
         Row::new(row, "interest_octets", &[with.len.0]),
         Row::new(row, "data_octets", &[with.len.1]),
+        Row::new(row, "load_ns_per_prefix", &[with.loading.ns]),
+        Row::new(row, "resident_octets_per_prefix", &[with.loading.octets]),
     ]
 }
 

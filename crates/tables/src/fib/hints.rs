@@ -44,8 +44,9 @@ impl Bucket {
     #[inline(always)]
     fn matching(&self, tag: u8) -> u64 {
         const LOW: u64 = u64::MAX / 255 * 0x7f;
-        let differing = u64::from_le_bytes(self.tags) ^ u64::from(tag) * (u64::MAX / 255);
-        !((differing & LOW) + LOW | differing | LOW)
+        let wanted = u64::from(tag) * (u64::MAX / 255);
+        let differing = u64::from_le_bytes(self.tags) ^ wanted;
+        !(((differing & LOW) + LOW) | differing | LOW)
     }
 }
 

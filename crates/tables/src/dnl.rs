@@ -103,6 +103,7 @@ impl DeadNonceList {
         latest != 0 && short_tick(now).wrapping_sub(latest) <= LATELY_TICKS
     }
 
+    /// True when the pair stands in its home line or behind it, and is not forgotten.
     #[inline(never)]
     fn is_kept(&self, now: Instant, name_hash: u64, nonce: u32) -> bool {
         let (mut at, fingerprint) = self.place(name_hash, nonce);

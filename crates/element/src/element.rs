@@ -118,6 +118,9 @@ pub trait Work: Any + Send {
     fn run(&mut self);
 }
 
+/// As many passes of [`Element::prefetch`] as any element may ask for: hosts make no more.
+pub const PREFETCH_STAGES_MAX: usize = 4;
+
 /// A packet function. Written once, run by every host.
 pub trait Element {
     /// Where packets enter.

@@ -1,7 +1,8 @@
 //! Elements for hosts that do not know their types: ports are numbers, in the order of [`Port::ALL`].
 
 use crate::{
-    Context, DropCounters, Element, FaceId, FaceInfo, Instant, Outbox, Packet, Pool, Port, PortInfo, Work,
+    Context, DropCounters, Element, FaceId, FaceInfo, Instant, Outbox, PREFETCH_STAGES_MAX, Packet, Pool,
+    Port, PortInfo, Work,
 };
 use core::any::Any;
 
@@ -195,7 +196,7 @@ impl<E: Element> Erased<E> {
 impl<E: Element> Erased<E> {
     #[inline(always)]
     fn prefetch_stage<const STAGE: usize>(&self, port: E::In, packets: &[Packet], pool: &Pool) {
-        const { assert!(E::PREFETCH_STAGES <= 4) };
+        const { assert!(E::PREFETCH_STAGES <= PREFETCH_STAGES_MAX) };
         for packet in packets {
             self.element.prefetch(STAGE, port, pool.meta(packet));
         }

@@ -18,7 +18,7 @@ pub mod pool;
 
 pub use announcements::{ANNOUNCEMENT_LEN_MAX, Ticket};
 pub use drops::{Cause, DropCounters, DropReason};
-pub use element::{Context, Element, Outbox, Port, PortInfo, Work};
+pub use element::{Context, Element, Outbox, PREFETCH_STAGES_MAX, Port, PortInfo, Work};
 pub use erased::{AnyElement, Erased, Lent, Runs};
 pub use meta::{Kind, LinkFields, Meta};
 pub use nw_tables::face::{FaceId, FaceInfo, FaceTable, LinkType, Scope};

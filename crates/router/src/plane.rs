@@ -12,7 +12,9 @@
 use crate::explain::Explainer;
 use nw_element::decode::read_names;
 use nw_element::journal::Journal;
-use nw_element::{Cause, Context, DropCounters, Element, FaceId, Instant, Outbox, Packet, Pool};
+use nw_element::{
+    Cause, Context, DropCounters, Element, FaceId, Instant, Outbox, PREFETCH_STAGES_MAX, Packet, Pool,
+};
 use nw_elements::{
     ContentStore, PacketDispatcher, Router, RouterConfig, content_store, packet_dispatcher, router,
 };
@@ -159,7 +161,9 @@ impl Plane {
     }
 
     fn prefetch_batch(&self, pool: &Pool) {
-        const { assert!(ContentStore::PREFETCH_STAGES <= 4 && Router::PREFETCH_STAGES == 4) };
+        // All of them, below.
+        const { assert!(Router::PREFETCH_STAGES == 4 && PREFETCH_STAGES_MAX == 4) };
+        const { assert!(ContentStore::PREFETCH_STAGES <= PREFETCH_STAGES_MAX) };
         self.prefetch_stage::<0>(pool);
         self.prefetch_stage::<1>(pool);
         self.prefetch_stage::<2>(pool);

@@ -8,6 +8,11 @@ use std::hint::black_box;
 const BATCH: usize = 32;
 const OPERATIONS: usize = 640_000;
 
+/// As hosts ask for a batch.
+fn ask(list: &DeadNonceList, now: Instant, hashes: &[u64], pairs: &[u64]) {
+    hashes.iter().zip(pairs).for_each(|(hash, pair)| list.prefetch(now, *hash, *pair as u32));
+}
+
 /// Rows `tables/dnl/{insert,hit,miss}/…` for each size.
 pub fn run(sizes: &[usize]) -> Vec<Row> {
     sizes.iter().flat_map(|size| rows(*size)).collect()
@@ -30,10 +35,7 @@ fn rows(size: usize) -> Vec<Row> {
             let now = at(made);
             insert.measure(BATCH, || {
                 if prefetch {
-                    hashes
-                        .iter()
-                        .zip(&pairs)
-                        .for_each(|(hash, pair)| list.prefetch(now, *hash, *pair as u32));
+                    ask(&list, now, &hashes, &pairs);
                 }
                 for (hash, pair) in hashes.iter().zip(&pairs) {
                     list.insert(at(*pair), *hash, *pair as u32);
@@ -52,10 +54,7 @@ fn rows(size: usize) -> Vec<Row> {
                 let now = at(made);
                 samples.measure(BATCH, || {
                     if prefetch {
-                        hashes
-                            .iter()
-                            .zip(&pairs)
-                            .for_each(|(hash, pair)| list.prefetch(now, *hash, *pair as u32));
+                        ask(&list, now, &hashes, &pairs);
                     }
                     for (hash, pair) in hashes.iter().zip(&pairs) {
                         found += usize::from(black_box(list.contains(now, *hash, *pair as u32)));

@@ -24,8 +24,8 @@ use change::Changing;
 use nw_element::decode::{read_names, read_or_drop};
 use nw_element::parameters::{Making, ParameterError};
 use nw_element::{
-    AnyElement, Cause, Context, DropCounters, Element, Erased, FaceId, FaceInfo, Instant, Kind, Lent, Packet,
-    Parameters, Pool, Runs, Work,
+    AnyElement, Cause, Context, DropCounters, Element, Erased, FaceId, FaceInfo, Instant, Kind, Lent,
+    PREFETCH_STAGES_MAX, Packet, Parameters, Pool, Runs, Work,
 };
 use nw_elements::catalogue::Entry;
 use nw_name::HashKey;
@@ -363,7 +363,7 @@ impl Engine {
     }
 
     fn prefetch_batch(&self, pool: &Pool) {
-        for stage in 0..PREFETCH_STAGES {
+        for stage in 0..PREFETCH_STAGES_MAX {
             for (target, packets) in self.batch.iter() {
                 let What::Site(site) = target.what() else { continue };
                 for next in &self.wiring.usual[site] {
@@ -617,5 +617,3 @@ impl Engine {
 
 /// Why there is an element.
 const THERE: &str = "connections lead to elements that are there";
-/// As many as any element has.
-const PREFETCH_STAGES: usize = 4;

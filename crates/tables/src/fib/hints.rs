@@ -55,7 +55,7 @@ impl Bucket {
 pub(super) struct Behind {
     /// Lengths that may have a prefix: one bit each. Those that have are always among them.
     pub lengths: u64,
-    /// The block of the only one there is, if it is what the hash is of.
+    /// The block of the only one there seems to be: by chance it may be that of another hash.
     pub lead: Option<u32>,
 }
 

@@ -330,6 +330,23 @@ fn a_hint_that_leads_to_another_prefix_is_seen_through() {
 
 /// Two FIBs that see the same packet, with as many changes each.
 #[test]
+fn a_hint_that_matches_by_chance_is_seen_through() {
+    let mut fib = fib(4);
+    fib.set(name("/only/one/of/its/kind").as_ref(), &[hop(300, 0)], StrategyId(0)).unwrap();
+    let strangers = (0..20_000).map(|number| name(&format!("/some/other/name/{number}/x")));
+    let mut led_astray = 0;
+    for stranger in strangers {
+        let prefixes = Prefixes::of(&KEY, stranger.as_ref());
+        led_astray += u32::from(fib.lengths.of(&prefixes).lead.is_some());
+        let hint = FibHint::default();
+        (0..Fib::HINTED_STAGES).for_each(|stage| fib.prefetch_hinted(stage, &prefixes, &hint));
+        assert_eq!(fib.lookup_hinted(stranger.as_ref(), &prefixes, &hint), None);
+        assert_eq!(fib.lookup(stranger.as_ref(), &prefixes), None);
+    }
+    assert!(led_astray > 10, "{led_astray} of 20000 share a tag with the only prefix");
+}
+
+#[test]
 fn a_hint_of_another_fib_is_none() {
     let [mut one, mut other] = [1, 2].map(|owner| Fib::new(KEY, FibConfig { owner, ..FibConfig::new(10) }));
     // Blocks of the same numbers, of other prefixes.

@@ -39,9 +39,10 @@ pub fn decode_lazily(pool: &mut Pool, packet: &Packet) -> Result<(), Error> {
         return decode(pool, packet);
     }
     check_data_link(meta)?;
-    let (fields, name_unread) = DataFields::check_but_name(bytes, key, &mut meta.prefixes)?;
-    meta.name_unread = name_unread;
     meta.likely_hash.set(0);
+    let Some(fields) = DataFields::usual(bytes.wire()) else { return other_data(key, bytes, meta) };
+    meta.prefixes.clear(key);
+    meta.name_unread = true;
     take_data(meta, fields);
     Ok(())
 }
@@ -89,7 +90,25 @@ pub fn read_names(pool: &mut Pool, packets: &mut Vec<Packet>, drops: &mut DropCo
 
 #[inline(always)]
 fn interest(key: &HashKey, bytes: Leading<'_>, meta: &mut Meta) -> Result<(), Error> {
-    let fields = InterestFields::check(bytes, key, &mut meta.prefixes)?;
+    match InterestFields::usual(bytes, key, &mut meta.prefixes) {
+        Some(fields) => take_interest(meta, fields),
+        None => return other_interest(key, bytes, meta),
+    }
+    Ok(())
+}
+
+// Fields of packets that are not the usual ones are taken apart: where they met with the others before, these were written to memory in pieces and
+// read back in larger ones, for which a processor waits.
+
+#[inline(never)]
+fn other_interest(key: &HashKey, bytes: Leading<'_>, meta: &mut Meta) -> Result<(), Error> {
+    let fields = InterestFields::any(bytes.wire(), key, &mut meta.prefixes)?;
+    take_interest(meta, fields);
+    Ok(())
+}
+
+#[inline(always)]
+fn take_interest(meta: &mut Meta, fields: InterestFields) {
     meta.kind = if meta.link.nack.is_some() { Kind::Nack } else { Kind::Interest };
     meta.name = fields.name;
     meta.can_be_prefix = fields.can_be_prefix;
@@ -100,13 +119,24 @@ fn interest(key: &HashKey, bytes: Leading<'_>, meta: &mut Meta) -> Result<(), Er
     meta.hop_limit_start = fields.hop_limit_start;
     meta.hint = fields.hint;
     meta.freshness_ms = 0;
-    Ok(())
 }
 
 #[inline(always)]
 fn data(key: &HashKey, bytes: Leading<'_>, meta: &mut Meta) -> Result<(), Error> {
     check_data_link(meta)?;
-    let fields = DataFields::check(bytes, key, &mut meta.prefixes)?;
+    match DataFields::usual(bytes.wire()) {
+        Some(fields) if forwarding::read_name(bytes, fields.name, key, &mut meta.prefixes).is_ok() => {
+            meta.name_unread = false;
+            take_data(meta, fields);
+            Ok(())
+        }
+        _ => other_data(key, bytes, meta),
+    }
+}
+
+#[inline(never)]
+fn other_data(key: &HashKey, bytes: Leading<'_>, meta: &mut Meta) -> Result<(), Error> {
+    let fields = DataFields::any(bytes.wire(), key, &mut meta.prefixes)?;
     meta.name_unread = false;
     take_data(meta, fields);
     Ok(())

@@ -74,8 +74,10 @@ impl InterestFields {
         }
     }
 
+    /// What [`check`](Self::check) finds in most Interests; `None` for [any other](Self::any). For those who do with the fields of either what they do
+    /// apart, so that these need not meet in memory.
     #[inline(always)]
-    fn usual(packet: Leading<'_>, key: &HashKey, prefixes: &mut Prefixes) -> Option<Self> {
+    pub fn usual(packet: Leading<'_>, key: &HashKey, prefixes: &mut Prefixes) -> Option<Self> {
         let wire = packet.wire();
         let [INTEREST, len @ 0..=252, NAME, name_len @ 1..=252, behind @ ..] = wire else { return None };
         if usize::from(*len) + 2 != wire.len() {
@@ -127,8 +129,12 @@ impl InterestFields {
         (digests.first_end == 0).then_some(fields)
     }
 
+    /// What [`check`](Self::check) finds, whatever the Interest has in it.
+    ///
+    /// # Errors
+    /// As there.
     #[inline(never)]
-    fn any(wire: &[u8], key: &HashKey, prefixes: &mut Prefixes) -> Result<Self, Error> {
+    pub fn any(wire: &[u8], key: &HashKey, prefixes: &mut Prefixes) -> Result<Self, Error> {
         let interest = Interest::check_hashing(wire, key, prefixes)?;
         Ok(InterestFields {
             name: place(interest.name_start(), interest.name().as_bytes()),
@@ -165,29 +171,10 @@ impl DataFields {
         }
     }
 
-    /// As [`check`](Self::check), but for the name of most packets: true while that is still to be [read](read_name), and may be none. `prefixes` are
-    /// those of `/` then.
-    ///
-    /// # Errors
-    /// As there.
+    /// What [`check`](Self::check) finds in most Data, but for the name, which is still to be [read](read_name) and may be none; `None` for
+    /// [any other](Self::any).
     #[inline(always)]
-    pub fn check_but_name(
-        packet: Leading<'_>,
-        key: &HashKey,
-        prefixes: &mut Prefixes,
-    ) -> Result<(Self, bool), Error> {
-        match Self::usual(packet.wire()) {
-            Some(fields) => {
-                prefixes.clear(key);
-                Ok((fields, true))
-            }
-            None => Ok((Self::any(packet.wire(), key, prefixes)?, false)),
-        }
-    }
-
-    /// All but what is in the name.
-    #[inline(always)]
-    fn usual(wire: &[u8]) -> Option<Self> {
+    pub fn usual(wire: &[u8]) -> Option<Self> {
         if wire.len() > crate::PACKET_LEN_MAX {
             return None;
         }
@@ -214,8 +201,12 @@ impl DataFields {
         Some(DataFields { name: (name_start as u16, name.len() as u16), freshness_ms })
     }
 
+    /// What [`check`](Self::check) finds, whatever the Data has in it.
+    ///
+    /// # Errors
+    /// As there.
     #[inline(never)]
-    fn any(wire: &[u8], key: &HashKey, prefixes: &mut Prefixes) -> Result<Self, Error> {
+    pub fn any(wire: &[u8], key: &HashKey, prefixes: &mut Prefixes) -> Result<Self, Error> {
         let data = Data::check_hashing(wire, key, prefixes)?;
         Ok(DataFields {
             name: place(data.name_start(), data.name().as_bytes()),

@@ -55,7 +55,7 @@ impl HashKey {
         self.fold_in(state, a, b)
     }
 
-    /// The hash of a prefix and one more component, and the octets that has, when `octets` begin with a short one that is no digest.
+    /// The hash of a prefix and one more component, and the octets of its value, when `octets` begin with a short one that is no digest.
     #[inline(always)]
     fn short_step(&self, prefix: u64, octets: &[u8; 16]) -> Option<(u64, usize)> {
         // First, and by itself: where the next component is depends on it, and each has to wait for the one before.
@@ -67,7 +67,7 @@ impl HashKey {
             return None;
         }
         let (mask_a, mask_b) = MASKS[value_len];
-        Some((self.fold_in(prefix, a & mask_a, b & mask_b), value_len + 2))
+        Some((self.fold_in(prefix, a & mask_a, b & mask_b), value_len))
     }
 
     #[inline(always)]
@@ -228,22 +228,26 @@ impl Prefixes {
         let (start, len) = (name.start, name.len());
         let from_name = wire.get(start..).unwrap_or_default();
         // While sixteen octets of it are left there is one more component, which two loads read.
-        let mut rest = &from_name[..from_name.len().min(len + 15)];
+        let readable = &from_name[..from_name.len().min(len + 15)];
         self.hashes[0] = key.root();
         self.ends[0] = 0;
-        let (mut hash, mut count, mut pos) = (key.root(), 0, 0);
+        let (mut hash, mut count) = (key.root(), 0);
+        // Where a component starts, and its value when it is a short one: each start waits for the length before, and for one addition instead of two.
+        let (mut pos, mut value) = (0u32, 2u32);
         // Nearly every component has one octet of type and of length, is short and no digest.
         while count < PREFIXES_MAX
-            && let Some(octets) = rest.first_chunk::<16>()
-            && let Some((folded, component_len)) = key.short_step(hash, octets)
+            && let Some(octets) = readable.get(pos as usize..pos as usize + 16)
+            && let Some(octets) = octets.first_chunk::<16>()
+            && let Some((folded, value_len)) = key.short_step(hash, octets)
         {
             hash = folded;
-            rest = &rest[component_len..];
-            pos += component_len;
+            pos = value + value_len as u32;
+            value = pos + 2;
             count += 1;
             self.hashes[count] = hash;
             self.ends[count] = pos as u16;
         }
+        let pos = pos as usize;
         self.count = count as u16;
         self.whole = hash;
         self.key = hash;

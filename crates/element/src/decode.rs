@@ -97,8 +97,8 @@ fn interest(key: &HashKey, bytes: Leading<'_>, meta: &mut Meta) -> Result<(), Er
     Ok(())
 }
 
-// Fields of packets that are not the usual ones are taken apart: where they met with the others before, these were written to memory in pieces and
-// read back in larger ones, for which a processor waits.
+// Other packets than the usual ones are taken apart: where the fields of both meet they go through memory, written in small pieces and read back in
+// large ones, for which a processor waits.
 
 #[inline(never)]
 fn other_interest(key: &HashKey, bytes: Leading<'_>, meta: &mut Meta) -> Result<(), Error> {

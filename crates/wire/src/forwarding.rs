@@ -74,8 +74,8 @@ impl InterestFields {
         }
     }
 
-    /// What [`check`](Self::check) finds in most Interests; `None` for [any other](Self::any). For those who do with the fields of either what they do
-    /// apart, so that these need not meet in memory.
+    /// What [`check`](Self::check) finds in most Interests; `None` for [any other](Self::any). Who takes the two apart has the fields of most in
+    /// registers: where both meet they go through memory.
     #[inline(always)]
     pub fn usual(packet: Leading<'_>, key: &HashKey, prefixes: &mut Prefixes) -> Option<Self> {
         let wire = packet.wire();

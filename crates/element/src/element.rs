@@ -151,15 +151,19 @@ pub trait Element {
     }
 
     /// Asks for the memory that [`process`](Self::process) will read for this packet, without waiting for it. Hosts call it for a whole batch, once per
-    /// stage from 0 to [`PREFETCH_STAGES`](Self::PREFETCH_STAGES), before processing the first packet of the batch. It changes nothing
+    /// stage from 0 to [`prefetch_stages`](Self::prefetch_stages), before processing the first packet of the batch. It changes nothing
     /// that can be seen: at most it notes in the packet's metadata what `process` would find out again.
     #[inline]
     fn prefetch(&self, stage: usize, port: Self::In, packet: &Meta) {
         let _ = (stage, port, packet);
     }
 
-    /// How many passes of [`prefetch`](Self::prefetch) help.
-    const PREFETCH_STAGES: usize = 0;
+    /// How many passes of [`prefetch`](Self::prefetch) help a packet that enters here: [`PREFETCH_STAGES_MAX`] at most.
+    #[inline]
+    fn prefetch_stages(port: Self::In) -> usize {
+        let _ = port;
+        0
+    }
 
     /// Takes one packet. It leaves by a port, is held in the element's state, or is dropped with a reason: never anything else.
     fn process(&mut self, now: Instant, port: Self::In, packet: Packet, context: &mut Context<'_, Self::Out>);

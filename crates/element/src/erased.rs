@@ -106,8 +106,8 @@ impl<L: Copy + Eq> Runs<L> {
 
 /// An [`Element`] of a type unknown to the host; made by [`Erased`].
 pub trait AnyElement: Any + Send {
-    /// [`Element::PREFETCH_STAGES`].
-    fn prefetch_stages(&self) -> usize;
+    /// [`Element::prefetch_stages`].
+    fn prefetch_stages(&self, port: u8) -> usize;
 
     /// [`Element::TAKES_UNREAD_NAMES`].
     fn takes_unread_names(&self) -> bool;
@@ -196,7 +196,7 @@ impl<E: Element> Erased<E> {
 impl<E: Element> Erased<E> {
     #[inline(always)]
     fn prefetch_stage<const STAGE: usize>(&self, port: E::In, packets: &[Packet], pool: &Pool) {
-        const { assert!(E::PREFETCH_STAGES <= PREFETCH_STAGES_MAX) };
+        const { assert!(STAGE < PREFETCH_STAGES_MAX) };
         for packet in packets {
             self.element.prefetch(STAGE, port, pool.meta(packet));
         }
@@ -207,8 +207,8 @@ impl<E: Element> Erased<E> {
 const OUTBOX_LEN: usize = 16;
 
 impl<E: Element + Send + 'static> AnyElement for Erased<E> {
-    fn prefetch_stages(&self) -> usize {
-        E::PREFETCH_STAGES
+    fn prefetch_stages(&self, port: u8) -> usize {
+        E::prefetch_stages(E::In::ALL[usize::from(port)])
     }
 
     fn takes_unread_names(&self) -> bool {

@@ -155,7 +155,10 @@ impl Element for BackwardRouter {
 
     const CLAIMS_REPLIES: bool = true;
     const GUARDS_LOOPS: bool = true;
-    const PREFETCH_STAGES: usize = Router::PREFETCH_STAGES;
+
+    fn prefetch_stages(_: In) -> usize {
+        Pit::PREFETCH_STAGES
+    }
 
     fn leads(port: In) -> &'static [Out] {
         match port {

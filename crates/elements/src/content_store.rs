@@ -160,7 +160,12 @@ impl Element for ContentStore {
 
     const TAKES_UNREAD_NAMES: bool = true;
 
-    const PREFETCH_STAGES: usize = 3;
+    fn prefetch_stages(port: In) -> usize {
+        match port {
+            In::Interest => 2,
+            In::Data => Store::PREFETCH_STAGES,
+        }
+    }
 
     fn leads(port: In) -> &'static [Out] {
         match port {

@@ -211,7 +211,9 @@ impl Element for NameRouter {
     type In = In;
     type Out = Out;
 
-    const PREFETCH_STAGES: usize = Fib::PREFETCH_STAGES;
+    fn prefetch_stages(_: In) -> usize {
+        Fib::PREFETCH_STAGES
+    }
 
     fn leads(port: In) -> &'static [Out] {
         match port {

@@ -50,6 +50,26 @@ impl PacketDispatcher {
         PacketDispatcher { random: seed, scopes: Scopes::new(key) }
     }
 
+    /// Where a packet goes on, or why it doesn't: what [`process`](Element::process) does, for a host that has one place for all that leave.
+    #[inline(always)]
+    pub fn dispatch(
+        &mut self,
+        packet: Packet,
+        pool: &mut Pool,
+    ) -> Result<(Out, Packet), (Packet, DropReason)> {
+        let meta = pool.meta(&packet);
+        match meta.kind {
+            Kind::Interest => self.interest(packet, pool).map(|packet| (Out::Interest, packet)),
+            Kind::Data if self.crosses_scope(&packet, pool) => Err((packet, Cause::ScopeLocalhost.into())),
+            Kind::Data => Ok((Out::Data, packet)),
+            // "CachePolicy or NextHopFaceId on a Nack: drop."
+            Kind::Nack if meta.link.no_cache || meta.link.next_hop_face.is_some() => {
+                Err((packet, Cause::LinkFieldRefused.into()))
+            }
+            Kind::Nack => Ok((Out::Nack, packet)),
+        }
+    }
+
     /// SplitMix64: nonces must differ, not be secret.
     fn next_nonce(&mut self) -> u32 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -107,22 +127,8 @@ impl Element for PacketDispatcher {
     #[inline(always)]
     fn process(&mut self, _: Instant, port: In, packet: Packet, context: &mut Context<'_, Out>) {
         let In::Packet = port;
-        let pool = &mut *context.pool;
-        let meta = pool.meta(&packet);
-        let (port, checked) = match meta.kind {
-            Kind::Interest => (Out::Interest, self.interest(packet, pool)),
-            Kind::Data if self.crosses_scope(&packet, pool) => {
-                (Out::Data, Err((packet, Cause::ScopeLocalhost.into())))
-            }
-            Kind::Data => (Out::Data, Ok(packet)),
-            // "CachePolicy or NextHopFaceId on a Nack: drop."
-            Kind::Nack if meta.link.no_cache || meta.link.next_hop_face.is_some() => {
-                (Out::Nack, Err((packet, Cause::LinkFieldRefused.into())))
-            }
-            Kind::Nack => (Out::Nack, Ok(packet)),
-        };
-        match checked {
-            Ok(packet) => context.out.send(port, packet),
+        match self.dispatch(packet, context.pool) {
+            Ok((port, packet)) => context.out.send(port, packet),
             Err((packet, reason)) => context.pool.drop_packet(packet, reason, context.drops),
         }
     }

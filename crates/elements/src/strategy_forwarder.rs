@@ -394,7 +394,9 @@ impl Element for StrategyForwarder {
     type In = In;
     type Out = Out;
 
-    const PREFETCH_STAGES: usize = Pit::PREFETCH_STAGES;
+    fn prefetch_stages(_: In) -> usize {
+        Pit::PREFETCH_STAGES
+    }
 
     fn leads(port: In) -> &'static [Out] {
         match port {

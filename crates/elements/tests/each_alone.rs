@@ -184,7 +184,7 @@ impl<'a> World<'a> {
                 if flags & 32 != 0 && kind == Kind::Interest {
                     meta.link.next_hop_face = Some(face(egress));
                 }
-                for stage in 0..self.element.prefetch_stages() {
+                for stage in 0..self.element.prefetch_stages(port as u8) {
                     self.element.prefetch(stage, port as u8, core::slice::from_ref(&packet), &self.pool);
                 }
                 let lent = &mut Lent { pool: &mut self.pool, out: &mut self.out, drops: &mut self.drops };

@@ -35,7 +35,6 @@ pub struct Plane {
     content_store: ContentStore,
     router: Router,
     drops: DropCounters,
-    dispatched: Outbox<packet_dispatcher::Out>,
     stored: Outbox<content_store::Out>,
     routed: Outbox<router::Out>,
     lessons: Vec<Packet>,
@@ -53,7 +52,6 @@ impl Plane {
             content_store: ContentStore::new(key, store),
             router: Router::new(key, RouterConfig { seed: !seed, ..router }),
             drops: DropCounters::default(),
-            dispatched: Outbox::with_capacity(BATCH),
             stored: Outbox::with_capacity(BATCH),
             routed: Outbox::with_capacity(4 * BATCH),
             lessons: Vec::with_capacity(LESSONS_MAX),
@@ -138,9 +136,10 @@ impl Plane {
             let mut taken = 0;
             for packet in packets.by_ref().take(BATCH) {
                 taken += 1;
-                let mut context = Context { pool, out: &mut self.dispatched, drops: &mut self.drops };
-                self.dispatcher.process(now, packet_dispatcher::In::Packet, packet, &mut context);
-                self.dispatched.take_all(|port, packet| self.batch.push((port, packet)));
+                match self.dispatcher.dispatch(packet, pool) {
+                    Ok(dispatched) => self.batch.push(dispatched),
+                    Err((packet, reason)) => pool.drop_packet(packet, reason, &mut self.drops),
+                }
             }
             if taken == 0 {
                 break;
@@ -162,30 +161,32 @@ impl Plane {
 
     fn prefetch_batch(&self, pool: &Pool) {
         // All of them, below.
-        const { assert!(Router::PREFETCH_STAGES == 4 && PREFETCH_STAGES_MAX == 4) };
-        const { assert!(ContentStore::PREFETCH_STAGES <= PREFETCH_STAGES_MAX) };
-        self.prefetch_stage::<0>(pool);
-        self.prefetch_stage::<1>(pool);
-        self.prefetch_stage::<2>(pool);
-        self.prefetch_stage::<3>(pool);
+        const { assert!(PREFETCH_STAGES_MAX == 4) };
+        let _helped = self.prefetch_stage::<0>(pool)
+            && self.prefetch_stage::<1>(pool)
+            && self.prefetch_stage::<2>(pool)
+            && self.prefetch_stage::<3>(pool);
     }
 
+    /// True where the next one helps a packet too.
     #[inline(always)]
-    fn prefetch_stage<const STAGE: usize>(&self, pool: &Pool) {
+    fn prefetch_stage<const STAGE: usize>(&self, pool: &Pool) -> bool {
+        let mut more = false;
         for (port, packet) in &self.batch {
             let meta = pool.meta(packet);
-            match port {
-                packet_dispatcher::Out::Interest => {
-                    self.content_store.prefetch(STAGE, content_store::In::Interest, meta);
-                    self.router.prefetch(STAGE, router::In::Interest, meta);
-                }
-                packet_dispatcher::Out::Data => {
-                    self.content_store.prefetch(STAGE, content_store::In::Data, meta);
-                    self.router.prefetch(STAGE, router::In::Data, meta);
-                }
-                packet_dispatcher::Out::Nack => self.router.prefetch(STAGE, router::In::Nack, meta),
+            let (stored, routed) = match port {
+                packet_dispatcher::Out::Interest => (Some(content_store::In::Interest), router::In::Interest),
+                packet_dispatcher::Out::Data => (Some(content_store::In::Data), router::In::Data),
+                packet_dispatcher::Out::Nack => (None, router::In::Nack),
+            };
+            if let Some(port) = stored {
+                self.content_store.prefetch(STAGE, port, meta);
+                more |= STAGE + 1 < ContentStore::prefetch_stages(port);
             }
+            self.router.prefetch(STAGE, routed, meta);
+            more |= STAGE + 1 < Router::prefetch_stages(routed);
         }
+        more
     }
 
     #[inline(always)]

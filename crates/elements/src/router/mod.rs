@@ -227,10 +227,16 @@ impl Element for Router {
     type In = In;
     type Out = Out;
 
-    const PREFETCH_STAGES: usize = Fib::HINTED_STAGES;
     const CLAIMS_REPLIES: bool = true;
     const GUARDS_LOOPS: bool = true;
     const TAKES_UNREAD_NAMES: bool = true;
+
+    fn prefetch_stages(port: In) -> usize {
+        match port {
+            In::Interest => Fib::HINTED_STAGES,
+            In::Data | In::Nack => Pit::PREFETCH_STAGES,
+        }
+    }
 
     fn leads(port: In) -> &'static [Out] {
         match port {

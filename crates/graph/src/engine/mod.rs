@@ -369,7 +369,7 @@ impl Engine {
                 for next in &self.wiring.usual[site] {
                     let next = self.wiring.sites[*next];
                     let element = &self.slots[usize::from(next.element)].as_ref().expect(THERE).element;
-                    if stage < element.prefetch_stages() {
+                    if stage < element.prefetch_stages(next.port) {
                         element.prefetch(stage, next.port, packets, pool);
                     }
                 }

@@ -39,6 +39,30 @@ pub struct LinkFields {
     pub announcement: Ticket,
 }
 
+impl LinkFields {
+    /// Makes it the default, in place: fewer stores than moving one here.
+    #[inline(always)]
+    pub fn clear(&mut self) {
+        let LinkFields {
+            token,
+            nack,
+            congestion_mark,
+            next_hop_face,
+            incoming_face,
+            no_cache,
+            non_discovery,
+            announcement,
+        } = self;
+        token.clear();
+        *nack = None;
+        *congestion_mark = 0;
+        *next_hop_face = None;
+        *incoming_face = FaceId::NONE;
+        (*no_cache, *non_discovery) = (false, false);
+        *announcement = Ticket::default();
+    }
+}
+
 /// Metadata of one packet.
 #[derive(Clone, Debug)]
 #[repr(C)]

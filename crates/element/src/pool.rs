@@ -6,7 +6,7 @@
 
 use crate::announcements::{Announcements, Ticket};
 use crate::drops::{DropCounters, DropReason};
-use crate::meta::{Kind, LinkFields, Meta};
+use crate::meta::{Kind, Meta};
 use core::ops::Range;
 use nw_name::HashKey;
 use nw_tables::memory::lending::{Lendable, Loan};
@@ -371,7 +371,7 @@ impl Pool {
         entry.chunk = chunk;
         entry.start = start;
         entry.len = len;
-        entry.meta.link = LinkFields::default();
+        entry.meta.link.clear();
         entry.meta.egress = crate::FaceId::NONE;
         entry.meta.cached = false;
         entry.meta.name_unread = false;

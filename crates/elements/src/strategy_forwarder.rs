@@ -36,7 +36,7 @@ use nw_name::{HashKey, NameRef, Prefixes};
 use nw_tables::Ask;
 use nw_tables::fib::{Fib, FibConfig, FibError, NextHop};
 use nw_tables::measurements::Measurements;
-use nw_tables::pit::{EntryRef, InRecord, MATCHES_MAX, OutRecord, Pit, PitConfig, TOKEN_LEN};
+use nw_tables::pit::{Asker, EntryRef, MATCHES_MAX, OutRecord, Pit, PitConfig, TOKEN_LEN};
 use nw_wire::{NackReason, Token};
 
 /// What a strategy forwarder is made with.
@@ -376,11 +376,11 @@ fn event<'a>(
 fn enter(ways: &mut Pit, now: Instant, bytes: &[u8], meta: &Meta) -> EntryRef {
     let face = if meta.ingress == FaceId::NONE { FaceId::NULL } else { meta.ingress };
     let expiry = now.plus_millis(u64::from(meta.lifetime_ms.min(LIFETIME_MAX_MS)));
-    let asker = InRecord { face, nonce: meta.nonce, expiry, token: Token::NONE };
+    let asker = Asker { face, nonce: meta.nonce, expiry, token: &Token::NONE };
     match ways.enter(&ask(meta, bytes), bytes, meta.name, meta.nonce_start, &asker) {
         Ok((entry, true)) => entry,
         Ok((entry, false)) => {
-            let _: Result<bool, _> = ways.upsert_in(entry, asker);
+            let _: Result<bool, _> = ways.upsert_in(entry, asker.record());
             let latest = ways.expiry(entry).map_or(expiry, |known| known.max(expiry));
             ways.set_expiry(entry, latest);
             entry

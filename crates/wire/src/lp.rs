@@ -70,11 +70,20 @@ impl From<u64> for NackReason {
 }
 
 /// A PIT token: 0 (absent) to 32 octets that the answer must carry back.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Token {
     len: u8,
+    /// Those behind the length are whatever they were.
     octets: [u8; 32],
 }
+
+impl PartialEq for Token {
+    fn eq(&self, other: &Token) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Token {}
 
 impl Token {
     /// No token.
@@ -101,22 +110,32 @@ impl Token {
         true
     }
 
-    /// One of at most eight octets, as the first of them and how many: what tables keep, moved in one go. The octets beyond are zero.
+    /// One of at most eight octets, as the first of them and how many: what tables keep, moved in one go. The octets beyond may be any.
     #[inline(always)]
     pub fn to_short(&self) -> Option<([u8; 8], u8)> {
         let [a, b, c, d, e, f, g, h, ..] = self.octets;
         (self.len <= 8).then_some(([a, b, c, d, e, f, g, h], self.len))
     }
 
-    /// The reverse of [`to_short`](Self::to_short).
+    /// The reverse of [`to_short`](Self::to_short); no more than eight octets are taken.
     #[inline(always)]
     pub fn from_short(octets: [u8; 8], len: u8) -> Self {
-        let len = len.min(8);
-        // Octets beyond the length are zero in every token, as tokens are compared whole.
-        let kept = u64::from_le_bytes(octets) & u64::MAX.checked_shr(64 - 8 * u32::from(len)).unwrap_or(0);
-        let mut token = Token { len, octets: [0; 32] };
-        token.octets[..8].copy_from_slice(&kept.to_le_bytes());
+        let mut token = Token::NONE;
+        token.set_short(octets, len);
         token
+    }
+
+    /// As [`from_short`](Self::from_short) in place, as moving a token costs more than making a short one.
+    #[inline(always)]
+    pub fn set_short(&mut self, octets: [u8; 8], len: u8) {
+        self.octets[..8].copy_from_slice(&octets);
+        self.len = len.min(8);
+    }
+
+    /// Makes it none, in place.
+    #[inline(always)]
+    pub const fn clear(&mut self) {
+        self.len = 0;
     }
 
     /// Of six octets: what every router we know makes.
@@ -131,6 +150,12 @@ impl Token {
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.octets[..usize::from(self.len)]
+    }
+
+    /// How many there are, at most 32.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.len as usize
     }
 
     /// True when there is none.

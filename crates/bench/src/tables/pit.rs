@@ -290,7 +290,7 @@ fn prefetch_data(pit: &Pit, prefetch: bool, with_token: bool, batch: &[Asked]) {
             if with_token && stage == 2 {
                 pit.prefetch_hash(asked.prefixes.key());
             } else if with_token {
-                pit.prefetch_token(stage, &asked.token);
+                pit.prefetch_token(stage, &Token::from_six(asked.token));
             } else {
                 _ = pit.prefetch(stage, &asked.prefixes);
             }

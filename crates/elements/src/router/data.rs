@@ -13,16 +13,14 @@ impl Router {
     #[inline(always)]
     pub(super) fn data(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
         let (bytes, meta) = context.pool.view(&packet);
-        // Ours if the peer returns tokens; any other is as good as none.
-        let token = self.pit.by_token(meta.link.token.as_bytes());
-        match self.pit.single(meta.name_in(bytes), &meta.prefixes, token) {
+        match self.pit.single(meta.name_in(bytes), &meta.prefixes, &meta.link.token) {
             Some(single)
                 if single.asked == meta.ingress && self.pit.strategy_bits(single.entry) & WANTS_DATA == 0 =>
             {
                 self.answer_single(now, packet, &single, context);
             }
             _ if meta.name_unread => self.read_first(now, packet, context),
-            _ => self.answer_all(now, packet, token, context),
+            _ => self.answer_all(now, packet, context),
         }
     }
 
@@ -83,23 +81,24 @@ impl Router {
             asker.expiry > now && (asker.face != meta.ingress || is_ad_hoc(&self.faces, meta.ingress));
         meta.cached = meta.link.no_cache;
         meta.egress = if waits { asker.face } else { FaceId::NONE };
-        meta.link = LinkFields { token: asker.token, ..data_fields(meta) };
+        let congestion_mark = meta.link.congestion_mark;
+        meta.link.clear();
+        meta.link.congestion_mark = congestion_mark;
+        meta.link.incoming_face = meta.ingress;
+        match asker.token.to_short() {
+            Some((octets, len)) => meta.link.token.set_short(octets, len),
+            None => meta.link.token = asker.token,
+        }
         context.out.send(Out::Data, packet);
     }
 
     #[inline(never)]
-    fn answer_all(
-        &mut self,
-        now: Instant,
-        packet: Packet,
-        token: Option<EntryRef>,
-        context: &mut Context<'_, Out>,
-    ) {
+    fn answer_all(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
         let mut matched = core::mem::take(&mut self.matched);
         let mut downstreams = core::mem::take(&mut self.downstreams);
         matched.clear();
         downstreams.clear();
-        match self.matching(&packet, token, &mut matched, context) {
+        match self.matching(&packet, &mut matched, context) {
             Ok(()) => {
                 let lesson = self.satisfy(now, &packet, &matched, &mut downstreams, context);
                 match lesson {
@@ -119,11 +118,12 @@ impl Router {
     fn matching(
         &self,
         packet: &Packet,
-        token: Option<EntryRef>,
         matched: &mut Vec<EntryRef>,
         context: &Context<'_, Out>,
     ) -> Result<(), Cause> {
         let (bytes, meta) = context.pool.view(packet);
+        // Ours if the peer returns tokens; any other is as good as none.
+        let token = self.pit.by_token(meta.link.token.as_bytes());
         let digest = || nw_wire::sha256(&[bytes]);
         self.pit.matches(meta.name_in(bytes), &meta.prefixes, token, digest, matched);
         if matched.is_empty() {

@@ -5,7 +5,7 @@ use crate::hints;
 use crate::strategy::{Eligibility, Event, Form, Forward, Nacks, Strategies, StrategyContext, WANTS_WAKING};
 use nw_element::{Cause, Context, FaceId, FaceInfo, Instant, LinkType, Meta, Packet};
 use nw_tables::Ask;
-use nw_tables::pit::{EntryRef, InRecord, PitFull};
+use nw_tables::pit::{Asker, EntryRef, InRecord, PitFull};
 use nw_wire::NackReason;
 
 impl Router {
@@ -31,7 +31,7 @@ impl Router {
             Err(full) => return self.refuse_full(packet, face, full, context),
         };
         match self.only_choice(bytes, meta) {
-            Some(hop) => self.send_here(now, entry, packet, Forward::plain(hop), context),
+            Some(hop) => self.send_here::<true>(now, entry, packet, Forward::plain(hop), context),
             None => self.choose(now, entry, packet, face, true, context),
         }
     }
@@ -62,7 +62,7 @@ impl Router {
         if self.is_duplicate(entry, meta.ingress, meta.nonce, face.link_type) {
             return self.interest_loop(packet, face, context);
         }
-        match self.add_asker(entry, self.asker(now, meta)) {
+        match self.add_asker(entry, self.asker(now, meta).record()) {
             Ok(is_new_asker) => self.choose(now, entry, packet, face, is_new_asker, context),
             Err(full) => self.refuse_full(packet, face, full, context),
         }
@@ -117,10 +117,10 @@ impl Router {
 
     /// Who asks, and until when.
     #[inline]
-    fn asker(&self, now: Instant, meta: &Meta) -> InRecord {
+    fn asker<'a>(&self, now: Instant, meta: &'a Meta) -> Asker<'a> {
         let lifetime_ms = meta.lifetime_ms.min(self.lifetime_max_ms);
         let expiry = now.plus_millis(u64::from(lifetime_ms));
-        InRecord { face: meta.ingress, nonce: meta.nonce, expiry, token: meta.link.token }
+        Asker { face: meta.ingress, nonce: meta.nonce, expiry, token: &meta.link.token }
     }
 
     /// Remembers who else asked; the entry lives as long as the most patient of them. True when this face had not asked before.

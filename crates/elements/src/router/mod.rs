@@ -208,16 +208,13 @@ impl Router {
                 }
             }
             // With a token the entry is usually found without the index.
-            In::Data => match meta.link.token.as_bytes() {
-                token if token.len() == TOKEN_LEN => {
-                    if stage == 2 {
-                        self.pit.prefetch_hash(meta.likely_hash.get());
-                    } else if let Some(hash) = self.pit.prefetch_token(stage, token) {
-                        meta.likely_hash.set(hash);
-                    }
+            In::Data if meta.link.token.len() != TOKEN_LEN => _ = self.pit.prefetch(stage, &meta.prefixes),
+            In::Data if stage == 2 => self.pit.prefetch_hash(meta.likely_hash.get()),
+            In::Data => {
+                if let Some(hash) = self.pit.prefetch_token(stage, &meta.link.token) {
+                    meta.likely_hash.set(hash);
                 }
-                _ => _ = self.pit.prefetch(stage, &meta.prefixes),
-            },
+            }
             In::Nack => _ = self.pit.prefetch(stage, &meta.prefixes),
         }
     }

@@ -2,10 +2,9 @@
 
 use super::{Out, Router};
 use crate::strategy::{Form, Forward};
-use nw_element::{Cause, Context, Instant, LinkFields, Packet, Scope};
+use nw_element::{Cause, Context, Instant, Packet, Scope};
 use nw_tables::dnl;
 use nw_tables::pit::{EntryRef, OutRecord, TOKEN_LEN};
-use nw_wire::Token;
 
 impl Router {
     /// Sends one Interest to one face; remembers when and with which nonce.
@@ -18,12 +17,13 @@ impl Router {
         forward: Forward,
         context: &mut Context<'_, Out>,
     ) {
-        self.send_here(now, entry, packet, forward, context);
+        self.send_here::<false>(now, entry, packet, forward, context);
     }
 
-    /// [`send_interest`](Self::send_interest) without a call, for the one place most Interests come by.
+    /// [`send_interest`](Self::send_interest) without a call, for the one place most Interests come by; `NEW` where the entry was made for it and
+    /// nothing was sent yet.
     #[inline(always)]
-    pub(super) fn send_here(
+    pub(super) fn send_here<const NEW: bool>(
         &mut self,
         now: Instant,
         entry: EntryRef,
@@ -49,7 +49,9 @@ impl Router {
             nack: None,
             retx_interval_ms: forward.retx_interval_ms,
         };
-        if self.pit.upsert_out(entry, record).is_err() {
+        if NEW {
+            self.pit.add_first_out(entry, &record);
+        } else if self.pit.upsert_out(entry, record).is_err() {
             return context.pool.drop_packet(packet, Cause::PitFull, context.drops);
         }
         // "Upstream tokens are exactly 6 octets."
@@ -60,13 +62,12 @@ impl Router {
         };
         let meta = context.pool.meta_mut(&packet);
         meta.egress = forward.face;
-        meta.link = LinkFields {
-            token: Token::from_short(token, token_len),
-            congestion_mark: meta.link.congestion_mark,
-            incoming_face: meta.ingress,
-            non_discovery: meta.link.non_discovery || forward.form == Form::NonDiscovery,
-            ..LinkFields::default()
-        };
+        let (congestion_mark, non_discovery) = (meta.link.congestion_mark, meta.link.non_discovery);
+        meta.link.clear();
+        meta.link.token.set_short(token, token_len);
+        meta.link.congestion_mark = congestion_mark;
+        meta.link.incoming_face = meta.ingress;
+        meta.link.non_discovery = non_discovery || forward.form == Form::NonDiscovery;
         context.out.send(Out::Interest, packet);
     }
 

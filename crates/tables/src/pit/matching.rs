@@ -9,6 +9,7 @@ use super::{EntryRef, INTEREST_LEN_MAX, InRecord, Pit};
 use crate::FaceId;
 use crate::octets::are_same;
 use nw_name::{NameRef, PREFIXES_MAX, Prefixes};
+use nw_wire::Token;
 
 /// Entries with an implicit digest that may be pending under one name: bounds how many share a hash.
 pub const DIGESTS_PER_NAME_MAX: usize = 16;
@@ -132,15 +133,16 @@ impl Pit {
     ///
     /// Where `token` names an entry only names are compared: `prefixes` need be of nothing then, and `name` a name only if the entry is found.
     #[inline(always)]
-    pub fn single(&self, name: NameRef<'_>, prefixes: &Prefixes, token: Option<EntryRef>) -> Option<Single> {
-        let slot = match token {
-            Some(token) => token.index,
+    pub fn single(&self, name: NameRef<'_>, prefixes: &Prefixes, token: &Token) -> Option<Single> {
+        let named = EntryRef::of(token).and_then(|token| Some((token.index, self.entry(token)?)));
+        let (slot, entry) = match named {
+            Some(named) => named,
             None => {
                 let hash = prefixes.key();
-                self.index.find(hash, |slot| self.entries[slot as usize].hash == hash)?
+                let slot = self.index.find(hash, |slot| self.entries[slot as usize].hash == hash)?;
+                (slot, &self.entries[slot as usize])
             }
         };
-        let entry = &self.entries[slot as usize];
         // The same name has the same components, and the same hash.
         let single = entry.is_plain()
             && !self.lengths.any_below(usize::from(entry.key_components))
@@ -149,7 +151,7 @@ impl Pit {
             return None;
         }
         Some(Single {
-            entry: self.reference(slot),
+            entry: EntryRef { index: slot, generation: entry.generation, shard: self.shard },
             hash: entry.hash,
             asker: entry.incoming.record(),
             asked: FaceId::from_bits(entry.outgoing.face),

@@ -29,7 +29,7 @@ mod tests;
 
 pub use faces::FaceScan;
 pub use matching::{DEEP_LENGTHS_MAX, DIGESTS_PER_NAME_MAX, MATCHES_MAX, Single};
-pub use records::{InRecord, InRecords, OutRecord, OutRecords, RECORDS_PER_ENTRY_MAX};
+pub use records::{Asker, InRecord, InRecords, OutRecord, OutRecords, RECORDS_PER_ENTRY_MAX};
 pub use reference::{EntryRef, TOKEN_LEN};
 pub use slots::{INTEREST_CLASSES, INTEREST_LEN_MAX, INTEREST_SLOT_LENS};
 
@@ -41,6 +41,7 @@ use entry::Entry;
 use faces::FaceCounts;
 use matching::PrefixLengths;
 use nw_name::{HashKey, NameRef, Prefixes};
+use nw_wire::Token;
 use record_store::RecordStore;
 use reference::{GENERATION_MASK, INDEX_BITS};
 use slots::{FreeList, InterestStore};
@@ -198,7 +199,7 @@ impl Pit {
         wire: &[u8],
         name: (u16, u16),
         nonce_start: u16,
-        asker: &InRecord,
+        asker: &Asker<'_>,
     ) -> Result<(EntryRef, bool), PitFull> {
         let beside = match self.search(ask) {
             Ok(slot) => return Ok((self.reference(slot), false)),
@@ -553,8 +554,8 @@ impl Pit {
     /// Asks for memory that a Data with this token will need: 0 the entry, 1 its copy of the name and its neighbours in the timer; gives the name's hash
     /// then, for [`prefetch_hash`](Self::prefetch_hash) at stage 2.
     #[inline(always)]
-    pub fn prefetch_token(&self, stage: usize, token: &[u8]) -> Option<u64> {
-        let reference = EntryRef::from_token(token)?;
+    pub fn prefetch_token(&self, stage: usize, token: &Token) -> Option<u64> {
+        let reference = EntryRef::of(token)?;
         match stage {
             0 => self.entries.prefetch(reference.index as usize),
             1 => {

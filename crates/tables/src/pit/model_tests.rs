@@ -198,8 +198,8 @@ impl Model {
 
     fn data(&mut self, pit: &mut Pit, data: &Name, digest: u8, token: Option<usize>) {
         let prefixes = Prefixes::of(&KEY, data.as_ref());
-        let token = token.and_then(|pick| Some(self.pick(pick)?.1.token()));
-        let token = token.and_then(|token| pit.by_token(&token));
+        let octets = token.and_then(|pick| Some(self.pick(pick)?.1.token()));
+        let token = octets.and_then(|token| pit.by_token(&token));
         let mut found = Vec::new();
         (0..3).for_each(|stage| _ = pit.prefetch(stage, &prefixes));
         pit.matches(data.as_ref(), &prefixes, token, || [digest; 32], &mut found);
@@ -211,7 +211,9 @@ impl Model {
         found.sort();
         expected.sort();
         assert_eq!(found, expected);
-        if let Some(single) = pit.single(data.as_ref(), &prefixes, token) {
+        if let Some(single) =
+            pit.single(data.as_ref(), &prefixes, &octets.map_or(Token::NONE, Token::from_six))
+        {
             self.end_single(pit, &single, &found);
         }
     }

@@ -1,7 +1,7 @@
 //! Records as they are kept: in the entry, or one cache line each in a bounded store.
 
 use super::entry::{InlineIn, InlineOut, NONE};
-use super::records::{InRecord, OutRecord};
+use super::records::{Asker, InRecord, OutRecord};
 use super::slots::FreeList;
 use crate::memory::Lines;
 use crate::{FaceId, Instant};
@@ -146,11 +146,11 @@ impl InlineIn {
     }
 
     #[inline]
-    pub fn set(&mut self, record: &InRecord) {
-        self.face = record.face.bits();
-        self.nonce = record.nonce;
-        self.expiry = record.expiry.as_nanos();
-        (self.token, self.token_len) = record.token.to_short().unwrap_or_default();
+    pub fn set(&mut self, asker: &Asker<'_>) {
+        self.face = asker.face.bits();
+        self.nonce = asker.nonce;
+        self.expiry = asker.expiry.as_nanos();
+        (self.token, self.token_len) = asker.token.to_short().unwrap_or_default();
     }
 
     #[inline(always)]

@@ -26,6 +26,33 @@ pub struct InRecord {
     pub token: Token,
 }
 
+/// A face that asks: as [`InRecord`], without a copy of its token.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'a> {
+    /// Who.
+    pub face: FaceId,
+    /// Nonce of its Interest.
+    pub nonce: u32,
+    /// When that Interest ends.
+    pub expiry: Instant,
+    /// To be given back with the answer.
+    pub token: &'a Token,
+}
+
+impl Asker<'_> {
+    /// To be kept.
+    pub const fn record(&self) -> InRecord {
+        InRecord { face: self.face, nonce: self.nonce, expiry: self.expiry, token: *self.token }
+    }
+}
+
+impl InRecord {
+    #[inline(always)]
+    const fn asker(&self) -> Asker<'_> {
+        Asker { face: self.face, nonce: self.nonce, expiry: self.expiry, token: &self.token }
+    }
+}
+
 /// A face that was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutRecord {
@@ -61,7 +88,7 @@ impl Pit {
             if self.faces.is_full(record.face) {
                 return Err(PitFull::Face);
             }
-            e.incoming.set(&record);
+            e.incoming.set(&record.asker());
             self.faces.add_in(record.face);
             return Ok(true);
         }
@@ -70,14 +97,14 @@ impl Pit {
 
     /// The first in-record of an entry that has none; the face has room for one.
     #[inline(always)]
-    pub(super) fn add_first_in(&mut self, slot: u32, record: &InRecord) -> Result<(), PitFull> {
-        assert_ne!(record.face, FaceId::NONE, "a record is some face's");
-        if InlineIn::holds(&record.token) {
-            self.entries[slot as usize].incoming.set(record);
-            self.faces.add_in(record.face);
+    pub(super) fn add_first_in(&mut self, slot: u32, asker: &Asker<'_>) -> Result<(), PitFull> {
+        assert_ne!(asker.face, FaceId::NONE, "a record is some face's");
+        if InlineIn::holds(asker.token) {
+            self.entries[slot as usize].incoming.set(asker);
+            self.faces.add_in(asker.face);
             return Ok(());
         }
-        self.upsert_further_in(self.reference(slot), record).map(drop)
+        self.upsert_further_in(self.reference(slot), &asker.record()).map(drop)
     }
 
     #[inline(never)]
@@ -87,7 +114,7 @@ impl Pit {
         let fits = InlineIn::holds(&record.token);
         let was_inline = e.incoming.face == record.face.bits();
         if was_inline && fits {
-            e.incoming.set(record);
+            e.incoming.set(&record.asker());
             return Ok(false);
         }
         let (last, len) = match records.find(e.more_in, record.face) {
@@ -101,7 +128,7 @@ impl Pit {
             return Err(PitFull::Face);
         }
         if fits && e.incoming.face == 0 {
-            e.incoming.set(record);
+            e.incoming.set(&record.asker());
         } else {
             if len >= RECORDS_PER_ENTRY_MAX {
                 return Err(PitFull::Table);
@@ -156,6 +183,15 @@ impl Pit {
             faces.remove_in(face);
         }
         removed
+    }
+
+    /// The first out-record of an entry that [`enter`](Self::enter) made, while nothing has changed since: as [`upsert_out`](Self::upsert_out), sooner.
+    #[inline(always)]
+    pub fn add_first_out(&mut self, entry: EntryRef, record: &OutRecord) {
+        assert_ne!(record.face, FaceId::NONE, "a record is some face's");
+        debug_assert!(self.entry(entry).is_some_and(|e| e.outgoing.face == 0 && e.more_out == NONE));
+        self.entries[entry.index as usize].outgoing.set(record);
+        self.faces.add_out(record.face);
     }
 
     /// Adds the out-record of a face or replaces it; true when it is new.

@@ -1,5 +1,7 @@
 //! What names an entry, here and as a PIT token on the wire.
 
+use nw_wire::Token;
+
 /// Octets of the tokens made here. NDNd interoperates with no other length.
 pub const TOKEN_LEN: usize = 6;
 
@@ -35,14 +37,20 @@ impl EntryRef {
     /// What a token says, be it ours or not. Its shard tells who must look it up.
     #[inline]
     pub fn from_token(token: &[u8]) -> Option<Self> {
-        let token: [u8; TOKEN_LEN] = token.try_into().ok()?;
-        let [a, b, c, d, e, f] = token;
-        let bits = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
-        Some(EntryRef {
+        Self::of(&Token::new(token)?)
+    }
+
+    /// As [`from_token`](Self::from_token), read in one go.
+    #[inline(always)]
+    pub fn of(token: &Token) -> Option<Self> {
+        let (octets, len) = token.to_short()?;
+        let bits = u64::from_be_bytes(octets) >> (64 - 8 * TOKEN_LEN);
+        let reference = EntryRef {
             index: (bits >> GENERATION_BITS) as u32 & ((1 << INDEX_BITS) - 1),
             generation: bits as u16 & GENERATION_MASK,
-            shard: a,
-        })
+            shard: (bits >> (INDEX_BITS + GENERATION_BITS)) as u8,
+        };
+        (usize::from(len) == TOKEN_LEN).then_some(reference)
     }
 
     /// The shard whose table it is in.

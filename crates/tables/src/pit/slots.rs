@@ -1,6 +1,6 @@
 //! Where copies of Interests stand, and which slots of an array are free.
 
-use crate::memory::{LINE, Lines, prefetch_value};
+use crate::memory::{LINE, Lines};
 use crate::octets;
 
 /// Sizes of slots there are.
@@ -113,10 +113,13 @@ impl InterestStore {
         &class.memory.as_flattened()[start..start + usize::from(len)]
     }
 
-    /// Asks for the lines of a name: of its first 256 octets, what follows is fetched in stride anyway.
+    /// Asks for the first line of a name and for the one where it ends, or its first 128 octets do: most have no more lines.
     #[inline(always)]
     pub fn prefetch(&self, place: u32, start: u16, len: u16) {
-        prefetch_value(self.bytes(place, start, len.min(256)));
+        let Some(class) = self.classes.get((place >> CLASS_SHIFT) as usize) else { return };
+        let start = (place as usize & (SLOTS_MAX - 1)) * class.slot_len + usize::from(start);
+        class.memory.prefetch(start / LINE);
+        class.memory.prefetch((start + usize::from(len.min(128))) / LINE);
     }
 
     pub fn in_use(&self) -> [usize; INTEREST_CLASSES] {

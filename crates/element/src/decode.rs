@@ -17,7 +17,7 @@ use nw_wire::{Error, Fault, types};
 pub fn decode(pool: &mut Pool, packet: &Packet) -> Result<(), Error> {
     let (key, bytes, meta) = pool.parts_mut(packet);
     meta.route_hint.forget();
-    meta.maybe_cached.set(false);
+    meta.cache_hint.forget();
     match bytes.wire().first() {
         Some(&first) if u32::from(first) == types::INTEREST => interest(key, bytes, meta),
         Some(&first) if u32::from(first) == types::DATA => data(key, bytes, meta),

@@ -4,6 +4,7 @@ use crate::announcements::Ticket;
 use crate::{FaceId, Instant};
 use core::cell::Cell;
 use nw_name::{HashKey, NameRef, Prefixes};
+use nw_tables::cs::CsHint;
 use nw_tables::fib::FibHint;
 use nw_wire::{NackReason, Token};
 
@@ -106,8 +107,8 @@ pub struct Meta {
     pub likely_hash: Cell<u64>,
     /// Interest: asking for memory found that there may be a pending one like it.
     pub maybe_pending: Cell<bool>,
-    /// Interest: asking for memory found that a content store may have the answer.
-    pub maybe_cached: Cell<bool>,
+    /// Interest: what asking for the content store's memory found out already.
+    pub cache_hint: CsHint,
     /// Interest: what asking for the FIB's memory found out already.
     pub route_hint: FibHint,
     /// Hashes and ends of the name's prefixes. Large, so last.
@@ -137,7 +138,7 @@ impl Meta {
             name_unread: false,
             likely_hash: Cell::new(0),
             maybe_pending: Cell::new(false),
-            maybe_cached: Cell::new(false),
+            cache_hint: CsHint::default(),
             route_hint: FibHint::default(),
             prefixes: Prefixes::new(key),
         }

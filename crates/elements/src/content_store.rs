@@ -71,7 +71,8 @@ impl ContentStore {
     #[inline(always)]
     fn interest(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
         let meta = context.pool.meta(&packet);
-        if !meta.can_be_prefix && !meta.maybe_cached.get() && !self.store.may_hold(&meta.prefixes) {
+        let hint = &meta.cache_hint;
+        if !meta.can_be_prefix && !hint.is_maybe_here() && !self.store.may_hold(&meta.prefixes, hint) {
             self.store.missed();
             context.out.send(Out::Miss, packet);
             return;
@@ -185,11 +186,13 @@ impl Element for ContentStore {
     #[inline(always)]
     fn prefetch(&self, stage: usize, port: In, meta: &Meta) {
         match port {
-            // A stale one is no answer to who wants a fresh one.
-            In::Interest if self.store.prefetch(stage, &meta.prefixes) => {
-                meta.maybe_cached.set(!meta.must_be_fresh);
+            In::Interest => {
+                let may_be_here = self.store.prefetch(stage, &meta.prefixes, &meta.cache_hint);
+                // A stale one is no answer to who wants a fresh one.
+                if may_be_here && meta.must_be_fresh {
+                    meta.cache_hint.forget();
+                }
             }
-            In::Interest => {}
             In::Data if meta.cached => {}
             // The label has said by now whose hash it is likely to be.
             In::Data if meta.name_unread => {

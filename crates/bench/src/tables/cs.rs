@@ -5,7 +5,7 @@
 
 use super::{Row, Samples, mix};
 use nw_name::{HashKey, Name, Prefixes, component::ComponentType, tlv::push_tlv};
-use nw_tables::cs::{BLOCK_LEN, ContentStore, CsConfig, Incoming, Insertion, RECENT_MAX};
+use nw_tables::cs::{BLOCK_LEN, ContentStore, CsConfig, CsHint, Incoming, Insertion, RECENT_MAX};
 use nw_tables::{Ask, Instant};
 use std::hint::black_box;
 use std::ops::Range;
@@ -193,7 +193,7 @@ fn finds(
         samples.measure(batch.len(), || {
             for stage in 0..if batched { ContentStore::PREFETCH_STAGES } else { 0 } {
                 for item in &batch {
-                    cs.prefetch(stage, &item.prefixes);
+                    cs.prefetch(stage, &item.prefixes, &CsHint::default());
                     if can_be_prefix {
                         cs.prefetch_insert(stage, &item.prefixes);
                     }

@@ -250,7 +250,7 @@ impl Element for Router {
     #[inline(always)]
     fn prefetch(&self, stage: usize, port: In, meta: &Meta) {
         // It ends in the content store then, nearly always.
-        if port == In::Interest && stage > 0 && meta.maybe_cached.get() {
+        if port == In::Interest && stage > 0 && meta.cache_hint.is_maybe_here() {
             return;
         }
         self.prefetch_pending(stage, port, meta);

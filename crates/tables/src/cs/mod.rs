@@ -12,6 +12,7 @@
 //!                        `-----> chain of blocks of 256 octets: the packet          digests apart, touched only when asked for
 //! ```
 
+mod hint;
 mod lookahead;
 #[cfg(test)]
 mod model_tests;
@@ -31,6 +32,7 @@ use crate::index::Spot;
 use crate::memory::Lines;
 use crate::{Ask, Instant};
 use arrayvec::ArrayVec;
+pub use hint::CsHint;
 use lookahead::Lookahead;
 use nw_name::{HashKey, NameRef, Prefixes};
 use nw_wire::{PACKET_LEN_MAX, sha256};
@@ -203,10 +205,17 @@ impl ContentStore {
     }
 
     /// False when there is surely no packet of this name (or name and digest): what nearly all Interests that are not answered learn from one
-    /// line of the index. Counts nothing; [`find`](Self::find) or [`missed`](Self::missed) does.
+    /// line of the index, or from what [`prefetch`](Self::prefetch) saw there while no packet came since. Counts nothing; [`find`](Self::find) or
+    /// [`missed`](Self::missed) does.
     #[inline(always)]
-    pub fn may_hold(&self, prefixes: &Prefixes) -> bool {
-        self.tree.index.may_have(prefixes.key())
+    pub fn may_hold(&self, prefixes: &Prefixes, hint: &CsHint) -> bool {
+        !hint.is_absent(self.state()) && self.tree.index.may_have(prefixes.key())
+    }
+
+    /// Which store this is and how many packets came: what is absent stays so while this is the same. Neither 0 nor all ones.
+    #[inline(always)]
+    fn state(&self) -> u64 {
+        (core::ptr::from_ref(self).addr() as u64) << 32 ^ (self.counters.insertions << 1 | 1)
     }
 
     /// Counts an Interest that asked for what [`may_hold`](Self::may_hold) ruled out.
@@ -485,20 +494,23 @@ impl ContentStore {
         self.tree.memory_bytes() + self.digests.memory_bytes() + self.policy.memory_bytes()
     }
 
-    /// Asks for what finding a name will touch, without waiting: call stage 0 for each packet of a batch, then 1. In the latter true when it may be
-    /// here and is given away.
+    /// Asks for what finding a name will touch, without waiting: call stage 0 for each packet of a batch, then 1. What the latter finds out is kept in
+    /// `hint`; true when it may be here and is given away.
     #[inline]
-    pub fn prefetch(&self, stage: usize, prefixes: &Prefixes) -> bool {
+    pub fn prefetch(&self, stage: usize, prefixes: &Prefixes, hint: &CsHint) -> bool {
         match stage {
             // The first line that a hit reads. Where most miss, others are in more of a hurry.
             0 if self.recent.is_mostly_hits() => self.tree.index.prefetch_soon(prefixes.key()),
             0 => self.tree.index.prefetch(prefixes.key()),
+            1 if !self.serve => {}
             // Most are not here.
-            1 if self.serve && self.tree.index.may_have(prefixes.key()) => {
+            1 if !self.tree.index.may_have(prefixes.key()) => hint.set_absent(self.state()),
+            1 => {
                 for id in self.tree.index.candidates(prefixes.key()).filter(|id| !is_node(*id)) {
                     self.tree.entries.prefetch(id as usize);
                     self.tree.arena.prefetch(id);
                 }
+                hint.set_maybe_here();
                 return true;
             }
             _ => {}

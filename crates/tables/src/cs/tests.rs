@@ -69,7 +69,9 @@ pub(super) fn find(
     must_be_fresh: bool,
 ) -> Option<Vec<u8>> {
     let prefixes = Prefixes::of(&KEY, name.as_ref());
-    let may_be_here = (0..ContentStore::PREFETCH_STAGES).any(|stage| cs.prefetch(stage, &prefixes));
+    let hint = CsHint::default();
+    let may_be_here = (0..ContentStore::PREFETCH_STAGES).any(|stage| cs.prefetch(stage, &prefixes, &hint));
+    assert_eq!(hint.is_maybe_here(), may_be_here);
     let ask = Ask { name: name.as_ref(), prefixes: &prefixes, can_be_prefix, must_be_fresh };
     let found = cs.find(Instant::from_millis(now_ms), &ask)?;
     assert!(may_be_here || can_be_prefix, "asking for memory saw it");
@@ -84,6 +86,21 @@ fn exact(cs: &mut ContentStore, uri: &str) -> Option<Vec<u8>> {
 
 fn prefix(cs: &mut ContentStore, uri: &str) -> Option<Vec<u8>> {
     find(cs, 0, &name(uri), true, false)
+}
+
+#[test]
+fn what_was_absent_is_so_until_a_packet_comes() {
+    let (mut cs, other) = (store(4, 1 << 20), store(4, 1 << 20));
+    let name = name("/a");
+    let (prefixes, hint) = (Prefixes::of(&KEY, name.as_ref()), CsHint::default());
+    assert!(!cs.may_hold(&prefixes, &hint), "nobody has looked, so this looks");
+    (0..ContentStore::PREFETCH_STAGES).for_each(|stage| _ = cs.prefetch(stage, &prefixes, &hint));
+    assert!(hint.is_absent(cs.state()) && !hint.is_absent(other.state()), "each speaks for itself");
+    assert!(!hint.is_maybe_here() && !cs.may_hold(&prefixes, &hint));
+    put(&mut cs, "/a");
+    assert!(cs.may_hold(&prefixes, &hint), "it has come since");
+    hint.forget();
+    assert!(cs.may_hold(&prefixes, &hint) && !other.may_hold(&prefixes, &hint));
 }
 
 #[test]
@@ -208,7 +225,7 @@ fn switches_take_effect_at_once() {
     cs.set_serve(false);
     assert_eq!(exact(&mut cs, "/a"), None);
     let prefixes = Prefixes::of(&KEY, name("/a").as_ref());
-    assert!(!cs.prefetch(1, &prefixes), "who asks for it goes on to the next table");
+    assert!(!cs.prefetch(1, &prefixes, &CsHint::default()), "who asks for it goes on to the next table");
     assert!(!cs.admits() && !cs.serves());
     assert_eq!(cs.counters(), CsCounters { hits: 1, insertions: 1, ..CsCounters::default() });
 }

@@ -326,6 +326,13 @@ impl Pool {
         (&self.octets[slot.range()], &slot.meta)
     }
 
+    /// As [`view`](Self::view), with the metadata to be changed.
+    #[inline(always)]
+    pub fn view_mut(&mut self, packet: &Packet) -> (&[u8], &mut Meta) {
+        let slot = &mut self.packets[packet.slot as usize];
+        (&self.octets[slot.range()], &mut slot.meta)
+    }
+
     /// Bytes and metadata together, the latter to be changed: what decoding needs.
     #[inline]
     pub fn parts_mut(&mut self, packet: &Packet) -> (&HashKey, Leading<'_>, &mut Meta) {

@@ -131,7 +131,7 @@ impl ContentStore {
 
     #[inline(always)]
     fn data(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
-        let meta = context.pool.meta(&packet);
+        let (wire, meta) = context.pool.view_mut(&packet);
         let egress = meta.egress;
         if !meta.cached {
             if meta.name_unread && (self.store.has_tree() || !meta.knows_hash()) {
@@ -140,12 +140,12 @@ impl ContentStore {
             let incoming = Incoming {
                 name: meta.name,
                 prefixes: &meta.prefixes,
-                wire: context.pool.bytes(&packet),
+                wire,
                 freshness_ms: meta.freshness_ms,
                 unsolicited: egress == FaceId::NONE,
             };
             self.store.insert(now, &incoming);
-            context.pool.meta_mut(&packet).cached = true;
+            meta.cached = true;
         }
         if egress == FaceId::NONE {
             context.pool.drop_packet(packet, Cause::NoDownstream, context.drops);

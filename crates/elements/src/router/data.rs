@@ -12,12 +12,11 @@ use nw_wire::Token;
 impl Router {
     #[inline(always)]
     pub(super) fn data(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
-        let (bytes, meta) = context.pool.view(&packet);
+        let (bytes, meta) = context.pool.view_mut(&packet);
         match self.pit.single(meta.name_in(bytes), &meta.prefixes, &meta.link.token) {
-            Some(single)
-                if single.asked == meta.ingress && self.pit.strategy_bits(single.entry) & WANTS_DATA == 0 =>
-            {
-                self.answer_single(now, packet, &single, context);
+            Some(single) if single.asked == meta.ingress && single.strategy_bits & WANTS_DATA == 0 => {
+                self.answer_single(now, meta, &single);
+                context.out.send(Out::Data, packet);
             }
             _ if meta.name_unread => self.read_first(now, packet, context),
             _ => self.answer_all(now, packet, context),
@@ -60,14 +59,7 @@ impl Router {
 
     /// The usual case of [`answer_all`](Self::answer_all): one entry, one asker.
     #[inline(always)]
-    fn answer_single(
-        &mut self,
-        now: Instant,
-        packet: Packet,
-        single: &Single,
-        context: &mut Context<'_, Out>,
-    ) {
-        let meta = context.pool.meta_mut(&packet);
+    fn answer_single(&mut self, now: Instant, meta: &mut Meta, single: &Single) {
         if meta.name_unread {
             meta.prefixes.set_whole(single.hash, meta.name.1);
         }
@@ -89,7 +81,6 @@ impl Router {
             Some((octets, len)) => meta.link.token.set_short(octets, len),
             None => meta.link.token = asker.token,
         }
-        context.out.send(Out::Data, packet);
     }
 
     #[inline(never)]

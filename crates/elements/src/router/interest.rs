@@ -11,7 +11,7 @@ use nw_wire::NackReason;
 impl Router {
     #[inline(never)]
     pub(super) fn interest(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
-        let (bytes, meta) = context.pool.view(&packet);
+        let (bytes, meta) = context.pool.view_mut(&packet);
         let Some(face) = self.faces.info(meta.ingress) else {
             return context.pool.drop_packet(packet, Cause::FaceGone, context.drops);
         };
@@ -30,10 +30,11 @@ impl Router {
             Ok((entry, false)) => return self.ask_again(now, entry, packet, face, context),
             Err(full) => return self.refuse_full(packet, face, full, context),
         };
-        match self.only_choice(bytes, meta) {
-            Some(hop) => self.send_here::<true>(now, entry, packet, Forward::plain(hop), context),
-            None => self.choose(now, entry, packet, face, true, context),
-        }
+        let Some(hop) = self.only_choice(bytes, meta) else {
+            return self.choose(now, entry, packet, face, true, context);
+        };
+        let sent = self.record_sent::<true>(now, entry, Forward::plain(hop), bytes, meta);
+        Self::leave(sent, packet, context);
     }
 
     /// An Interest with a ForwardingHint.

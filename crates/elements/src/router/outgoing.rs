@@ -2,7 +2,7 @@
 
 use super::{Out, Router};
 use crate::strategy::{Form, Forward};
-use nw_element::{Cause, Context, Instant, Packet, Scope};
+use nw_element::{Cause, Context, Instant, Meta, Packet, Scope};
 use nw_tables::dnl;
 use nw_tables::pit::{EntryRef, OutRecord, TOKEN_LEN};
 
@@ -17,28 +17,36 @@ impl Router {
         forward: Forward,
         context: &mut Context<'_, Out>,
     ) {
-        self.send_here::<false>(now, entry, packet, forward, context);
+        let (bytes, meta) = context.pool.view_mut(&packet);
+        let sent = self.record_sent::<false>(now, entry, forward, bytes, meta);
+        Self::leave(sent, packet, context);
     }
 
-    /// [`send_interest`](Self::send_interest) without a call, for the one place most Interests come by; `NEW` where the entry was made for it and
-    /// nothing was sent yet.
+    /// Lets an Interest leave that was [recorded](Self::record_sent), or drops it.
     #[inline(always)]
-    pub(super) fn send_here<const NEW: bool>(
+    pub(super) fn leave(sent: Result<(), Cause>, packet: Packet, context: &mut Context<'_, Out>) {
+        match sent {
+            Ok(()) => context.out.send(Out::Interest, packet),
+            Err(cause) => context.pool.drop_packet(packet, cause, context.drops),
+        }
+    }
+
+    /// Remembers that an Interest is sent to a face, and makes its metadata say so; or why it can't be. `NEW` where the entry was made for it and nothing
+    /// was sent yet.
+    #[inline(always)]
+    pub(super) fn record_sent<const NEW: bool>(
         &mut self,
         now: Instant,
         entry: EntryRef,
-        packet: Packet,
         forward: Forward,
-        context: &mut Context<'_, Out>,
-    ) {
-        let Some(face) = self.faces.info(forward.face) else {
-            return context.pool.drop_packet(packet, Cause::FaceGone, context.drops);
-        };
-        let (bytes, meta) = context.pool.view(&packet);
+        bytes: &[u8],
+        meta: &mut Meta,
+    ) -> Result<(), Cause> {
+        let face = self.faces.info(forward.face).ok_or(Cause::FaceGone)?;
         let hop_limit_start = usize::from(meta.hop_limit_start);
         // "HopLimit 0 and non-local: drop."
         if hop_limit_start != 0 && face.scope == Scope::NonLocal && bytes[hop_limit_start] == 0 {
-            return context.pool.drop_packet(packet, Cause::HopLimitSpent, context.drops);
+            return Err(Cause::HopLimitSpent);
         }
         let lifetime_ms = u64::from(meta.lifetime_ms.min(self.lifetime_max_ms));
         let record = OutRecord {
@@ -52,7 +60,7 @@ impl Router {
         if NEW {
             self.pit.add_first_out(entry, &record);
         } else if self.pit.upsert_out(entry, record).is_err() {
-            return context.pool.drop_packet(packet, Cause::PitFull, context.drops);
+            return Err(Cause::PitFull);
         }
         // "Upstream tokens are exactly 6 octets."
         let known = self.knows_tokens.get(forward.face.slot()).copied().unwrap_or(false);
@@ -60,7 +68,6 @@ impl Router {
             true => (entry.token_padded(), TOKEN_LEN as u8),
             false => ([0; 8], 0),
         };
-        let meta = context.pool.meta_mut(&packet);
         meta.egress = forward.face;
         let (congestion_mark, non_discovery) = (meta.link.congestion_mark, meta.link.non_discovery);
         meta.link.clear();
@@ -68,7 +75,7 @@ impl Router {
         meta.link.congestion_mark = congestion_mark;
         meta.link.incoming_face = meta.ingress;
         meta.link.non_discovery = non_discovery || forward.form == Form::NonDiscovery;
-        context.out.send(Out::Interest, packet);
+        Ok(())
     }
 
     /// "Finalize: Dead Nonce List insert of all out-record nonces if unsatisfied; counters; PIT erase."

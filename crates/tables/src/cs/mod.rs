@@ -308,19 +308,19 @@ impl ContentStore {
         if self.policy.kind() != PolicyKind::Lru && self.tree.index.may_have(key) {
             return false;
         }
-        let Some((slot, _)) = self.policy.victim(&mut self.tree.entries, now.as_nanos()) else {
-            return false;
-        };
-        let entry = &mut self.tree.entries[slot as usize];
+        let entries = &mut self.tree.entries[..];
+        let Some((slot, _)) = self.policy.victim(entries, now.as_nanos()) else { return false };
+        let entry = &mut entries[slot as usize];
         if (usize::from(entry.wire_len) - 1) / BLOCK_LEN + 1 != blocks {
             return false;
         }
-        let Some(spot) = self.tree.index.insert_first(key, slot) else { return false };
+        let Some(spot) = self.tree.index.vacancy(key) else { return false };
+        self.tree.index.fill(spot, key, slot);
         if !self.tree.index.remove_at(entry.spot, entry.key, slot) {
             self.tree.index.remove(entry.key, slot);
         }
-        let stays = self.policy.renews(&mut self.tree.entries, slot);
-        let entry = &mut self.tree.entries[slot as usize];
+        let stays = self.policy.renews(entries, slot);
+        let entry = &mut entries[slot as usize];
         let follower = entry.follower();
         entry.key = key;
         entry.spot = spot;
@@ -330,10 +330,10 @@ impl ContentStore {
         entry.name_len = packet.name.1;
         entry.name_start = packet.name.0 as u8;
         entry.forget_packet();
-        self.policy.renewed(&mut self.tree.entries, slot, packet.arrival(now), stays);
+        self.policy.renewed(entries, slot, packet.arrival(now), stays);
         self.counters.insertions += 1;
         self.counters.evictions += 1;
-        self.lookahead.came(&mut self.tree.entries, slot);
+        self.lookahead.came(entries, slot);
         self.lookahead.goes(&self.tree, follower);
         self.tree.arena.overwrite(slot, packet.wire);
         true
@@ -357,10 +357,14 @@ impl ContentStore {
             return self.refuse();
         }
         let Some(slot) = self.tree.arena.store(wire) else { return self.refuse() };
-        let spot = self.tree.index.insert_first(key, slot);
-        if spot.is_none() && self.tree.index.insert(key, slot).is_err() {
-            self.tree.arena.free(slot, wire.len());
-            return self.refuse();
+        let spot = self.tree.index.vacancy(key);
+        match spot {
+            Some(spot) => self.tree.index.fill(spot, key, slot),
+            None if self.tree.index.insert(key, slot).is_err() => {
+                self.tree.arena.free(slot, wire.len());
+                return self.refuse();
+            }
+            None => {}
         }
         let entry = &mut self.tree.entries[slot as usize];
         *entry = Entry::new(key, (place.0 as u8, place.1), wire.len() as u16, entry.generation);

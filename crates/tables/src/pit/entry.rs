@@ -1,5 +1,6 @@
 //! One pending Interest: two cache lines.
 
+use super::reference::GENERATION_MASK;
 use crate::index::Spot;
 use zerocopy::FromZeros;
 
@@ -77,6 +78,15 @@ pub(super) struct InlineOut {
     spare: [u8; 5],
 }
 
+/// What an entry leaves behind.
+pub(super) struct Ended {
+    pub hash: u64,
+    pub spot: Spot,
+    pub interest: u32,
+    /// Components it counted for, if it had CanBePrefix.
+    pub prefix_components: Option<u16>,
+}
+
 const _: () = assert!(size_of::<Entry>() == 128 && core::mem::offset_of!(Entry, incoming) == 64);
 
 impl Entry {
@@ -93,10 +103,18 @@ impl Entry {
         self.strategy_bits = 0;
     }
 
-    /// Ends a life; timer and records have been dealt with.
-    #[inline]
-    pub fn end(&mut self) {
+    /// Ends a life; timer and records have been dealt with. What it was is what else is to be taken back.
+    #[inline(always)]
+    pub fn end(&mut self) -> Ended {
+        self.generation = (self.generation + 1) & GENERATION_MASK;
+        let ended = Ended {
+            hash: self.hash,
+            spot: self.spot,
+            interest: self.interest,
+            prefix_components: self.can_be_prefix().then_some(self.key_components),
+        };
         self.flags = 0;
+        ended
     }
 
     #[inline(always)]

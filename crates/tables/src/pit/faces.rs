@@ -48,6 +48,14 @@ impl FaceCounts {
         self.counts[face.slot()].outs += 1;
     }
 
+    /// An in-record of one face and an out-record of another at a time.
+    #[inline(always)]
+    pub fn remove_both(&mut self, asker: FaceId, asked: FaceId) {
+        let counts = &mut self.counts[..];
+        counts[asker.slot()].ins -= 1;
+        counts[asked.slot()].outs -= 1;
+    }
+
     #[inline]
     pub fn remove_out(&mut self, face: FaceId) {
         self.counts[face.slot()].outs -= 1;

@@ -125,6 +125,8 @@ pub struct Single {
     pub nonce: u32,
     /// A cached Data had to be within its FreshnessPeriod.
     pub must_be_fresh: bool,
+    /// What the strategy keeps with it: see [`Pit::strategy_bits`].
+    pub strategy_bits: u32,
 }
 
 impl Pit {
@@ -157,6 +159,7 @@ impl Pit {
             asked: FaceId::from_bits(entry.outgoing.face),
             nonce: entry.outgoing.nonce,
             must_be_fresh: entry.must_be_fresh(),
+            strategy_bits: entry.strategy_bits,
         })
     }
 

@@ -36,14 +36,14 @@ pub use slots::{INTEREST_CLASSES, INTEREST_LEN_MAX, INTEREST_SLOT_LENS};
 use crate::index::{Index, Spot};
 use crate::memory::Lines;
 use crate::octets::are_same;
-use crate::{Ask, Instant};
-use entry::Entry;
+use crate::{Ask, FaceId, Instant};
+use entry::{Ended, Entry, InlineIn};
 use faces::FaceCounts;
 use matching::PrefixLengths;
 use nw_name::{HashKey, NameRef, Prefixes};
 use nw_wire::Token;
 use record_store::RecordStore;
-use reference::{GENERATION_MASK, INDEX_BITS};
+use reference::INDEX_BITS;
 use slots::{FreeList, InterestStore};
 use wheel::Wheel;
 
@@ -109,8 +109,8 @@ impl core::error::Error for PitFull {}
 
 /// What else is pending under the hash of something that is not.
 struct Beside {
-    /// Surely nobody has a hash like it.
-    nobody: bool,
+    /// Where it may stand: surely nobody has a hash like it then.
+    vacancy: Option<Spot>,
     any: bool,
     digests: usize,
 }
@@ -178,10 +178,7 @@ impl Pit {
     ) -> Result<(EntryRef, bool), PitFull> {
         match self.search(ask) {
             Ok(slot) => Ok((self.reference(slot), false)),
-            Err(beside) => {
-                let slot = self.insert(ask, wire, name, nonce_start, beside)?;
-                Ok((self.reference(slot), true))
-            }
+            Err(beside) => Ok((self.insert(ask, wire, name, nonce_start, beside)?, true)),
         }
     }
 
@@ -208,13 +205,26 @@ impl Pit {
         if self.faces.is_full(asker.face) {
             return Err(PitFull::Face);
         }
-        let slot = self.insert(ask, wire, name, nonce_start, beside)?;
-        let entry = self.reference(slot);
-        if let Err(full) = self.add_first_in(slot, asker) {
+        let entry = self.insert(ask, wire, name, nonce_start, beside)?;
+        assert_ne!(asker.face, FaceId::NONE, "a record is some face's");
+        if !InlineIn::holds(asker.token) {
+            return self.enter_further(entry, asker);
+        }
+        let entries = &mut self.entries[..];
+        entries[entry.index as usize].incoming.set(asker);
+        self.faces.add_in(asker.face);
+        self.wheel.start(entries, entry.index, asker.expiry);
+        Ok((entry, true))
+    }
+
+    /// The rest of [`enter`](Self::enter) where the asker's token is longer than an entry has room for.
+    #[inline(never)]
+    fn enter_further(&mut self, entry: EntryRef, asker: &Asker<'_>) -> Result<(EntryRef, bool), PitFull> {
+        if let Err(full) = self.upsert_in(entry, asker.record()) {
             self.remove(entry);
             return Err(full);
         }
-        self.wheel.arm(&mut self.entries, slot, asker.expiry);
+        self.set_expiry(entry, asker.expiry);
         Ok((entry, true))
     }
 
@@ -222,11 +232,10 @@ impl Pit {
     #[inline(always)]
     fn search(&self, ask: &Ask<'_>) -> Result<u32, Beside> {
         let hash = ask.prefixes.key();
-        let mut beside = Beside { nobody: true, any: false, digests: 0 };
-        if !self.index.may_have(hash) {
+        let mut beside = Beside { vacancy: self.index.vacancy(hash), any: false, digests: 0 };
+        if beside.vacancy.is_some() {
             return Err(beside);
         }
-        beside.nobody = false;
         for slot in self.index.candidates(hash) {
             let entry = &self.entries[slot as usize];
             if entry.hash != hash {
@@ -249,7 +258,7 @@ impl Pit {
         name: (u16, u16),
         nonce_start: u16,
         beside: Beside,
-    ) -> Result<u32, PitFull> {
+    ) -> Result<EntryRef, PitFull> {
         let name_end = usize::from(name.0) + usize::from(name.1);
         assert!(name_end <= wire.len(), "a name ends before its Interest does");
         debug_assert_eq!(&wire[usize::from(name.0)..name_end], ask.name.as_bytes());
@@ -265,14 +274,14 @@ impl Pit {
             self.interests.remove(interest);
             return Err(PitFull::Table);
         };
-        let spot = match beside.nobody {
-            true => self.index.insert_first(hash, slot).unwrap_or(Spot::NONE),
-            false => Spot::NONE,
-        };
-        if spot == Spot::NONE && self.index.insert(hash, slot).is_err() {
-            self.interests.remove(interest);
-            self.free.give(slot);
-            return Err(PitFull::Table);
+        match beside.vacancy {
+            Some(spot) => self.index.fill(spot, hash, slot),
+            None if self.index.insert(hash, slot).is_err() => {
+                self.interests.remove(interest);
+                self.free.give(slot);
+                return Err(PitFull::Table);
+            }
+            None => {}
         }
         if beside.any {
             self.mark_shared(hash);
@@ -282,14 +291,14 @@ impl Pit {
         }
         let entry = &mut self.entries[slot as usize];
         entry.hash = hash;
-        entry.spot = spot;
+        entry.spot = beside.vacancy.unwrap_or(Spot::NONE);
         entry.interest = interest;
         entry.interest_len = wire.len() as u16;
         (entry.name_start, entry.name_len) = name;
         entry.nonce_start = nonce_start;
         entry.key_components = key_components as u16;
         entry.start(ask.can_be_prefix, ask.must_be_fresh, ask.prefixes.has_digest(), beside.any);
-        Ok(slot)
+        Ok(EntryRef { index: slot, generation: entry.generation, shard: self.shard })
     }
 
     /// The entry that a PIT token names, if it is one of ours and the entry is still there.
@@ -436,7 +445,8 @@ impl Pit {
         }
         self.wheel.disarm(&mut self.entries, entry.index);
         self.drop_records(entry.index);
-        self.end(entry.index);
+        let ended = self.entries[entry.index as usize].end();
+        self.take_back(entry.index, &ended);
         true
     }
 
@@ -445,28 +455,24 @@ impl Pit {
     pub fn remove_single(&mut self, single: &Single) {
         debug_assert!(self.entry(single.entry).is_some_and(Entry::is_plain));
         let slot = single.entry.index;
-        self.wheel.disarm(&mut self.entries, slot);
-        self.faces.remove_in(single.asker.face);
-        self.faces.remove_out(single.asked);
-        let e = &mut self.entries[slot as usize];
+        let entries = &mut self.entries[..];
+        self.wheel.disarm(entries, slot);
+        let e = &mut entries[slot as usize];
         (e.incoming.face, e.outgoing.face) = (0, 0);
-        self.end(slot);
+        let ended = e.end();
+        self.faces.remove_both(single.asker.face, single.asked);
+        self.take_back(slot, &ended);
     }
 
-    /// Ends an entry that has neither a moment nor records.
+    /// Takes back what an entry had that has ended.
     #[inline(always)]
-    fn end(&mut self, slot: u32) {
-        let e = &mut self.entries[slot as usize];
-        e.generation = (e.generation + 1) & GENERATION_MASK;
-        let (hash, interest, key_components, prefix) =
-            (e.hash, e.interest, usize::from(e.key_components), e.can_be_prefix());
-        e.end();
-        if !self.index.remove_at(e.spot, hash, slot) {
-            self.index.remove(hash, slot);
+    fn take_back(&mut self, slot: u32, ended: &Ended) {
+        if !self.index.remove_at(ended.spot, ended.hash, slot) {
+            self.index.remove(ended.hash, slot);
         }
-        self.interests.remove(interest);
-        if prefix {
-            self.lengths.remove(key_components);
+        self.interests.remove(ended.interest);
+        if let Some(components) = ended.prefix_components {
+            self.lengths.remove(components.into());
         }
         self.free.give(slot);
     }
@@ -559,7 +565,8 @@ impl Pit {
         match stage {
             0 => self.entries.prefetch(reference.index as usize),
             1 => {
-                let entry = self.entry(reference)?;
+                // Of whatever life: its name is compared later.
+                let entry = self.entries.get(reference.index as usize)?;
                 self.prefetch_name(entry);
                 self.wheel.prefetch(&self.entries, entry);
                 return Some(entry.hash);

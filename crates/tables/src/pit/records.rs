@@ -95,18 +95,6 @@ impl Pit {
         self.upsert_further_in(entry, &record)
     }
 
-    /// The first in-record of an entry that has none; the face has room for one.
-    #[inline(always)]
-    pub(super) fn add_first_in(&mut self, slot: u32, asker: &Asker<'_>) -> Result<(), PitFull> {
-        assert_ne!(asker.face, FaceId::NONE, "a record is some face's");
-        if InlineIn::holds(asker.token) {
-            self.entries[slot as usize].incoming.set(asker);
-            self.faces.add_in(asker.face);
-            return Ok(());
-        }
-        self.upsert_further_in(self.reference(slot), &asker.record()).map(drop)
-    }
-
     #[inline(never)]
     fn upsert_further_in(&mut self, entry: EntryRef, record: &InRecord) -> Result<bool, PitFull> {
         let Pit { entries, records, faces, .. } = self;

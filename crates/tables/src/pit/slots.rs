@@ -1,6 +1,6 @@
 //! Where copies of Interests stand, and which slots of an array are free.
 
-use crate::memory::{LINE, Lines};
+use crate::memory::{LINE, Lines, prefetch_ends};
 use crate::octets;
 
 /// Sizes of slots there are.
@@ -118,8 +118,9 @@ impl InterestStore {
     pub fn prefetch(&self, place: u32, start: u16, len: u16) {
         let Some(class) = self.classes.get((place >> CLASS_SHIFT) as usize) else { return };
         let start = (place as usize & (SLOTS_MAX - 1)) * class.slot_len + usize::from(start);
-        class.memory.prefetch(start / LINE);
-        class.memory.prefetch((start + usize::from(len.min(128))) / LINE);
+        if let Some(name) = class.memory.as_flattened().get(start..start + usize::from(len.min(128))) {
+            prefetch_ends(name);
+        }
     }
 
     pub fn in_use(&self) -> [usize; INTEREST_CLASSES] {

@@ -6,7 +6,7 @@
 
 use super::entry::{Entry, NONE};
 use crate::Instant;
-use crate::memory::{Lines, prefetch_value};
+use crate::memory::prefetch_value;
 
 const TICK_SHIFT: u32 = 22;
 const LISTS_SHIFT: u32 = 12;
@@ -91,7 +91,7 @@ impl Wheel {
 
     /// Sets or moves the moment of an entry.
     #[inline(always)]
-    pub fn arm(&mut self, entries: &mut Lines<Entry>, slot: u32, at: Instant) {
+    pub fn arm(&mut self, entries: &mut [Entry], slot: u32, at: Instant) {
         let entry = &mut entries[slot as usize];
         let tick = tick_at_or_after(at.as_nanos());
         let armed = entry.is_armed();
@@ -106,9 +106,18 @@ impl Wheel {
         self.link(entries, slot, self.list_of(tick));
     }
 
+    /// Sets the moment of an entry that has none.
+    #[inline(always)]
+    pub fn start(&mut self, entries: &mut [Entry], slot: u32, at: Instant) {
+        let entry = &mut entries[slot as usize];
+        debug_assert!(!entry.is_armed());
+        entry.expiry = at.as_nanos();
+        self.link(entries, slot, self.list_of(tick_at_or_after(at.as_nanos())));
+    }
+
     /// Cancels the moment of an entry, if it has one.
     #[inline]
-    pub fn disarm(&mut self, entries: &mut Lines<Entry>, slot: u32) {
+    pub fn disarm(&mut self, entries: &mut [Entry], slot: u32) {
         if entries[slot as usize].is_armed() {
             self.unlink(entries, slot);
         }
@@ -129,7 +138,7 @@ impl Wheel {
 
     /// Takes an entry whose tick has begun, and tells the slot of the one likely to follow.
     #[inline]
-    pub fn pop(&mut self, entries: &mut Lines<Entry>, now: Instant) -> Option<(u32, Option<u32>)> {
+    pub fn pop(&mut self, entries: &mut [Entry], now: Instant) -> Option<(u32, Option<u32>)> {
         if self.firsts[DUE as usize] != NONE {
             return Some(self.pop_first(entries, DUE));
         }
@@ -160,7 +169,7 @@ impl Wheel {
 
     /// Asks for the entries that cancelling this one would change.
     #[inline]
-    pub fn prefetch(&self, entries: &Lines<Entry>, entry: &Entry) {
+    pub fn prefetch(&self, entries: &[Entry], entry: &Entry) {
         if entry.prev != NONE && entry.prev & FIRST_OF == 0 {
             prefetch_line_0(entries, entry.prev);
         }
@@ -194,7 +203,7 @@ impl Wheel {
     }
 
     #[inline(always)]
-    fn link(&mut self, entries: &mut Lines<Entry>, slot: u32, list: u32) {
+    fn link(&mut self, entries: &mut [Entry], slot: u32, list: u32) {
         let first = core::mem::replace(&mut self.firsts[list as usize], slot + 1);
         let entry = &mut entries[slot as usize];
         entry.prev = FIRST_OF | list;
@@ -209,7 +218,7 @@ impl Wheel {
     }
 
     #[inline]
-    fn unlink(&mut self, entries: &mut Lines<Entry>, slot: u32) {
+    fn unlink(&mut self, entries: &mut [Entry], slot: u32) {
         let entry = &mut entries[slot as usize];
         let (prev, next) = (core::mem::replace(&mut entry.prev, NONE), entry.next);
         if next != NONE {
@@ -232,15 +241,17 @@ impl Wheel {
 
     /// Takes the first of a list that has entries.
     #[inline]
-    fn pop_first(&mut self, entries: &mut Lines<Entry>, list: u32) -> (u32, Option<u32>) {
+    fn pop_first(&mut self, entries: &mut [Entry], list: u32) -> (u32, Option<u32>) {
         let slot = self.firsts[list as usize] - 1;
         self.unlink(entries, slot);
         let next = self.firsts[list as usize].checked_sub(1);
         if let Some(next) = next {
             // The one after the next: a whole tick's entries are often given in a row, and were last touched seconds ago.
             let after = entries[next as usize].next;
-            if after != NONE {
-                entries.prefetch(after as usize - 1);
+            if after != NONE
+                && let Some(entry) = entries.get(after as usize - 1)
+            {
+                prefetch_value(entry);
             }
         }
         (slot, next)
@@ -253,7 +264,7 @@ fn tick_at_or_after(nanos: u64) -> u64 {
 }
 
 #[inline]
-fn prefetch_line_0(entries: &Lines<Entry>, link: u32) {
+fn prefetch_line_0(entries: &[Entry], link: u32) {
     if let Some(entry) = entries.get(link as usize - 1) {
         prefetch_value(&entry.hash);
     }
@@ -262,6 +273,7 @@ fn prefetch_line_0(entries: &Lines<Entry>, link: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::Lines;
 
     const TICK: u64 = 1 << TICK_SHIFT;
 
@@ -269,7 +281,7 @@ mod tests {
         Instant::from_nanos(tick * TICK)
     }
 
-    fn drain(wheel: &mut Wheel, entries: &mut Lines<Entry>, now: Instant) -> Vec<u32> {
+    fn drain(wheel: &mut Wheel, entries: &mut [Entry], now: Instant) -> Vec<u32> {
         let mut slots = Vec::new();
         loop {
             match wheel.pop(entries, now) {
@@ -285,7 +297,7 @@ mod tests {
 
     #[test]
     fn never_early_and_at_most_a_tick_late() {
-        let (mut wheel, mut entries) = (Wheel::new(), Lines::new(8));
+        let (mut wheel, mut entries) = (Wheel::new(), Lines::<Entry>::new(8));
         let moment = Instant::from_nanos(10 * TICK + 1);
         wheel.arm(&mut entries, 0, moment);
         assert_eq!(wheel.next_expiry(), Some(at(11)));
@@ -301,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_moment_that_has_passed_is_due_at_once() {
-        let (mut wheel, mut entries) = (Wheel::new(), Lines::new(8));
+        let (mut wheel, mut entries) = (Wheel::new(), Lines::<Entry>::new(8));
         assert_eq!(wheel.pop(&mut entries, at(1000)), None);
         wheel.arm(&mut entries, 3, at(1000));
         wheel.arm(&mut entries, 4, at(1));
@@ -313,7 +325,7 @@ mod tests {
 
     #[test]
     fn moves_earlier_later_and_within_a_tick() {
-        let (mut wheel, mut entries) = (Wheel::new(), Lines::new(8));
+        let (mut wheel, mut entries) = (Wheel::new(), Lines::<Entry>::new(8));
         wheel.arm(&mut entries, 0, at(50));
         wheel.arm(&mut entries, 1, at(50));
         wheel.arm(&mut entries, 2, at(50));
@@ -330,7 +342,7 @@ mod tests {
     #[test]
     fn cancelling_unlinks_first_middle_and_last() {
         for gone in 0..3 {
-            let (mut wheel, mut entries) = (Wheel::new(), Lines::new(8));
+            let (mut wheel, mut entries) = (Wheel::new(), Lines::<Entry>::new(8));
             (0..3).for_each(|slot| wheel.arm(&mut entries, slot, at(7)));
             wheel.disarm(&mut entries, gone);
             wheel.disarm(&mut entries, gone);
@@ -338,7 +350,7 @@ mod tests {
             assert_eq!(drain(&mut wheel, &mut entries, at(7)), left);
             assert_eq!(wheel.next_expiry(), None);
         }
-        let (mut wheel, mut entries) = (Wheel::new(), Lines::new(1));
+        let (mut wheel, mut entries) = (Wheel::new(), Lines::<Entry>::new(1));
         wheel.arm(&mut entries, 0, at(9));
         wheel.disarm(&mut entries, 0);
         assert_eq!(wheel.next_expiry(), None);
@@ -346,7 +358,7 @@ mod tests {
 
     #[test]
     fn hours_and_days_ahead() {
-        let (mut wheel, mut entries) = (Wheel::new(), Lines::new(8));
+        let (mut wheel, mut entries) = (Wheel::new(), Lines::<Entry>::new(8));
         let hours = |hours: u64| Instant::from_millis(hours * 3_600_000);
         let moments = [hours(1), hours(18), hours(20), hours(50), Instant::NEVER];
         (0..5).for_each(|slot| wheel.arm(&mut entries, slot as u32, moments[slot]));
@@ -368,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_jumps_gives_all_and_loses_none() {
-        let (mut wheel, mut entries) = (Wheel::new(), Lines::new(1000));
+        let (mut wheel, mut entries) = (Wheel::new(), Lines::<Entry>::new(1000));
         for slot in 0..1000_u64 {
             wheel.arm(&mut entries, slot as u32, at(slot * 37));
         }
@@ -381,7 +393,7 @@ mod tests {
 
     #[test]
     fn work_per_call_is_bounded_when_many_are_far() {
-        let (mut wheel, mut entries) = (Wheel::new(), Lines::new(1000));
+        let (mut wheel, mut entries) = (Wheel::new(), Lines::<Entry>::new(1000));
         let moment = at(3 * LISTS + 100);
         (0..1000).for_each(|slot| wheel.arm(&mut entries, slot, moment));
         let now = at(3 * LISTS);

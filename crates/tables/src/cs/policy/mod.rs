@@ -311,8 +311,11 @@ impl Queue {
         let Some(entry) = entries.get_mut(second as usize) else { return };
         entry.older = NONE;
         self.oldest = second;
-        self.len -= 1;
-        self.push(entries, oldest);
+        // Where there are two, the second is the newest.
+        let newest = core::mem::replace(&mut self.newest, oldest);
+        entries[newest as usize].newer = oldest;
+        let entry = &mut entries[oldest as usize];
+        (entry.newer, entry.older) = (NONE, newest);
     }
 
     #[inline]

@@ -114,34 +114,33 @@ impl From<IndexFull> for FibError {
 /// for this name only: [`forget`](Self::forget) it when the name changes.
 #[derive(Clone, Debug, Default)]
 pub struct FibHint {
-    /// Which FIB it is about: none ever has 0 changes.
-    change: Cell<u64>,
+    /// Which FIB it is about, and as it was after which change; 0 is none.
+    state: Cell<u64>,
     /// Lengths still worth trying.
     lengths: Cell<u64>,
     /// The first block that the longest of them leads to, plus one.
     block: Cell<u32>,
-    /// Likewise: several FIBs may have had as many changes.
-    owner: Cell<u32>,
 }
 
 impl FibHint {
     /// Says nothing from now on.
     #[inline(always)]
     pub fn forget(&self) {
-        self.change.set(0);
+        self.state.set(0);
     }
 
     #[inline(always)]
     fn is_about(&self, fib: &Fib) -> bool {
-        self.change.get() == fib.change && self.owner.get() == fib.config.owner
+        self.state.get() == fib.state
     }
 }
 
 /// The FIB of one shard.
 pub struct Fib {
     key: HashKey,
-    /// Counts changes from 1 on: tells whether a hint still holds.
-    change: u64,
+    /// Its owner, as several FIBs may have had as many changes, and how often it changed: tells whether a hint still holds, for as long as packets are on
+    /// their way. The lower half is never 0.
+    state: u64,
     config: FibConfig,
     lengths: Lengths,
     index: Index,
@@ -163,7 +162,7 @@ impl Fib {
     pub fn new(key: HashKey, config: FibConfig) -> Self {
         Fib {
             key,
-            change: 1,
+            state: u64::from(config.owner) << 32 | 1,
             config,
             lengths: Lengths::new(key, config.prefixes_max, config.middle),
             index: Index::with_capacity(config.prefixes_max),
@@ -191,7 +190,7 @@ impl Fib {
         if next_hops.len() > self.config.next_hops_per_prefix_max {
             return Err(FibError::TooManyNextHops);
         }
-        self.change += 1;
+        self.changes();
         self.sort(next_hops);
         let hop_set = self.hop_sets.intern(&self.sorted)?;
         let done = match self.find(prefixes.whole(), name.as_bytes()) {
@@ -217,7 +216,7 @@ impl Fib {
 
     /// Removes a prefix; false when it was not there.
     pub fn remove(&mut self, name: NameRef<'_>) -> bool {
-        self.change += 1;
+        self.changes();
         let prefixes = Prefixes::of(&self.key, name);
         let Some(block) = self.find(prefixes.whole(), name.as_bytes()) else { return false };
         let Entry { hop_set, components, strategy, epoch, .. } = Entry::of(self.blocks.bytes(block));
@@ -228,6 +227,12 @@ impl Fib {
         self.hop_sets.release(hop_set);
         self.lengths.work(&self.index, &mut self.blocks);
         true
+    }
+
+    /// No hint given so far holds any more.
+    fn changes(&mut self) {
+        let count = (self.state as u32).wrapping_add(1).max(1);
+        self.state = self.state >> 32 << 32 | u64::from(count);
     }
 
     /// The longest prefix of `name` that was set. `prefixes` are those of `name`.
@@ -310,8 +315,7 @@ impl Fib {
             0 => self.lengths.prefetch(prefixes),
             1 => {
                 let Behind { lengths, lead } = self.lengths.of(prefixes);
-                hint.change.set(self.change);
-                hint.owner.set(self.config.owner);
+                hint.state.set(self.state);
                 hint.lengths.set(lengths);
                 hint.block.set(lead.map_or(0, |block| block + 1));
             }

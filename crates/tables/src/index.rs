@@ -11,7 +11,7 @@
 //!
 //! Entries of one hash share these [`PROBES_MAX`] buckets. Who indexes things that others can multiply under one hash must bound how many.
 
-use crate::memory::{Lines, any_equal_word, equal_words, prefetch_soon};
+use crate::memory::{Lines, equal_words, prefetch_soon};
 use zerocopy::FromZeros;
 
 /// Buckets a search looks at, at most.
@@ -72,12 +72,22 @@ impl Spot {
 
 const _: () = assert!(SLOTS < 1 << Spot::BITS);
 
+/// Where an entry may be added: see [`Index::vacancy`].
+#[derive(Clone, Copy, Debug)]
+pub struct Vacancy {
+    bucket: usize,
+    position: usize,
+    tag: u16,
+}
+
 /// A multimap from hashes to slot numbers, of fixed size. The hash itself isn't kept: the caller confirms every candidate.
 #[derive(Debug)]
 pub struct Index {
     buckets: Lines<Bucket>,
     len: usize,
     entries_max: usize,
+    /// Entries up to which there are vacancies: as many as there may be, or none where buckets have numbers that no [`Spot`] holds.
+    spots_max: usize,
     probes: usize,
 }
 
@@ -86,8 +96,10 @@ impl Index {
     pub fn with_capacity(entries_max: usize) -> Self {
         let buckets = entries_max.div_ceil(LOAD).max(1);
         assert!(u32::try_from(buckets).is_ok(), "an index has fewer than 2^32 buckets");
+        let spots_max = if buckets <= 1 << (u32::BITS - Spot::BITS) { entries_max } else { 0 };
         // Never the same bucket twice.
-        Index { buckets: Lines::new(buckets), len: 0, entries_max, probes: PROBES_MAX.min(buckets) }
+        let probes = PROBES_MAX.min(buckets);
+        Index { buckets: Lines::new(buckets), len: 0, entries_max, spots_max, probes }
     }
 
     /// Entries in it.
@@ -130,7 +142,7 @@ impl Index {
     #[inline(always)]
     pub fn may_have(&self, hash: u64) -> bool {
         let bucket = &self.buckets[self.home(hash)];
-        any_equal_word(&bucket.tags, tag_of(hash))
+        bucket.matching(tag_of(hash)) != 0
             || bucket.passed != 0 && self.candidates(hash).next().is_some()
     }
 
@@ -151,30 +163,26 @@ impl Index {
     /// Where an entry with this hash may be added, if surely no other has it and its home bucket has room that nobody missed, as nearly always: one
     /// look tells. `None` says nothing.
     #[inline(always)]
-    pub fn vacancy(&self, hash: u64) -> Option<Spot> {
-        let home = self.home(hash);
+    pub fn vacancy(&self, hash: u64) -> Option<Vacancy> {
+        let (home, tag) = (self.home(hash), tag_of(hash));
         let bucket = &self.buckets[home];
         let free = bucket.matching(FREE);
-        if free == 0
-            || any_equal_word(&bucket.tags, tag_of(hash))
-            || bucket.passed != 0
-            || self.len >= self.entries_max
-            || home >> (u32::BITS - Spot::BITS) != 0
-        {
+        if free == 0 || bucket.matching(tag) != 0 || bucket.passed != 0 || self.len >= self.spots_max {
             return None;
         }
-        Some(Spot((home as u32) << Spot::BITS | free.trailing_zeros()))
+        Some(Vacancy { bucket: home, position: free.trailing_zeros() as usize, tag })
     }
 
-    /// Adds an entry at its [`vacancy`](Self::vacancy), while nothing has changed since.
+    /// Adds an entry at its [`vacancy`](Self::vacancy), while nothing has changed since; gives where it stands.
     #[inline(always)]
-    pub fn fill(&mut self, vacancy: Spot, hash: u64, slot: u32) {
-        let (number, position) = vacancy.split();
+    pub fn fill(&mut self, vacancy: &Vacancy, slot: u32) -> Spot {
+        let Vacancy { bucket: number, position, tag } = *vacancy;
         let bucket = &mut self.buckets[number];
         debug_assert!(bucket.tags[position] == FREE && self.len < self.entries_max);
-        bucket.tags[position] = tag_of(hash);
+        bucket.tags[position] = tag;
         bucket.slots[position] = slot;
         self.len += 1;
+        Spot((number as u32) << Spot::BITS | position as u32)
     }
 
     /// Removes an entry that [`fill`](Self::fill) added; false when another or none stands there, which may be once the same slot
@@ -462,8 +470,8 @@ mod tests {
                     }
                     Step::First(number, slot) => {
                         let slots = model.entry(number).or_default();
-                        if let Some(spot) = index.vacancy(hash(number)) {
-                            index.fill(spot, hash(number), slot);
+                        if let Some(vacancy) = index.vacancy(hash(number)) {
+                            let spot = index.fill(&vacancy, slot);
                             prop_assert!(slots.is_empty() && total < capacity);
                             slots.push(slot);
                             spots.push((number, slot, spot));

@@ -200,46 +200,38 @@ fn prefetch_line(line: *const u8) {
     let _ = line;
 }
 
-/// Compares the first eight words and the last eight; all bits of a word that is `wanted` are set.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn compare_words(words: &[u16; 10], wanted: u16) -> [core::arch::x86_64::__m128i; 2] {
-    // SAFETY: each load reads 16 octets of the 20 of `words`, unaligned; SSE2 is part of the x86-64 baseline.
-    unsafe {
-        use core::arch::x86_64::*;
-        let start = words.as_ptr();
-        let wanted = _mm_set1_epi16(wanted as i16);
-        [0, 2].map(|at| _mm_cmpeq_epi16(_mm_loadu_si128(start.add(at).cast()), wanted))
-    }
-}
-
 /// One bit per element that is `wanted`, the first one lowest.
 #[inline(always)]
 pub(crate) fn equal_words(words: &[u16; 10], wanted: u16) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    {
+    // SAFETY: the loads read 16 octets and 4 of the 20 of `words`, unaligned; SSE2 is part of the x86-64 baseline.
+    unsafe {
         use core::arch::x86_64::*;
-        let [first, last] = compare_words(words, wanted);
-        // SAFETY: SSE2 is part of the x86-64 baseline. An octet per word; the last two words are the last two octets.
-        let mask = unsafe { _mm_movemask_epi8(_mm_packs_epi16(first, last)) } as u32;
-        mask & 0xff | mask >> 14 << 8
+        let start = words.as_ptr();
+        let wanted = _mm_set1_epi16(wanted as i16);
+        let first = _mm_cmpeq_epi16(_mm_loadu_si128(start.cast()), wanted);
+        // Behind the last two there are zeros.
+        let last = _mm_cmpeq_epi16(_mm_loadu_si32(start.add(8).cast()), wanted);
+        // An octet per word.
+        _mm_movemask_epi8(_mm_packs_epi16(first, last)) as u32 & 0x3ff
     }
     #[cfg(not(target_arch = "x86_64"))]
     words.iter().rev().fold(0, |mask, word| mask << 1 | u32::from(*word == wanted))
 }
 
-/// True when an element is `wanted`.
+/// One bit per element that is `wanted`, the first one lowest.
 #[inline(always)]
-pub(crate) fn any_equal_word(words: &[u16; 10], wanted: u16) -> bool {
+pub(crate) fn equal_octets(octets: &[u8; 8], wanted: u8) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    {
+    // SAFETY: the load reads the 8 octets, unaligned; SSE2 is part of the x86-64 baseline.
+    unsafe {
         use core::arch::x86_64::*;
-        let [first, last] = compare_words(words, wanted);
-        // SAFETY: SSE2 is part of the x86-64 baseline.
-        unsafe { _mm_movemask_epi8(_mm_or_si128(first, last)) != 0 }
+        let equal = _mm_cmpeq_epi8(_mm_loadl_epi64(octets.as_ptr().cast()), _mm_set1_epi8(wanted as i8));
+        // Behind them there are zeros.
+        _mm_movemask_epi8(equal) as u32 & 0xff
     }
     #[cfg(not(target_arch = "x86_64"))]
-    words.contains(&wanted)
+    octets.iter().rev().fold(0, |mask, octet| mask << 1 | u32::from(*octet == wanted))
 }
 
 /// True when each of these pieces is the same octets as its counterpart.
@@ -308,11 +300,18 @@ mod tests {
             words[position] = 0x03;
             assert_eq!(equal_words(&words, 0x03), 1 << position);
             assert_eq!(equal_words(&words, 0x8003), 0x3ff & !(1 << position));
-            assert!(
-                any_equal_word(&words, 0x03)
-                    && any_equal_word(&words, 0x8003)
-                    && !any_equal_word(&words, 0x80)
-            );
+            assert_eq!((equal_words(&words, 0x80), equal_words(&words, 0)), (0, 0));
+            words[position] = 0;
+            assert_eq!(equal_words(&words, 0), 1 << position);
+        }
+        for position in 0..8 {
+            let mut octets = [0x83; 8];
+            octets[position] = 0x03;
+            assert_eq!(equal_octets(&octets, 0x03), 1 << position);
+            assert_eq!(equal_octets(&octets, 0x83), 0xff & !(1 << position));
+            assert_eq!(equal_octets(&octets, 0), 0);
+            octets[position] = 0;
+            assert_eq!(equal_octets(&octets, 0), 1 << position);
         }
     }
 

@@ -4,6 +4,7 @@ use super::{NOWHERE, Out, Router};
 use crate::hints;
 use crate::strategy::{Eligibility, Event, Form, Forward, Nacks, Strategies, StrategyContext, WANTS_WAKING};
 use nw_element::{Cause, Context, FaceId, FaceInfo, Instant, LinkType, Meta, Packet};
+use nw_name::NameRef;
 use nw_tables::Ask;
 use nw_tables::pit::{Asker, EntryRef, InRecord, PitFull};
 use nw_wire::NackReason;
@@ -25,15 +26,16 @@ impl Router {
         if meta.hint.1 != 0 {
             return self.hinted(now, packet, face, context);
         }
-        let entry = match self.enter(now, bytes, meta) {
+        let (name, expiry) = (meta.name_in(bytes), self.expiry(now, meta));
+        let entry = match self.enter(expiry, name, bytes, meta) {
             Ok((entry, true)) => entry,
             Ok((entry, false)) => return self.ask_again(now, entry, packet, face, context),
             Err(full) => return self.refuse_full(packet, face, full, context),
         };
-        let Some(hop) = self.only_choice(bytes, meta) else {
+        let Some(hop) = self.only_choice(name, meta) else {
             return self.choose(now, entry, packet, face, true, context);
         };
-        let sent = self.record_sent::<true>(now, entry, Forward::plain(hop), bytes, meta);
+        let sent = self.record_sent::<true>(now, expiry, entry, Forward::plain(hop), bytes, meta);
         Self::leave(sent, packet, context);
     }
 
@@ -42,7 +44,7 @@ impl Router {
     fn hinted(&mut self, now: Instant, packet: Packet, face: FaceInfo, context: &mut Context<'_, Out>) {
         let Some(packet) = self.strip_hint(packet, context) else { return };
         let (bytes, meta) = context.pool.view(&packet);
-        match self.enter(now, bytes, meta) {
+        match self.enter(self.expiry(now, meta), meta.name_in(bytes), bytes, meta) {
             Ok((entry, true)) => self.choose(now, entry, packet, face, true, context),
             Ok((entry, false)) => self.ask_again(now, entry, packet, face, context),
             Err(full) => self.refuse_full(packet, face, full, context),
@@ -63,7 +65,7 @@ impl Router {
         if self.is_duplicate(entry, meta.ingress, meta.nonce, face.link_type) {
             return self.interest_loop(packet, face, context);
         }
-        match self.add_asker(entry, self.asker(now, meta).record()) {
+        match self.add_asker(entry, Self::asker(self.expiry(now, meta), meta).record()) {
             Ok(is_new_asker) => self.choose(now, entry, packet, face, is_new_asker, context),
             Err(full) => self.refuse_full(packet, face, full, context),
         }
@@ -71,26 +73,31 @@ impl Router {
 
     /// Finds the entry, or makes it with its first asker. True when it is new.
     #[inline(always)]
-    fn enter(&mut self, now: Instant, bytes: &[u8], meta: &Meta) -> Result<(EntryRef, bool), PitFull> {
+    fn enter(
+        &mut self,
+        expiry: Instant,
+        name: NameRef<'_>,
+        bytes: &[u8],
+        meta: &Meta,
+    ) -> Result<(EntryRef, bool), PitFull> {
         let ask = Ask {
-            name: meta.name_in(bytes),
+            name,
             prefixes: &meta.prefixes,
             can_be_prefix: meta.can_be_prefix,
             must_be_fresh: meta.must_be_fresh,
         };
-        let asker = self.asker(now, meta);
+        let asker = Self::asker(expiry, meta);
         self.pit.enter(&ask, bytes, meta.name, meta.nonce_start, &asker)
     }
 
     /// The usual case of [`choose`](Self::choose) for a new entry: the next hop that the strategy takes whatever else there is. `None` says nothing.
     #[inline(always)]
-    fn only_choice(&self, bytes: &[u8], meta: &Meta) -> Option<FaceId> {
+    fn only_choice(&self, name: NameRef<'_>, meta: &Meta) -> Option<FaceId> {
         if meta.link.next_hop_face.is_some() {
             return None;
         }
-        let name = meta.name_in(bytes);
         let route = self.fib.lookup_hinted(name, &meta.prefixes, &meta.route_hint)?;
-        if !self.strategies.strategy(route.strategy).sends_new_to_cheapest() {
+        if !self.strategies.sends_new_to_cheapest(route.strategy) {
             return None;
         }
         let scope = self.scopes.of(|| name, &meta.prefixes);
@@ -116,11 +123,15 @@ impl Router {
         }
     }
 
+    /// Until when an Interest waits.
+    #[inline(always)]
+    pub(super) fn expiry(&self, now: Instant, meta: &Meta) -> Instant {
+        now.plus_millis(u64::from(meta.lifetime_ms.min(self.lifetime_max_ms)))
+    }
+
     /// Who asks, and until when.
-    #[inline]
-    fn asker<'a>(&self, now: Instant, meta: &'a Meta) -> Asker<'a> {
-        let lifetime_ms = meta.lifetime_ms.min(self.lifetime_max_ms);
-        let expiry = now.plus_millis(u64::from(lifetime_ms));
+    #[inline(always)]
+    fn asker(expiry: Instant, meta: &Meta) -> Asker<'_> {
         Asker { face: meta.ingress, nonce: meta.nonce, expiry, token: &meta.link.token }
     }
 

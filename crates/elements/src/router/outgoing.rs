@@ -18,7 +18,8 @@ impl Router {
         context: &mut Context<'_, Out>,
     ) {
         let (bytes, meta) = context.pool.view_mut(&packet);
-        let sent = self.record_sent::<false>(now, entry, forward, bytes, meta);
+        let expiry = self.expiry(now, meta);
+        let sent = self.record_sent::<false>(now, expiry, entry, forward, bytes, meta);
         Self::leave(sent, packet, context);
     }
 
@@ -37,6 +38,7 @@ impl Router {
     pub(super) fn record_sent<const NEW: bool>(
         &mut self,
         now: Instant,
+        expiry: Instant,
         entry: EntryRef,
         forward: Forward,
         bytes: &[u8],
@@ -48,12 +50,11 @@ impl Router {
         if hop_limit_start != 0 && face.scope == Scope::NonLocal && bytes[hop_limit_start] == 0 {
             return Err(Cause::HopLimitSpent);
         }
-        let lifetime_ms = u64::from(meta.lifetime_ms.min(self.lifetime_max_ms));
         let record = OutRecord {
             face: forward.face,
             nonce: meta.nonce,
             sent: now,
-            expiry: now.plus_millis(lifetime_ms),
+            expiry,
             nack: None,
             retx_interval_ms: forward.retx_interval_ms,
         };

@@ -11,6 +11,8 @@ const INSTANCES_MAX: usize = 256;
 #[derive(Debug)]
 pub struct Strategies {
     instances: Vec<Option<(Name, Strategy)>>,
+    /// By number: see [`sends_new_to_cheapest`](Self::sends_new_to_cheapest).
+    to_cheapest: [bool; INSTANCES_MAX],
 }
 
 impl Default for Strategies {
@@ -18,7 +20,8 @@ impl Default for Strategies {
     fn default() -> Self {
         let default = "/localhost/nfd/strategy/best-route".parse::<Name>().expect("a constant name");
         let (strategy, name) = Strategy::parse(default.as_ref()).expect("a strategy");
-        Strategies { instances: vec![Some((name, strategy))] }
+        let to_cheapest = [strategy.sends_new_to_cheapest(); INSTANCES_MAX];
+        Strategies { instances: vec![Some((name, strategy))], to_cheapest }
     }
 }
 
@@ -51,6 +54,7 @@ impl Strategies {
             }
             None => self.release_unused(&in_use()).ok_or(StrategyError::TooMany)?,
         };
+        self.to_cheapest[at] = strategy.sends_new_to_cheapest();
         self.instances[at] = Some((listed, strategy));
         Ok((StrategyId(at as u8), true))
     }
@@ -76,6 +80,7 @@ impl Strategies {
         for (at, instance) in self.instances.iter_mut().enumerate().skip(1) {
             if !in_use[at] {
                 *instance = None;
+                self.to_cheapest[at] = self.to_cheapest[0];
             }
         }
         self.instances.iter().position(Option::is_none)
@@ -88,6 +93,12 @@ impl Strategies {
             Some(Some((_, strategy))) => strategy,
             _ => self.default_strategy(),
         }
+    }
+
+    /// [`Strategy::sends_new_to_cheapest`] of the strategy of a number, by one look.
+    #[inline(always)]
+    pub const fn sends_new_to_cheapest(&self, id: StrategyId) -> bool {
+        self.to_cheapest[id.0 as usize]
     }
 
     fn default_strategy(&self) -> &Strategy {

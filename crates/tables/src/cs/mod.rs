@@ -288,15 +288,16 @@ impl ContentStore {
     /// Keeps a Data packet; others go to make room.
     #[inline(always)]
     pub fn insert(&mut self, now: Instant, packet: &Incoming<'_>) -> Insertion {
-        if self.replace_victim(now, packet) {
+        if self.policy.is_plain() && self.replace_victim::<true>(now, packet) {
             return Insertion::New;
         }
         self.insert_any(now, packet)
     }
 
-    /// The common case in a full store: the packet takes the place of the next victim, which has as many blocks. False when it is not that.
+    /// The common case in a full store: the packet takes the place of the next victim, which has as many blocks. False when it is not that. `PLAIN` where
+    /// the [policy is](Policy::is_plain).
     #[inline(always)]
-    fn replace_victim(&mut self, now: Instant, packet: &Incoming<'_>) -> bool {
+    fn replace_victim<const PLAIN: bool>(&mut self, now: Instant, packet: &Incoming<'_>) -> bool {
         let last = packet.wire.len().wrapping_sub(1);
         let blocks = last / BLOCK_LEN + 1;
         let full = self.len == self.packets_limit || self.tree.arena.in_use() + blocks > self.blocks_limit;
@@ -305,21 +306,25 @@ impl ContentStore {
         }
         let key = packet.prefixes.key();
         // S3-FIFO makes up its mind when asked for the victim: not in vain.
-        if self.policy.kind() != PolicyKind::Lru && self.tree.index.may_have(key) {
+        if !PLAIN && self.tree.index.may_have(key) {
             return false;
         }
         let entries = &mut self.tree.entries[..];
-        let Some((slot, _)) = self.policy.victim(entries, now.as_nanos()) else { return false };
+        let victim = match PLAIN {
+            true => self.policy.plain_victim(),
+            false => self.policy.victim(entries, now.as_nanos()).map(|(slot, _)| slot),
+        };
+        let Some(slot) = victim else { return false };
         let entry = &mut entries[slot as usize];
         if (usize::from(entry.wire_len) - 1) / BLOCK_LEN + 1 != blocks {
             return false;
         }
-        let Some(spot) = self.tree.index.vacancy(key) else { return false };
-        self.tree.index.fill(spot, key, slot);
+        let Some(vacancy) = self.tree.index.vacancy(key) else { return false };
+        let spot = self.tree.index.fill(&vacancy, slot);
         if !self.tree.index.remove_at(entry.spot, entry.key, slot) {
             self.tree.index.remove(entry.key, slot);
         }
-        let stays = self.policy.renews(entries, slot);
+        let stays = PLAIN || self.policy.renews(entries, slot);
         let entry = &mut entries[slot as usize];
         let follower = entry.follower();
         entry.key = key;
@@ -341,6 +346,9 @@ impl ContentStore {
 
     #[inline(never)]
     fn insert_any(&mut self, now: Instant, packet: &Incoming<'_>) -> Insertion {
+        if !self.policy.is_plain() && self.replace_victim::<false>(now, packet) {
+            return Insertion::New;
+        }
         if !self.admit {
             return Insertion::NotKept;
         }
@@ -357,18 +365,17 @@ impl ContentStore {
             return self.refuse();
         }
         let Some(slot) = self.tree.arena.store(wire) else { return self.refuse() };
-        let spot = self.tree.index.vacancy(key);
-        match spot {
-            Some(spot) => self.tree.index.fill(spot, key, slot),
+        let spot = match self.tree.index.vacancy(key) {
+            Some(vacancy) => self.tree.index.fill(&vacancy, slot),
             None if self.tree.index.insert(key, slot).is_err() => {
                 self.tree.arena.free(slot, wire.len());
                 return self.refuse();
             }
-            None => {}
-        }
+            None => Spot::NONE,
+        };
         let entry = &mut self.tree.entries[slot as usize];
         *entry = Entry::new(key, (place.0 as u8, place.1), wire.len() as u16, entry.generation);
-        entry.spot = spot.unwrap_or(Spot::NONE);
+        entry.spot = spot;
         entry.fresh_until = packet.fresh_until(now);
         entry.stored = self.counters.insertions as u32;
         self.policy.inserted(&mut self.tree.entries, slot, packet.arrival(now));
@@ -609,7 +616,11 @@ impl ContentStore {
     /// When the store is full it is known what goes next and after that: by then the lines of the latter are here.
     #[inline]
     fn prefetch_victims(&self) {
-        self.tree.prefetch_removal(self.policy.behind_victim(&self.tree.entries));
+        let behind = self.policy.behind_victim(&self.tree.entries);
+        self.tree.prefetch_removal(behind);
+        if let Some(entry) = self.tree.entries.get(behind as usize) {
+            self.tree.entries.prefetch(entry.newer as usize);
+        }
     }
 
     /// Works out which packets are taken in. To be called after each change of what that depends on: limits and

@@ -12,7 +12,7 @@
 //! that line leads right to its entry. Probing is that of [`crate::index`].
 
 use crate::index::{IndexFull, PROBES_MAX};
-use crate::memory::Lines;
+use crate::memory::{Lines, equal_octets};
 use nw_name::Prefixes;
 use std::collections::BTreeMap;
 use zerocopy::FromZeros;
@@ -40,13 +40,10 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// The highest bit of each octet that stands where the tag is `tag`.
+    /// One bit per position whose tag is `tag`.
     #[inline(always)]
-    fn matching(&self, tag: u8) -> u64 {
-        const LOW: u64 = u64::MAX / 255 * 0x7f;
-        let wanted = u64::from(tag) * (u64::MAX / 255);
-        let differing = u64::from_le_bytes(self.tags) ^ wanted;
-        !(((differing & LOW) + LOW) | differing | LOW)
+    fn matching(&self, tag: u8) -> u32 {
+        equal_octets(&self.tags, tag)
     }
 }
 
@@ -294,8 +291,8 @@ impl Hints {
 
 /// The first position that [matches](Bucket::matching).
 #[inline(always)]
-fn position_of(matching: u64) -> usize {
-    (matching.trailing_zeros() / u8::BITS) as usize % SLOTS
+fn position_of(matching: u32) -> usize {
+    matching.trailing_zeros() as usize % SLOTS
 }
 
 #[inline(always)]
@@ -325,9 +322,9 @@ mod tests {
             for (tag, other) in [(1, 2), (255, 127), (128, 129), (127, 255), (2, 0)] {
                 bucket.tags = [other; SLOTS];
                 bucket.tags[position] = tag;
-                assert_eq!(bucket.matching(tag), 0x80 << (8 * position));
+                assert_eq!(bucket.matching(tag), 1 << position);
                 assert_eq!(position_of(bucket.matching(tag)), position);
-                assert_eq!(bucket.matching(other), 0x8080_8080_8080_8080 & !(0x80 << (8 * position)));
+                assert_eq!(bucket.matching(other), 0xff & !(1 << position));
             }
         }
     }

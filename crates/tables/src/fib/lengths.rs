@@ -80,7 +80,7 @@ impl Lengths {
     pub(super) fn of(&self, prefixes: &Prefixes) -> Behind {
         let (kept, middle) = (prefixes.kept(), self.hints.middle());
         let lengths = self.populated & (u64::MAX >> (63 - kept));
-        if kept < middle || lengths >> middle == 0 {
+        if kept < middle {
             return Behind { lengths, lead: None };
         }
         let Behind { lengths: longer, lead } = self.hints.behind(prefixes.hash(middle));

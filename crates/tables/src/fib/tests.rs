@@ -356,7 +356,7 @@ fn a_hint_of_another_fib_is_none() {
     }
     other.remove(name("/a/b/c").as_ref());
     one.remove(name("/none").as_ref());
-    assert_eq!(one.change, other.change);
+    assert_eq!(one.state as u32, other.state as u32, "as many changes");
     let asked = name("/a/b/c/d");
     let prefixes = Prefixes::of(&KEY, asked.as_ref());
     let hint = FibHint::default();
@@ -373,6 +373,16 @@ fn a_hint_of_another_fib_is_none() {
     assert_eq!(hinted(&other), (2, FaceId::from_bits(302)));
     (1..Fib::HINTED_STAGES).for_each(|stage| one.prefetch_hinted(stage, &prefixes, &hint));
     assert_eq!((hinted(&one), hinted(&other)), ((3, FaceId::from_bits(302)), (2, FaceId::from_bits(302))));
+}
+
+#[test]
+fn a_count_of_changes_that_begins_anew_is_never_none() {
+    let mut fib = Fib::new(KEY, FibConfig { owner: 0, ..FibConfig::new(10) });
+    fib.state = u64::from(u32::MAX);
+    fib.set(name("/a").as_ref(), &[hop(300, 0)], StrategyId(0)).unwrap();
+    assert_eq!(fib.state, 1, "0 is the state of no FIB");
+    fib.remove(name("/a").as_ref());
+    assert_eq!(fib.state, 2);
 }
 
 /// Whatever stands in a block: what its length says may end behind it.

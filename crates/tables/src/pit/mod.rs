@@ -33,10 +33,10 @@ pub use records::{Asker, InRecord, InRecords, OutRecord, OutRecords, RECORDS_PER
 pub use reference::{EntryRef, TOKEN_LEN};
 pub use slots::{INTEREST_CLASSES, INTEREST_LEN_MAX, INTEREST_SLOT_LENS};
 
-use crate::index::{Index, Spot};
+use crate::index::{Index, Spot, Vacancy};
 use crate::memory::Lines;
 use crate::octets::are_same;
-use crate::{Ask, FaceId, Instant};
+use crate::{Ask, Instant};
 use entry::{Ended, Entry, InlineIn};
 use faces::FaceCounts;
 use matching::PrefixLengths;
@@ -110,7 +110,7 @@ impl core::error::Error for PitFull {}
 /// What else is pending under the hash of something that is not.
 struct Beside {
     /// Where it may stand: surely nobody has a hash like it then.
-    vacancy: Option<Spot>,
+    vacancy: Option<Vacancy>,
     any: bool,
     digests: usize,
 }
@@ -198,28 +198,72 @@ impl Pit {
         nonce_start: u16,
         asker: &Asker<'_>,
     ) -> Result<(EntryRef, bool), PitFull> {
-        let beside = match self.search(ask) {
+        match self.enter_usual(ask, wire, name, nonce_start, asker) {
+            Some(entry) => Ok((entry, true)),
+            // By value: what is lent here would have to stand in memory before.
+            None => self.enter_any(*ask, wire, name, nonce_start, *asker),
+        }
+    }
+
+    /// [`enter`](Self::enter) for a short Interest that asks for one name, which nobody else asks for, and whose asker's token has room in the entry. `None`
+    /// for any other, and nothing has changed.
+    #[inline(always)]
+    fn enter_usual(
+        &mut self,
+        ask: &Ask<'_>,
+        wire: &[u8],
+        name: (u16, u16),
+        nonce_start: u16,
+        asker: &Asker<'_>,
+    ) -> Option<EntryRef> {
+        let hash = ask.prefixes.key();
+        let vacancy = self.index.vacancy(hash)?;
+        if ask.can_be_prefix
+            || ask.prefixes.has_digest()
+            || !InlineIn::holds(asker.token)
+            || self.faces.is_full(asker.face)
+            || self.free.is_empty()
+            || usize::from(name.0) + usize::from(name.1) > wire.len()
+        {
+            return None;
+        }
+        let interest = self.interests.insert_short(wire)?;
+        let slot = self.free.take()?;
+        let spot = self.index.fill(&vacancy, slot);
+        self.faces.add_in(asker.face);
+        let entries = &mut self.entries[..];
+        let entry = &mut entries[slot as usize];
+        entry.hash = hash;
+        entry.spot = spot;
+        entry.interest = interest;
+        entry.interest_len = wire.len() as u16;
+        (entry.name_start, entry.name_len) = name;
+        entry.nonce_start = nonce_start;
+        entry.key_components = ask.prefixes.count() as u16;
+        entry.start(false, ask.must_be_fresh, false, false);
+        entry.incoming.set(asker);
+        let reference = EntryRef { index: slot, generation: entry.generation, shard: self.shard };
+        self.wheel.start(entries, slot, asker.expiry);
+        Some(reference)
+    }
+
+    #[inline(never)]
+    fn enter_any(
+        &mut self,
+        ask: Ask<'_>,
+        wire: &[u8],
+        name: (u16, u16),
+        nonce_start: u16,
+        asker: Asker<'_>,
+    ) -> Result<(EntryRef, bool), PitFull> {
+        let beside = match self.search(&ask) {
             Ok(slot) => return Ok((self.reference(slot), false)),
             Err(beside) => beside,
         };
         if self.faces.is_full(asker.face) {
             return Err(PitFull::Face);
         }
-        let entry = self.insert(ask, wire, name, nonce_start, beside)?;
-        assert_ne!(asker.face, FaceId::NONE, "a record is some face's");
-        if !InlineIn::holds(asker.token) {
-            return self.enter_further(entry, asker);
-        }
-        let entries = &mut self.entries[..];
-        entries[entry.index as usize].incoming.set(asker);
-        self.faces.add_in(asker.face);
-        self.wheel.start(entries, entry.index, asker.expiry);
-        Ok((entry, true))
-    }
-
-    /// The rest of [`enter`](Self::enter) where the asker's token is longer than an entry has room for.
-    #[inline(never)]
-    fn enter_further(&mut self, entry: EntryRef, asker: &Asker<'_>) -> Result<(EntryRef, bool), PitFull> {
+        let entry = self.insert(&ask, wire, name, nonce_start, beside)?;
         if let Err(full) = self.upsert_in(entry, asker.record()) {
             self.remove(entry);
             return Err(full);
@@ -274,15 +318,15 @@ impl Pit {
             self.interests.remove(interest);
             return Err(PitFull::Table);
         };
-        match beside.vacancy {
-            Some(spot) => self.index.fill(spot, hash, slot),
+        let spot = match beside.vacancy {
+            Some(vacancy) => self.index.fill(&vacancy, slot),
             None if self.index.insert(hash, slot).is_err() => {
                 self.interests.remove(interest);
                 self.free.give(slot);
                 return Err(PitFull::Table);
             }
-            None => {}
-        }
+            None => Spot::NONE,
+        };
         if beside.any {
             self.mark_shared(hash);
         }
@@ -291,7 +335,7 @@ impl Pit {
         }
         let entry = &mut self.entries[slot as usize];
         entry.hash = hash;
-        entry.spot = beside.vacancy.unwrap_or(Spot::NONE);
+        entry.spot = spot;
         entry.interest = interest;
         entry.interest_len = wire.len() as u16;
         (entry.name_start, entry.name_len) = name;

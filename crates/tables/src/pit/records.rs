@@ -78,7 +78,7 @@ impl Pit {
     /// former record, if any, is as it was.
     #[inline]
     pub fn upsert_in(&mut self, entry: EntryRef, record: InRecord) -> Result<bool, PitFull> {
-        assert_ne!(record.face, FaceId::NONE, "a record is some face's");
+        assert!(record.face != FaceId::NONE, "a record is some face's");
         // The usual case: it is the entry's first.
         if let Some(e) = live(&mut self.entries, self.shard, entry)
             && e.incoming.face == 0
@@ -176,7 +176,7 @@ impl Pit {
     /// The first out-record of an entry that [`enter`](Self::enter) made, while nothing has changed since: as [`upsert_out`](Self::upsert_out), sooner.
     #[inline(always)]
     pub fn add_first_out(&mut self, entry: EntryRef, record: &OutRecord) {
-        assert_ne!(record.face, FaceId::NONE, "a record is some face's");
+        assert!(record.face != FaceId::NONE, "a record is some face's");
         debug_assert!(self.entry(entry).is_some_and(|e| e.outgoing.face == 0 && e.more_out == NONE));
         self.entries[entry.index as usize].outgoing.set(record);
         self.faces.add_out(record.face);
@@ -188,7 +188,7 @@ impl Pit {
     /// [`PitFull::Table`] when there is no room or the entry has gone.
     #[inline(always)]
     pub fn upsert_out(&mut self, entry: EntryRef, record: OutRecord) -> Result<bool, PitFull> {
-        assert_ne!(record.face, FaceId::NONE, "a record is some face's");
+        assert!(record.face != FaceId::NONE, "a record is some face's");
         // The usual case: it is the entry's first.
         if let Some(e) = live(&mut self.entries, self.shard, entry)
             && e.outgoing.face == 0

@@ -52,6 +52,12 @@ impl FreeList {
         self.freed_len += 1;
     }
 
+    /// True when there is none to be taken.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.freed_len == 0 && self.touched as usize == self.freed.len()
+    }
+
     pub fn in_use(&self) -> usize {
         self.touched as usize - self.freed_len
     }
@@ -99,6 +105,20 @@ impl InterestStore {
             }
         }
         None
+    }
+
+    /// As [`insert`](Self::insert) into the slot of the size that a short Interest takes; `None` when there is none, or it is not short.
+    #[inline(always)]
+    pub fn insert_short(&mut self, bytes: &[u8]) -> Option<u32> {
+        let number = usize::from(bytes.len() > INTEREST_SLOT_LENS[0]);
+        let class = &mut self.classes[number];
+        if bytes.len() > INTEREST_SLOT_LENS[1] {
+            return None;
+        }
+        let slot = class.free.take()?;
+        let start = slot as usize * class.slot_len;
+        octets::copy(bytes, &mut class.memory.as_flattened_mut()[start..]);
+        Some((number as u32) << CLASS_SHIFT | slot)
     }
 
     #[inline]

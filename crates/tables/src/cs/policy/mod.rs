@@ -193,6 +193,20 @@ impl Policy {
         }
     }
 
+    /// True when the [victim](Self::victim) is the oldest of the first queue, whatever it is, and becomes the newest when it is renewed: least recently used
+    /// goes first, and no former policy left anything.
+    #[inline(always)]
+    pub fn is_plain(&self) -> bool {
+        self.kind == PolicyKind::Lru && self.queues[SECOND].oldest == NONE
+    }
+
+    /// The victim of a [plain](Self::is_plain) policy.
+    #[inline(always)]
+    pub fn plain_victim(&self) -> Option<u32> {
+        let oldest = self.queues[FIRST].oldest;
+        (oldest != NONE).then_some(oldest)
+    }
+
     /// What is to go next, and its rank at a time; the same one until something changes. S3-FIFO makes up its mind here.
     #[inline(always)]
     pub fn victim(&mut self, entries: &mut [Entry], now: u64) -> Option<(u32, Rank)> {

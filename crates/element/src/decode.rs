@@ -16,14 +16,7 @@ use nw_wire::{Error, Fault, types};
 #[inline(always)]
 pub fn decode(pool: &mut Pool, packet: &Packet) -> Result<(), Error> {
     let (key, bytes, meta) = pool.parts_mut(packet);
-    meta.route_hint.forget();
-    meta.cache_hint.forget();
-    match bytes.wire().first() {
-        Some(&first) if u32::from(first) == types::INTEREST => interest(key, bytes, meta),
-        Some(&first) if u32::from(first) == types::DATA => data(key, bytes, meta),
-        Some(_) => Err(Error::new(Fault::UnknownPacket, 0)),
-        None => Err(Error::new(Fault::Truncated, 0)),
-    }
+    decode_parts(key, bytes, meta)
 }
 
 /// As [`decode`], but a Data with a label, which as a rule is of our making, keeps its name for later: it is compared with the one that was asked
@@ -34,17 +27,30 @@ pub fn decode(pool: &mut Pool, packet: &Packet) -> Result<(), Error> {
 #[inline(always)]
 pub fn decode_lazily(pool: &mut Pool, packet: &Packet) -> Result<(), Error> {
     let (key, bytes, meta) = pool.parts_mut(packet);
-    let is_data = bytes.wire().first().is_some_and(|first| u32::from(*first) == types::DATA);
-    if !is_data || meta.link.token.as_bytes().len() != TOKEN_LEN {
-        return decode(pool, packet);
+    let wire = bytes.wire();
+    let is_data = wire.first().is_some_and(|first| u32::from(*first) == types::DATA);
+    if !is_data || meta.link.token.len() != TOKEN_LEN {
+        return decode_parts(key, bytes, meta);
     }
     check_data_link(meta)?;
     meta.likely_hash.set(0);
-    let Some(fields) = DataFields::usual(bytes.wire()) else { return other_data(key, bytes, meta) };
+    let Some(fields) = DataFields::usual(wire) else { return other_data(key, wire, meta) };
     meta.prefixes.clear(key);
     meta.name_unread = true;
     take_data(meta, fields);
     Ok(())
+}
+
+#[inline(always)]
+fn decode_parts(key: &HashKey, bytes: Leading<'_>, meta: &mut Meta) -> Result<(), Error> {
+    meta.route_hint.forget();
+    meta.cache_hint.forget();
+    match bytes.wire().first() {
+        Some(&first) if u32::from(first) == types::INTEREST => interest(key, bytes, meta),
+        Some(&first) if u32::from(first) == types::DATA => data(key, bytes, meta),
+        Some(_) => Err(Error::new(Fault::UnknownPacket, 0)),
+        None => Err(Error::new(Fault::Truncated, 0)),
+    }
 }
 
 /// Reads the name of a packet that was [decoded lazily](decode_lazily), if it was not read since.
@@ -92,7 +98,7 @@ pub fn read_names(pool: &mut Pool, packets: &mut Vec<Packet>, drops: &mut DropCo
 fn interest(key: &HashKey, bytes: Leading<'_>, meta: &mut Meta) -> Result<(), Error> {
     match InterestFields::usual(bytes, key, &mut meta.prefixes) {
         Some(fields) => take_interest(meta, fields),
-        None => return other_interest(key, bytes, meta),
+        None => return other_interest(key, bytes.wire(), meta),
     }
     Ok(())
 }
@@ -101,8 +107,8 @@ fn interest(key: &HashKey, bytes: Leading<'_>, meta: &mut Meta) -> Result<(), Er
 // large ones, for which a processor waits.
 
 #[inline(never)]
-fn other_interest(key: &HashKey, bytes: Leading<'_>, meta: &mut Meta) -> Result<(), Error> {
-    let fields = InterestFields::any(bytes.wire(), key, &mut meta.prefixes)?;
+fn other_interest(key: &HashKey, wire: &[u8], meta: &mut Meta) -> Result<(), Error> {
+    let fields = InterestFields::any(wire, key, &mut meta.prefixes)?;
     take_interest(meta, fields);
     Ok(())
 }
@@ -130,13 +136,13 @@ fn data(key: &HashKey, bytes: Leading<'_>, meta: &mut Meta) -> Result<(), Error>
             take_data(meta, fields);
             Ok(())
         }
-        _ => other_data(key, bytes, meta),
+        _ => other_data(key, bytes.wire(), meta),
     }
 }
 
 #[inline(never)]
-fn other_data(key: &HashKey, bytes: Leading<'_>, meta: &mut Meta) -> Result<(), Error> {
-    let fields = DataFields::any(bytes.wire(), key, &mut meta.prefixes)?;
+fn other_data(key: &HashKey, wire: &[u8], meta: &mut Meta) -> Result<(), Error> {
+    let fields = DataFields::any(wire, key, &mut meta.prefixes)?;
     meta.name_unread = false;
     take_data(meta, fields);
     Ok(())

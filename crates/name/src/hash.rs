@@ -218,7 +218,7 @@ impl Prefixes {
     ///
     /// # Errors
     /// What is wrong and at which octet of `wire`.
-    #[inline(never)]
+    #[inline(always)]
     pub fn read(
         &mut self,
         key: &HashKey,
@@ -227,6 +227,16 @@ impl Prefixes {
     ) -> Result<ParametersDigests, Error> {
         let (start, len) = (name.start, name.len());
         let from_name = wire.get(start..).unwrap_or_default();
+        if self.read_usual(key, from_name, len) {
+            return Ok(ParametersDigests::default());
+        }
+        self.read_on(key, from_name.get(..len).unwrap_or(from_name), start)
+    }
+
+    /// Forgets the former name and takes in the first components of the one whose TLV-VALUE is the first `len` octets of `from_name`, as far as they are
+    /// short and no digests. True when that is all of it.
+    #[inline(never)]
+    fn read_usual(&mut self, key: &HashKey, from_name: &[u8], len: usize) -> bool {
         // While sixteen octets of it are left there is one more component, which two loads read.
         let readable = &from_name[..from_name.len().min(len + 15)];
         self.hashes[0] = key.root();
@@ -253,9 +263,6 @@ impl Prefixes {
         self.key = hash;
         self.key_len = pos as u16;
         self.digest = false;
-        if pos == len {
-            return Ok(ParametersDigests::default());
-        }
         if pos > len {
             // The last component seemed to be short but ends behind the name: it is taken back, to be told what is wrong with it.
             self.count -= 1;
@@ -263,7 +270,7 @@ impl Prefixes {
             self.whole = self.hashes[count - 1];
             self.key = self.whole;
         }
-        self.read_on(key, from_name.get(..len).unwrap_or(from_name), start)
+        pos == len
     }
 
     /// The rest of a name, whatever its components are. Errors count octets from `base`.

@@ -123,9 +123,18 @@ mod tests {
             .unwrap()
     }
 
+    /// What one look tells is so of every number, in use or not.
+    fn check_to_cheapest(strategies: &Strategies) {
+        for id in (0..=u8::MAX).map(StrategyId) {
+            let known = strategies.sends_new_to_cheapest(id);
+            assert_eq!(known, strategies.strategy(id).sends_new_to_cheapest(), "{id:?}");
+        }
+    }
+
     #[test]
     fn one_number_per_instance_and_unused_ones_come_back() {
         let mut strategies = Strategies::default();
+        check_to_cheapest(&strategies);
         let all_used = || [true; INSTANCES_MAX];
         for at in 1..INSTANCES_MAX {
             assert_eq!(strategies.resolve(name(at).as_ref(), all_used), Ok((StrategyId(at as u8), true)));
@@ -137,8 +146,11 @@ mod tests {
         }
         let another = "/localhost/nfd/strategy/multicast".parse::<Name>().unwrap();
         assert_eq!(strategies.resolve(another.as_ref(), all_used), Err(StrategyError::TooMany));
-        let but_seven = || core::array::from_fn(|at| at != 7);
-        assert_eq!(strategies.resolve(another.as_ref(), but_seven), Ok((StrategyId(7), true)));
+        check_to_cheapest(&strategies);
+        let but_two = || core::array::from_fn(|at| at != 7 && at != 9);
+        assert_eq!(strategies.resolve(another.as_ref(), but_two), Ok((StrategyId(7), true)));
+        assert!(strategies.name(StrategyId(9)).is_none());
+        check_to_cheapest(&strategies);
         assert_eq!(
             strategies.name(StrategyId(7)).unwrap().to_string(),
             "/localhost/nfd/strategy/multicast/v=5"

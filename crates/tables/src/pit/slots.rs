@@ -14,21 +14,27 @@ pub const INTEREST_LEN_MAX: usize = INTEREST_SLOT_LENS[INTEREST_CLASSES - 1];
 
 const _: () = assert!(INTEREST_LEN_MAX >= nw_wire::PACKET_LEN_MAX);
 
-const CLASS_SHIFT: u32 = 29;
-const SLOTS_MAX: usize = 1 << CLASS_SHIFT;
-
-/// Free slots of an array: the one freed last is taken first, as it is still in the cache; one never used is touched last of all.
+/// Free slots of an array, by their numbers: the one freed last is taken first, as it is still in the cache; one never used is touched last of all.
 #[derive(Debug)]
 pub(super) struct FreeList {
     freed: Lines<u32>,
     freed_len: usize,
-    /// Slots from here on were never used.
+    /// So many were ever used.
     touched: u32,
+    /// The number of the first one, and from each to the next.
+    first: u32,
+    step: u32,
 }
 
 impl FreeList {
+    /// Of so many slots, counted from 0.
     pub fn new(slots: usize) -> Self {
-        FreeList { freed: Lines::new(slots), freed_len: 0, touched: 0 }
+        Self::spaced(slots, 0, 1)
+    }
+
+    /// Of so many slots, the first of which has the number `first`, the next one `step` more, and so on.
+    pub fn spaced(slots: usize, first: u32, step: u32) -> Self {
+        FreeList { freed: Lines::new(slots), freed_len: 0, touched: 0, first, step }
     }
 
     #[inline]
@@ -37,12 +43,11 @@ impl FreeList {
             self.freed_len -= 1;
             return Some(self.freed[self.freed_len]);
         }
-        let slot = self.touched;
-        if slot as usize == self.freed.len() {
+        if self.touched as usize == self.freed.len() {
             return None;
         }
         self.touched += 1;
-        Some(slot)
+        Some(self.first + (self.touched - 1) * self.step)
     }
 
     /// Takes back a slot that was taken.
@@ -62,7 +67,7 @@ impl FreeList {
         self.touched as usize - self.freed_len
     }
 
-    /// Slots below this were used at some time.
+    /// So many slots were used at some time: the first ones.
     pub fn touched(&self) -> u32 {
         self.touched
     }
@@ -73,72 +78,69 @@ impl FreeList {
 }
 
 struct Class {
-    memory: Lines<[u8; LINE]>,
     slot_len: usize,
     free: FreeList,
+    /// The first line behind its slots.
+    end: u32,
 }
 
-/// Contiguous copies of Interests. A place is a class (3 bits) and a slot in it (29 bits).
+/// Contiguous copies of Interests. A place is the number of a slot's first line, over all classes one behind the other.
 pub(super) struct InterestStore {
+    memory: Lines<[u8; LINE]>,
     classes: [Class; INTEREST_CLASSES],
 }
 
 impl InterestStore {
+    /// With so many slots of each class, or as many of them as places have numbers for.
     pub fn new(slots: [usize; INTEREST_CLASSES]) -> Self {
-        let class = |at: usize| {
-            let (slots, slot_len) = (slots[at].min(SLOTS_MAX), INTEREST_SLOT_LENS[at]);
-            Class { memory: Lines::new(slots * slot_len / LINE), slot_len, free: FreeList::new(slots) }
-        };
-        InterestStore { classes: core::array::from_fn(class) }
+        let mut end = 0;
+        let classes = core::array::from_fn(|at| {
+            let (first, slot_len) = (end, INTEREST_SLOT_LENS[at]);
+            let slot_lines = (slot_len / LINE) as u32;
+            let slots = slots[at].min(((u32::MAX - first) / slot_lines) as usize);
+            end += slots as u32 * slot_lines;
+            Class { slot_len, free: FreeList::spaced(slots, first, slot_lines), end }
+        });
+        InterestStore { memory: Lines::new(end as usize), classes }
     }
 
     /// Copies into the smallest slot there is; `None` when there is none.
-    #[inline(always)]
     pub fn insert(&mut self, bytes: &[u8]) -> Option<u32> {
-        for (number, class) in self.classes.iter_mut().enumerate() {
-            if bytes.len() <= class.slot_len
-                && let Some(slot) = class.free.take()
-            {
-                let start = slot as usize * class.slot_len;
-                octets::copy(bytes, &mut class.memory.as_flattened_mut()[start..]);
-                return Some((number as u32) << CLASS_SHIFT | slot);
-            }
-        }
-        None
+        let suitable = self.classes.iter_mut().filter(|class| bytes.len() <= class.slot_len);
+        let place = suitable.filter_map(|class| class.free.take()).next()?;
+        octets::copy(bytes, &mut self.memory.as_flattened_mut()[start_of(place)..]);
+        Some(place)
     }
 
     /// As [`insert`](Self::insert) into the slot of the size that a short Interest takes; `None` when there is none, or it is not short.
     #[inline(always)]
     pub fn insert_short(&mut self, bytes: &[u8]) -> Option<u32> {
-        let number = usize::from(bytes.len() > INTEREST_SLOT_LENS[0]);
-        let class = &mut self.classes[number];
         if bytes.len() > INTEREST_SLOT_LENS[1] {
             return None;
         }
-        let slot = class.free.take()?;
-        let start = slot as usize * class.slot_len;
-        octets::copy(bytes, &mut class.memory.as_flattened_mut()[start..]);
-        Some((number as u32) << CLASS_SHIFT | slot)
+        let class = &mut self.classes[usize::from(bytes.len() > INTEREST_SLOT_LENS[0])];
+        let place = class.free.take()?;
+        octets::copy(bytes, &mut self.memory.as_flattened_mut()[start_of(place)..]);
+        Some(place)
     }
 
     #[inline]
     pub fn remove(&mut self, place: u32) {
-        self.classes[(place >> CLASS_SHIFT) as usize].free.give(place & (SLOTS_MAX as u32 - 1));
+        let class = self.classes.iter_mut().find(|class| place < class.end);
+        class.expect("a place is of a class").free.give(place);
     }
 
     #[inline(always)]
     pub fn bytes(&self, place: u32, start: u16, len: u16) -> &[u8] {
-        let class = &self.classes[(place >> CLASS_SHIFT) as usize];
-        let start = (place as usize & (SLOTS_MAX - 1)) * class.slot_len + usize::from(start);
-        &class.memory.as_flattened()[start..start + usize::from(len)]
+        let start = start_of(place) + usize::from(start);
+        &self.memory.as_flattened()[start..start + usize::from(len)]
     }
 
     /// Asks for the first line of a name and for the one where it ends, or its first 128 octets do: most have no more lines.
     #[inline(always)]
     pub fn prefetch(&self, place: u32, start: u16, len: u16) {
-        let Some(class) = self.classes.get((place >> CLASS_SHIFT) as usize) else { return };
-        let start = (place as usize & (SLOTS_MAX - 1)) * class.slot_len + usize::from(start);
-        if let Some(name) = class.memory.as_flattened().get(start..start + usize::from(len.min(128))) {
+        let start = start_of(place) + usize::from(start);
+        if let Some(name) = self.memory.as_flattened().get(start..start + usize::from(len.min(128))) {
             prefetch_ends(name);
         }
     }
@@ -148,8 +150,14 @@ impl InterestStore {
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.classes.iter().map(|class| class.memory.memory_bytes() + class.free.memory_bytes()).sum()
+        self.memory.memory_bytes() + self.classes.iter().map(|class| class.free.memory_bytes()).sum::<usize>()
     }
+}
+
+/// Where a place starts, octets.
+#[inline(always)]
+const fn start_of(place: u32) -> usize {
+    place as usize * LINE
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ pub struct Lent<'a> {
 /// Packets in order, each with a label; neighbours of the same label are one run.
 #[derive(Debug)]
 pub struct Runs<L> {
+    /// Of each run its label, and which packet is its first.
     runs: Vec<(L, usize)>,
     packets: Vec<Packet>,
 }
@@ -33,21 +34,24 @@ impl<L: Copy + Eq> Runs<L> {
     /// Appends one.
     #[inline(always)]
     pub fn push(&mut self, label: L, packet: Packet) {
-        match self.runs.last_mut() {
-            Some((last, len)) if *last == label => *len += 1,
-            _ => self.runs.push((label, 1)),
-        }
+        self.begin(label);
         self.packets.push(packet);
+    }
+
+    /// The next packet is one of this label.
+    #[inline(always)]
+    fn begin(&mut self, label: L) {
+        if self.runs.last().is_none_or(|(last, _)| *last != label) {
+            self.runs.push((label, self.packets.len()));
+        }
     }
 
     /// Appends all of `packets`, which is empty then.
     pub fn append(&mut self, label: L, packets: &mut Vec<Packet>) {
-        match self.runs.last_mut() {
-            _ if packets.is_empty() => {}
-            Some((last, len)) if *last == label => *len += packets.len(),
-            _ => self.runs.push((label, packets.len())),
+        if !packets.is_empty() {
+            self.begin(label);
+            self.packets.append(packets);
         }
-        self.packets.append(packets);
     }
 
     /// Packets.
@@ -63,21 +67,15 @@ impl<L: Copy + Eq> Runs<L> {
 
     /// Each run: its label, and its packets.
     pub fn iter(&self) -> impl Iterator<Item = (L, &[Packet])> {
-        let mut rest = self.packets.as_slice();
-        self.runs.iter().map(move |(label, len)| {
-            let (run, others) = rest.split_at(*len);
-            rest = others;
-            (*label, run)
-        })
+        let ends = self.runs.iter().skip(1).map(|(_, start)| *start).chain([self.packets.len()]);
+        self.runs.iter().zip(ends).map(|((label, start), end)| (*label, &self.packets[*start..end]))
     }
 
     /// Takes the last packet.
     pub fn pop(&mut self) -> Option<(L, Packet)> {
         let packet = self.packets.pop()?;
-        let (label, len) = self.runs.last_mut()?;
-        let label = *label;
-        *len -= 1;
-        if *len == 0 {
+        let (label, start) = *self.runs.last()?;
+        if start == self.packets.len() {
             self.runs.pop();
         }
         Some((label, packet))
@@ -95,9 +93,13 @@ impl<L: Copy + Eq> Runs<L> {
             core::mem::swap(&mut list, &mut self.packets);
             return each(label, list);
         }
+        let mut left = self.packets.len();
         let mut packets = self.packets.drain(..);
-        for (label, len) in self.runs.drain(..) {
+        let mut runs = self.runs.drain(..).peekable();
+        while let Some((label, start)) = runs.next() {
+            let len = runs.peek().map_or(left, |(_, next)| next - start);
             list.extend(packets.by_ref().take(len));
+            left -= len;
             list = each(label, list);
         }
         list
@@ -246,10 +248,18 @@ impl<E: Element + Send + 'static> AnyElement for Erased<E> {
 
     fn process_all(&mut self, now: Instant, port: u8, packets: &mut Vec<Packet>, lent: &mut Lent<'_>) {
         let port = E::In::ALL[usize::from(port)];
+        let mut context = Context { pool: &mut *lent.pool, out: &mut self.out, drops: &mut *lent.drops };
+        // Kept here, a look at the last run is one at a register as a rule.
+        let mut last = None;
         for packet in packets.drain(..) {
-            let mut context = Context { pool: &mut *lent.pool, out: &mut self.out, drops: &mut *lent.drops };
             self.element.process(now, port, packet, &mut context);
-            self.out.take_all(|port, packet| lent.out.push(port.index() as u8, packet));
+            context.out.take_all(|port, packet| {
+                if last != Some(port) {
+                    lent.out.begin(port.index() as u8);
+                    last = Some(port);
+                }
+                lent.out.packets.push(packet);
+            });
         }
     }
 
@@ -287,5 +297,73 @@ impl<E: Element + Send + 'static> AnyElement for Erased<E> {
 
     fn give_up(&mut self, lent: &mut Lent<'_>) {
         self.with(lent, |element, context| element.give_up(context));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nw_name::HashKey;
+
+    /// Labels of packets, and their octets, which are the numbers they were made with.
+    type Listed = Vec<(u8, u8)>;
+
+    fn listed(runs: &Runs<u8>, pool: &Pool) -> Listed {
+        let of_run = |(label, packets): (u8, &[Packet])| -> Listed {
+            packets.iter().map(|packet| (label, pool.bytes(packet)[0])).collect()
+        };
+        runs.iter().flat_map(of_run).collect()
+    }
+
+    #[test]
+    fn packets_stay_in_order_and_neighbours_of_a_label_together() {
+        let mut pool = Pool::new(HashKey::new([1, 2, 3, 4]), 8, 64);
+        let mut runs = Runs::default();
+        let mut wanted = Listed::new();
+        for (number, label) in [7, 7, 9, 7, 7, 7, 0].into_iter().enumerate() {
+            runs.push(label, pool.copy_of(&[number as u8]).unwrap());
+            wanted.push((label, number as u8));
+        }
+        assert_eq!(
+            runs.iter().map(|(label, run)| (label, run.len())).collect::<Vec<_>>(),
+            [(7, 2), (9, 1), (7, 3), (0, 1)]
+        );
+        let mut more: Vec<Packet> = [100, 101].map(|number| pool.copy_of(&[number]).unwrap()).into();
+        runs.append(0, &mut more);
+        runs.append(1, &mut more);
+        wanted.extend([(0, 100), (0, 101)]);
+        assert_eq!((listed(&runs, &pool), runs.len(), more.len()), (wanted.clone(), wanted.len(), 0));
+        for _ in 0..4 {
+            let (label, packet) = runs.pop().unwrap();
+            assert_eq!(Some((label, pool.bytes(&packet)[0])), wanted.pop());
+            pool.release(packet);
+            assert_eq!(listed(&runs, &pool), wanted);
+        }
+        // What a run was taken from goes on.
+        runs.push(7, pool.copy_of(&[50]).unwrap());
+        wanted.push((7, 50));
+        assert_eq!(runs.iter().count(), 3);
+        for several in [true, false] {
+            let (mut seen, mut calls) = (Listed::new(), 0);
+            let spare = runs.drain(Vec::new(), |label, mut packets| {
+                calls += 1;
+                for packet in packets.drain(..) {
+                    seen.push((label, pool.bytes(&packet)[0]));
+                    pool.release(packet);
+                }
+                packets
+            });
+            assert_eq!((seen, calls), (wanted, if several { 3 } else { 1 }));
+            assert!(
+                spare.is_empty() && runs.is_empty() && runs.iter().next().is_none() && runs.pop().is_none()
+            );
+            runs.push(3, pool.copy_of(&[60]).unwrap());
+            runs.push(3, pool.copy_of(&[61]).unwrap());
+            wanted = vec![(3, 60), (3, 61)];
+        }
+        while let Some((_, packet)) = runs.pop() {
+            pool.release(packet);
+        }
+        assert_eq!(pool.packets_in_use(), 0);
     }
 }

@@ -191,11 +191,11 @@ impl Prefixes {
         }
     }
 
-    /// Those of `/` again, whatever name was taken in before.
+    /// Those of `/` again, whatever name was taken in before. `key` is the one they were made with.
     #[inline(always)]
     pub fn clear(&mut self, key: &HashKey) {
-        self.hashes[0] = key.root();
-        self.ends[0] = 0;
+        // The first of the arrays is always that of `/`, and in a line that nobody else may need.
+        debug_assert_eq!((self.hashes[0], self.ends[0]), (key.root(), 0));
         self.count = 0;
         self.whole = key.root();
         self.key = key.root();
@@ -212,7 +212,8 @@ impl Prefixes {
         self.key_len = len;
     }
 
-    /// Checks the name whose TLV-VALUE stands at `name` in `wire`, forgets the former one and takes this one in. After an error it is no name.
+    /// Checks the name whose TLV-VALUE stands at `name` in `wire`, forgets the former one and takes this one in. After an error it is no name. `key` is
+    /// the one they were made with.
     ///
     /// What is around the name in `wire` is not looked at, but lets a component be read in two loads where sixteen octets are left of it.
     ///
@@ -239,8 +240,7 @@ impl Prefixes {
     fn read_usual(&mut self, key: &HashKey, from_name: &[u8], len: usize) -> bool {
         // While sixteen octets of it are left there is one more component, which two loads read.
         let readable = &from_name[..from_name.len().min(len + 15)];
-        self.hashes[0] = key.root();
-        self.ends[0] = 0;
+        debug_assert_eq!((self.hashes[0], self.ends[0]), (key.root(), 0));
         let (mut hash, mut count) = (key.root(), 0);
         // Where a component starts, and its value when it is a short one: each start waits for the length before, and for one addition instead of two.
         let (mut pos, mut value) = (0u32, 2u32);

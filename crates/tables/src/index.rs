@@ -142,8 +142,7 @@ impl Index {
     #[inline(always)]
     pub fn may_have(&self, hash: u64) -> bool {
         let bucket = &self.buckets[self.home(hash)];
-        bucket.matching(tag_of(hash)) != 0
-            || bucket.passed != 0 && self.candidates(hash).next().is_some()
+        bucket.matching(tag_of(hash)) != 0 || bucket.passed != 0 && self.candidates(hash).next().is_some()
     }
 
     /// As [`prefetch`](Self::prefetch), for a bucket that is the first thing to be read: see [`prefetch_soon`].

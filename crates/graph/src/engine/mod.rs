@@ -281,14 +281,20 @@ impl Engine {
     ) {
         let mut left = packets.len().min(BATCH);
         while left > 0 {
-            // As a rule all of them enter by the same port.
-            let enters_by = |packet: &Packet| {
+            // As a rule all of them enter by the same port, and most of the same face.
+            let came_as = |packet: &Packet| {
                 let meta = pool.meta(packet);
-                self.wiring.input(meta.ingress, meta.kind)
+                (meta.ingress, meta.kind)
             };
+            let enters_by = |(face, kind)| self.wiring.input(face, kind);
             let batch = &packets.as_slice()[..left];
-            let target = enters_by(&batch[0]);
-            let together = batch.iter().take_while(|packet| enters_by(packet) == target).count();
+            let first = came_as(&batch[0]);
+            let target = enters_by(first);
+            let enters_alike = |packet: &&Packet| {
+                let as_what = came_as(packet);
+                as_what == first || enters_by(as_what) == target
+            };
+            let together = batch.iter().take_while(enters_alike).count();
             left -= together;
             let run = packets.take(together);
             if self.wiring.labels {

@@ -291,7 +291,8 @@ impl ContentStore {
         if self.policy.is_plain() && self.replace_victim::<true>(now, packet) {
             return Insertion::New;
         }
-        self.insert_any(now, packet)
+        // By value: what is lent here would have to stand in memory before.
+        self.insert_any(now, *packet)
     }
 
     /// The common case in a full store: the packet takes the place of the next victim, which has as many blocks. False when it is not that. `PLAIN` where
@@ -345,23 +346,23 @@ impl ContentStore {
     }
 
     #[inline(never)]
-    fn insert_any(&mut self, now: Instant, packet: &Incoming<'_>) -> Insertion {
-        if !self.policy.is_plain() && self.replace_victim::<false>(now, packet) {
+    fn insert_any(&mut self, now: Instant, packet: Incoming<'_>) -> Insertion {
+        if !self.policy.is_plain() && self.replace_victim::<false>(now, &packet) {
             return Insertion::New;
         }
         if !self.admit {
             return Insertion::NotKept;
         }
-        let Incoming { name: place, prefixes, wire, .. } = *packet;
+        let Incoming { name: place, prefixes, wire, .. } = packet;
         if wire.is_empty() || wire.len() > self.wire_len_max || !packet.is_sound() {
             return self.refuse();
         }
         let (key, blocks) = (prefixes.key(), BlockArena::<BLOCK_LEN>::blocks_for(wire.len()));
         let name = &wire[usize::from(place.0)..][..usize::from(place.1)];
         if let Some(known) = self.same_packet(name, key, wire) {
-            return self.refresh(now, known, packet);
+            return self.refresh(now, known, &packet);
         }
-        if !self.make_room_for(now, packet, blocks) {
+        if !self.make_room_for(now, &packet, blocks) {
             return self.refuse();
         }
         let Some(slot) = self.tree.arena.store(wire) else { return self.refuse() };

@@ -37,7 +37,7 @@ impl FreeList {
         FreeList { freed: Lines::new(slots), freed_len: 0, touched: 0, first, step }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self) -> Option<u32> {
         if self.freed_len > 0 {
             self.freed_len -= 1;

@@ -217,7 +217,7 @@ impl Wheel {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn unlink(&mut self, entries: &mut [Entry], slot: u32) {
         let entry = &mut entries[slot as usize];
         let (prev, next) = (core::mem::replace(&mut entry.prev, NONE), entry.next);

@@ -5,7 +5,7 @@
 //! neighbours as long as packets are of similar sizes, and a copy out is few copies.
 //! Blocks never used take no resident memory; freed ones are used again before others are touched.
 
-use crate::memory::{Lines, prefetch_ends};
+use crate::memory::{Lines, prefetch_ends, prefetch_ends_soon};
 use crate::octets::{self, are_same};
 
 /// No block; ends chains.
@@ -226,14 +226,16 @@ impl<const N: usize> BlockArena<N> {
     /// Asks for the beginning of a chain without waiting for it.
     #[inline(always)]
     pub fn prefetch(&self, head: u32) {
-        self.prefetch_len(head, N);
+        if let Some(block) = self.blocks.get(head as usize) {
+            prefetch_ends(&block[..N.min(PREFETCH_LEN)]);
+        }
     }
 
-    /// As [`prefetch`](Self::prefetch), of a chain that holds so many octets.
+    /// As [`prefetch`](Self::prefetch), of a chain that holds so many octets, into the nearest cache: for few chains, which are written soon.
     #[inline(always)]
-    pub fn prefetch_len(&self, head: u32, len: usize) {
+    pub fn prefetch_soon(&self, head: u32, len: usize) {
         if let Some(block) = self.blocks.get(head as usize) {
-            prefetch_ends(&block[..len.min(N).min(PREFETCH_LEN)]);
+            prefetch_ends_soon(&block[..len.min(N).min(PREFETCH_LEN)]);
         }
     }
 }

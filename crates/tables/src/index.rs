@@ -198,10 +198,12 @@ impl Index {
         true
     }
 
-    /// Asks for the bucket of a spot.
+    /// Asks for the bucket of a spot, into the nearest cache: see [`prefetch_soon`].
     #[inline(always)]
-    pub fn prefetch_at(&self, spot: Spot) {
-        self.buckets.prefetch(spot.split().0);
+    pub fn prefetch_soon_at(&self, spot: Spot) {
+        if let Some(bucket) = self.buckets.get(spot.split().0) {
+            prefetch_soon(bucket);
+        }
     }
 
     /// Adds an entry; there may be others with the same hash.

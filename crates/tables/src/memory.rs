@@ -170,6 +170,15 @@ pub fn prefetch_ends(octets: &[u8]) {
     prefetch_line(start.wrapping_add(octets.len().saturating_sub(1)));
 }
 
+/// As [`prefetch_ends`], of no slice shorter than two octets, into the nearest cache: see [`prefetch_soon`].
+#[inline(always)]
+pub fn prefetch_ends_soon(octets: &[u8]) {
+    if let [first, .., last] = octets {
+        prefetch_soon(first);
+        prefetch_soon(last);
+    }
+}
+
 /// Asks for a line into the nearest cache. A processor that has many requests open seems to forget some that are for further caches only, by the time
 /// that reading takes afterwards, but to wait with these: for few lines, which are read soon.
 #[inline(always)]

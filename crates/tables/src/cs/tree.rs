@@ -122,12 +122,12 @@ impl Tree {
         }
     }
 
-    /// Asks for what removing an entry will touch besides its neighbours in the policy's order.
+    /// Asks for what replacing an entry soon will touch besides its neighbours in the policy's order.
     #[inline(always)]
     pub fn prefetch_removal(&self, slot: u32) {
         let Some(entry) = self.entries.get(slot as usize) else { return };
-        self.index.prefetch_at(entry.spot);
-        self.arena.prefetch_len(slot, usize::from(entry.wire_len));
+        self.index.prefetch_soon_at(entry.spot);
+        self.arena.prefetch_soon(slot, usize::from(entry.wire_len));
         if entry.place.linked != 0 {
             self.prefetch_unlink(entry);
         }

@@ -222,13 +222,15 @@ impl Pit {
             || ask.prefixes.has_digest()
             || !InlineIn::holds(asker.token)
             || self.faces.is_full(asker.face)
-            || self.free.is_empty()
             || usize::from(name.0) + usize::from(name.1) > wire.len()
         {
             return None;
         }
-        let interest = self.interests.insert_short(wire)?;
         let slot = self.free.take()?;
+        let Some(interest) = self.interests.insert_short(wire) else {
+            self.free.give(slot);
+            return None;
+        };
         let spot = self.index.fill(&vacancy, slot);
         self.faces.add_in(asker.face);
         let entries = &mut self.entries[..];

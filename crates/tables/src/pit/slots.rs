@@ -57,12 +57,6 @@ impl FreeList {
         self.freed_len += 1;
     }
 
-    /// True when there is none to be taken.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.freed_len == 0 && self.touched as usize == self.freed.len()
-    }
-
     pub fn in_use(&self) -> usize {
         self.touched as usize - self.freed_len
     }

@@ -69,6 +69,12 @@ impl<Out: Port> Outbox<Out> {
         Some(first)
     }
 
+    /// True when more than one is to be taken.
+    #[inline(always)]
+    pub(crate) fn has_several(&self) -> bool {
+        !self.others.is_empty()
+    }
+
     /// Takes all that left, in order, and gives it to `each`: the quickest where it is one as a rule.
     #[inline(always)]
     pub fn take_all(&mut self, mut each: impl FnMut(Out, Packet)) {

@@ -34,24 +34,32 @@ impl<L: Copy + Eq> Runs<L> {
     /// Appends one.
     #[inline(always)]
     pub fn push(&mut self, label: L, packet: Packet) {
-        self.begin(label);
+        self.begin(self.packets.len(), label);
         self.packets.push(packet);
     }
 
-    /// The next packet is one of this label.
+    /// The packet at this place, which is still to come, has this label.
     #[inline(always)]
-    fn begin(&mut self, label: L) {
+    fn begin(&mut self, at: usize, label: L) {
         if self.runs.last().is_none_or(|(last, _)| *last != label) {
-            self.runs.push((label, self.packets.len()));
+            self.runs.push((label, at));
         }
     }
 
     /// Appends all of `packets`, which is empty then.
     pub fn append(&mut self, label: L, packets: &mut Vec<Packet>) {
         if !packets.is_empty() {
-            self.begin(label);
+            self.begin(self.packets.len(), label);
             self.packets.append(packets);
         }
+    }
+
+    /// Appends all of `others`, which are none then.
+    fn append_all(&mut self, others: &mut Self) {
+        for (label, start) in others.runs.drain(..) {
+            self.begin(self.packets.len() + start, label);
+        }
+        self.packets.append(&mut others.packets);
     }
 
     /// Packets.
@@ -162,6 +170,8 @@ pub trait AnyElement: Any + Send {
 pub struct Erased<E: Element> {
     element: E,
     out: Outbox<E::Out>,
+    /// Room used again, by [`AnyElement::process_all`].
+    several: Runs<u8>,
 }
 
 impl<E: Element> Erased<E> {
@@ -172,7 +182,7 @@ impl<E: Element> Erased<E> {
 
     /// Of an element.
     pub fn new(element: E) -> Self {
-        Erased { element, out: Outbox::with_capacity(OUTBOX_LEN) }
+        Erased { element, out: Outbox::with_capacity(OUTBOX_LEN), several: Runs::default() }
     }
 
     /// The element.
@@ -203,6 +213,12 @@ impl<E: Element> Erased<E> {
             self.element.prefetch(STAGE, port, pool.meta(packet));
         }
     }
+}
+
+/// All that left, in order, goes to `runs`. Apart, as seldom used.
+#[inline(never)]
+fn move_all<Out: Port>(out: &mut Outbox<Out>, runs: &mut Runs<u8>) {
+    out.take_all(|port, packet| runs.push(port.index() as u8, packet));
 }
 
 /// Room for what leaves by one packet; it grows where more does.
@@ -249,18 +265,29 @@ impl<E: Element + Send + 'static> AnyElement for Erased<E> {
     fn process_all(&mut self, now: Instant, port: u8, packets: &mut Vec<Packet>, lent: &mut Lent<'_>) {
         let port = E::In::ALL[usize::from(port)];
         let mut context = Context { pool: &mut *lent.pool, out: &mut self.out, drops: &mut *lent.drops };
-        // Kept here, a look at the last run is one at a register as a rule.
-        let mut last = None;
-        for packet in packets.drain(..) {
-            self.element.process(now, port, packet, &mut context);
-            context.out.take_all(|port, packet| {
+        // As a rule one leaves for each that enters, nearly all by one port: so they stay in the list that they came in, which is not copied where an
+        // iterator ends in the list that it began with. From the first on that becomes several, all that leave go to another one.
+        let (mut left, mut last) = (lent.out.len(), None);
+        let mut ones: Vec<Packet> = core::mem::take(packets)
+            .into_iter()
+            .filter_map(|packet| {
+                self.element.process(now, port, packet, &mut context);
+                if !self.several.is_empty() || context.out.has_several() {
+                    move_all(context.out, &mut self.several);
+                    return None;
+                }
+                let (port, packet) = context.out.take()?;
                 if last != Some(port) {
-                    lent.out.begin(port.index() as u8);
+                    lent.out.begin(left, port.index() as u8);
                     last = Some(port);
                 }
-                lent.out.packets.push(packet);
-            });
-        }
+                left += 1;
+                Some(packet)
+            })
+            .collect();
+        lent.out.packets.append(&mut ones);
+        lent.out.append_all(&mut self.several);
+        *packets = ones;
     }
 
     fn face_added(&mut self, face: FaceId, info: FaceInfo) {
@@ -331,6 +358,7 @@ mod tests {
         let mut more: Vec<Packet> = [100, 101].map(|number| pool.copy_of(&[number]).unwrap()).into();
         runs.append(0, &mut more);
         runs.append(1, &mut more);
+        runs.append_all(&mut Runs::default());
         wanted.extend([(0, 100), (0, 101)]);
         assert_eq!((listed(&runs, &pool), runs.len(), more.len()), (wanted.clone(), wanted.len(), 0));
         for _ in 0..4 {
@@ -361,6 +389,14 @@ mod tests {
             runs.push(3, pool.copy_of(&[61]).unwrap());
             wanted = vec![(3, 60), (3, 61)];
         }
+        let mut others = Runs::default();
+        for (label, number) in [(3, 70), (4, 71), (3, 72)] {
+            others.push(label, pool.copy_of(&[number]).unwrap());
+        }
+        runs.append_all(&mut others);
+        wanted.extend([(3, 70), (4, 71), (3, 72)]);
+        assert_eq!((listed(&runs, &pool), runs.iter().count()), (wanted, 3));
+        assert!(others.is_empty() && others.iter().next().is_none());
         while let Some((_, packet)) = runs.pop() {
             pool.release(packet);
         }

@@ -330,6 +330,7 @@ impl<E: Element + Send + 'static> AnyElement for Erased<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Cause;
     use nw_name::HashKey;
 
     /// Labels of packets, and their octets, which are the numbers they were made with.
@@ -340,6 +341,65 @@ mod tests {
             packets.iter().map(|packet| (label, pool.bytes(packet)[0])).collect()
         };
         runs.iter().flat_map(of_run).collect()
+    }
+
+    crate::ports! {
+        enum In { Packet = "packet" [Data] }
+    }
+
+    crate::ports! {
+        enum Out { One = "one" [Data], Other = "other" [Data] }
+    }
+
+    /// Does with a packet what its octet says: 0 drop it, 1 and 2 let it leave by the first port or the second, 3 let it leave by both.
+    struct Told;
+
+    impl Element for Told {
+        type In = In;
+        type Out = Out;
+
+        fn process(&mut self, _: Instant, In::Packet: In, packet: Packet, context: &mut Context<'_, Out>) {
+            match context.pool.bytes(&packet)[0] {
+                0 => context.pool.drop_packet(packet, Cause::NoBuffer, context.drops),
+                1 => context.out.send(Out::One, packet),
+                2 => context.out.send(Out::Other, packet),
+                _ => {
+                    let twin = context.pool.share(&packet).unwrap();
+                    context.out.send(Out::One, packet);
+                    context.out.send(Out::Other, twin);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_that_leaves_is_in_order_and_what_leaves_one_for_one_in_the_same_list() {
+        let mut pool = Pool::new(HashKey::new([1, 2, 3, 4]), 8, 64);
+        let (mut drops, mut told) = (DropCounters::default(), Erased::new(Told));
+        let mut packets = Vec::with_capacity(16);
+        let mut out = Runs::default();
+        for (enter, leave) in [
+            (&[1, 1, 1][..], &[(0, 1), (0, 1), (0, 1)][..]),
+            (&[0, 2, 0, 1, 1, 0], &[(1, 2), (0, 1), (0, 1)]),
+            (&[1, 3, 0, 1, 2], &[(0, 1), (0, 3), (1, 3), (0, 1), (1, 2)]),
+            (&[3, 3], &[(0, 3), (1, 3), (0, 3), (1, 3)]),
+            (&[0, 0], &[]),
+            (&[], &[]),
+            (&[2], &[(1, 2)]),
+        ] {
+            packets.extend(enter.iter().map(|octet| pool.copy_of(&[*octet]).unwrap()));
+            let list = packets.as_ptr();
+            // What left before stays before it.
+            out.push(1, pool.copy_of(&[9]).unwrap());
+            let mut lent = Lent { pool: &mut pool, out: &mut out, drops: &mut drops };
+            told.process_all(Instant::START, 0, &mut packets, &mut lent);
+            assert_eq!(listed(&out, &pool), [&[(1, 9)], leave].concat(), "{enter:?}");
+            assert!(packets.is_empty() && packets.as_ptr() == list, "nothing is allocated");
+            while let Some((_, packet)) = out.pop() {
+                pool.release(packet);
+            }
+        }
+        assert_eq!((pool.packets_in_use(), drops.total(Cause::NoBuffer)), (0, 6));
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub use slots::{INTEREST_CLASSES, INTEREST_LEN_MAX, INTEREST_SLOT_LENS};
 use crate::index::{Index, Spot, Vacancy};
 use crate::memory::Lines;
 use crate::octets::are_same;
-use crate::{Ask, Instant};
+use crate::{Ask, FaceId, Instant};
 use entry::{Ended, Entry, InlineIn};
 use faces::FaceCounts;
 use matching::PrefixLengths;
@@ -221,6 +221,7 @@ impl Pit {
         if ask.can_be_prefix
             || ask.prefixes.has_digest()
             || !InlineIn::holds(asker.token)
+            || asker.face == FaceId::NONE
             || self.faces.is_full(asker.face)
             || usize::from(name.0) + usize::from(name.1) > wire.len()
         {

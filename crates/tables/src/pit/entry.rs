@@ -78,6 +78,14 @@ pub(super) struct InlineOut {
     spare: [u8; 5],
 }
 
+/// The copy of an Interest that an entry is made for.
+pub(super) struct Copied<'a> {
+    pub place: u32,
+    pub wire: &'a [u8],
+    pub name: (u16, u16),
+    pub nonce_start: u16,
+}
+
 /// What an entry leaves behind.
 pub(super) struct Ended {
     pub hash: u64,
@@ -90,7 +98,19 @@ pub(super) struct Ended {
 const _: () = assert!(size_of::<Entry>() == 128 && core::mem::offset_of!(Entry, incoming) == 64);
 
 impl Entry {
-    /// Begins a new life: identity is set by the caller, all else is as in a fresh entry, but for the generation.
+    /// Makes it the one of this Interest, whose name's first `key_components` have this hash.
+    #[inline(always)]
+    pub fn identify(&mut self, hash: u64, spot: Spot, key_components: usize, copied: Copied<'_>) {
+        self.hash = hash;
+        self.spot = spot;
+        self.key_components = key_components as u16;
+        self.interest = copied.place;
+        self.interest_len = copied.wire.len() as u16;
+        (self.name_start, self.name_len) = copied.name;
+        self.nonce_start = copied.nonce_start;
+    }
+
+    /// Begins a new life: all but [what it is](Self::identify) is as in a fresh entry, but for the generation.
     #[inline]
     pub fn start(&mut self, can_be_prefix: bool, must_be_fresh: bool, digest: bool, shared: bool) {
         let flag = |set: bool, flag: u16| if set { flag } else { 0 };

@@ -37,7 +37,7 @@ use crate::index::{Index, Spot, Vacancy};
 use crate::memory::Lines;
 use crate::octets::are_same;
 use crate::{Ask, FaceId, Instant};
-use entry::{Ended, Entry, InlineIn};
+use entry::{Copied, Ended, Entry, InlineIn};
 use faces::FaceCounts;
 use matching::PrefixLengths;
 use nw_name::{HashKey, NameRef, Prefixes};
@@ -236,13 +236,7 @@ impl Pit {
         self.faces.add_in(asker.face);
         let entries = &mut self.entries[..];
         let entry = &mut entries[slot as usize];
-        entry.hash = hash;
-        entry.spot = spot;
-        entry.interest = interest;
-        entry.interest_len = wire.len() as u16;
-        (entry.name_start, entry.name_len) = name;
-        entry.nonce_start = nonce_start;
-        entry.key_components = ask.prefixes.count() as u16;
+        entry.identify(hash, spot, ask.prefixes.count(), Copied { place: interest, wire, name, nonce_start });
         entry.start(false, ask.must_be_fresh, false, false);
         entry.incoming.set(asker);
         let reference = EntryRef { index: slot, generation: entry.generation, shard: self.shard };
@@ -337,13 +331,7 @@ impl Pit {
             self.lengths.add(key_components);
         }
         let entry = &mut self.entries[slot as usize];
-        entry.hash = hash;
-        entry.spot = spot;
-        entry.interest = interest;
-        entry.interest_len = wire.len() as u16;
-        (entry.name_start, entry.name_len) = name;
-        entry.nonce_start = nonce_start;
-        entry.key_components = key_components as u16;
+        entry.identify(hash, spot, key_components, Copied { place: interest, wire, name, nonce_start });
         entry.start(ask.can_be_prefix, ask.must_be_fresh, ask.prefixes.has_digest(), beside.any);
         Ok(EntryRef { index: slot, generation: entry.generation, shard: self.shard })
     }

@@ -285,7 +285,11 @@ impl<E: Element + Send + 'static> AnyElement for Erased<E> {
                 Some(packet)
             })
             .collect();
-        lent.out.packets.append(&mut ones);
+        if lent.out.packets.is_empty() {
+            core::mem::swap(&mut lent.out.packets, &mut ones);
+        } else {
+            lent.out.packets.append(&mut ones);
+        }
         lent.out.append_all(&mut self.several);
         *packets = ones;
     }
@@ -398,8 +402,18 @@ mod tests {
             while let Some((_, packet)) = out.pop() {
                 pool.release(packet);
             }
+            // Where nothing left before, that list is handed on and the other one comes back.
+            packets.extend(enter.iter().map(|octet| pool.copy_of(&[*octet]).unwrap()));
+            let mut lent = Lent { pool: &mut pool, out: &mut out, drops: &mut drops };
+            told.process_all(Instant::START, 0, &mut packets, &mut lent);
+            assert_eq!((listed(&out, &pool), packets.len()), (leave.to_vec(), 0), "{enter:?}");
+            assert_eq!(out.packets.as_ptr(), list, "{enter:?}");
+            while let Some((_, packet)) = out.pop() {
+                pool.release(packet);
+            }
+            core::mem::swap(&mut out.packets, &mut packets);
         }
-        assert_eq!((pool.packets_in_use(), drops.total(Cause::NoBuffer)), (0, 6));
+        assert_eq!((pool.packets_in_use(), drops.total(Cause::NoBuffer)), (0, 12));
     }
 
     #[test]

@@ -8,13 +8,14 @@ use common::net::{alone, index_of, ip};
 use nw_faces::xdp::rings::{Sizes, Xsk, lost};
 use nw_kernel::{XdpOptions, XdpSteering};
 use nw_name::HashKey;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 const KEY: HashKey = HashKey::new([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 5, 7]);
-const SIZES: Sizes = Sizes { received: 256, sent: 64, frame: 2048, sockets: 2 };
+const SIZES: Sizes = Sizes { received: 256, sent: 64, frame: 2048, threads: 2 };
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Frames under way at most: no ring is full.
 const WINDOW: u32 = 100;
@@ -157,5 +158,35 @@ fn a_socket_that_nobody_reads_keeps_no_frames_from_the_others() {
             true
         });
         assert_eq!((held, lost(&here[1])), (u64::from(SIZES.received), 2000 - u64::from(SIZES.received)));
+    });
+}
+
+#[test]
+fn who_waits_for_frames_is_not_told_of_those_that_left() {
+    if !may_run("xdp, waiting") {
+        return;
+    }
+    alone(|| {
+        let (_steering, mut here, mut there) = wire();
+        let waits = |xsk: &Xsk, longest: Duration| {
+            let mut ready = [PollFd::new(xsk, PollFlags::IN | PollFlags::OUT)];
+            let longest =
+                Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: longest.subsec_nanos().into() };
+            poll(&mut ready, Some(&longest)).expect("polled");
+            ready[0].revents()
+        };
+        // It could send at once, so a socket that does both would say so, and wake whoever waits each time that a frame has left.
+        assert_eq!(waits(&here[0], Duration::ZERO), PollFlags::empty());
+        send(&mut here[0], 1);
+        assert_eq!(waits(&here[0], Duration::ZERO), PollFlags::empty());
+        let number = (0..).find(|number| shard_of(*number) == 0).expect("a name of the first shard");
+        send(&mut there[0], number);
+        assert_eq!(waits(&here[0], PATIENCE), PollFlags::IN);
+        let mut seen = Vec::new();
+        here[0].receive(64, |bytes| {
+            seen.push(number_of(bytes));
+            true
+        });
+        assert_eq!(seen, [number]);
     });
 }

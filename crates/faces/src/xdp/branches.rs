@@ -134,7 +134,7 @@ impl Branches {
 struct Other {
     counts: Arc<Counts>,
     /// To be asked what was lost there.
-    sockets: Vec<Arc<OwnedFd>>,
+    receivers: Vec<Arc<OwnedFd>>,
     /// Those that it has not been given yet.
     new: Vec<Xsk>,
 }
@@ -167,14 +167,14 @@ impl Trunk {
     ) -> Self {
         let ports = ports.to_vec();
         let shared = steered.is_native() || generic_mode_shares();
-        let sizes = if shared { sizes } else { Sizes { sockets: 1, ..sizes } };
-        let others = (1..sizes.sockets).map(|_| Other::default()).collect();
+        let sizes = if shared { sizes } else { Sizes { threads: 1, ..sizes } };
+        let others = (1..sizes.threads).map(|_| Other::default()).collect();
         Trunk { ports, group, destinations: Vec::new(), sizes, shards, senders: 0, others, steered }
     }
 
     /// Opens the sockets of the next queue, of a card that sends by so many; the first shard's.
     pub fn open_queue(&mut self, interface: u32, queue: u32, sending: u32) -> Result<Xsk, XdpError> {
-        let sends = queue == self.senders && queue < sending.min(self.sizes.sockets);
+        let sends = queue == self.senders && queue < sending.min(self.sizes.threads);
         let sizes = if sends { self.sizes } else { Sizes { sent: SENT_MIN, ..self.sizes } };
         let opened = match Xsk::open(interface, queue, sizes, !self.steered.is_native()) {
             Ok(opened) => opened,
@@ -193,7 +193,7 @@ impl Trunk {
         let mut opened = opened.into_iter();
         let first = opened.next().ok_or(XdpError::System(Errno::INVAL))?;
         for (other, xsk) in self.others.iter_mut().zip(opened) {
-            other.sockets.push(xsk.socket());
+            other.receivers.push(xsk.receiver());
             other.new.push(xsk);
         }
         self.senders += u32::from(sends);
@@ -233,7 +233,7 @@ impl Trunk {
 
     /// What was lost on the way to other shards.
     pub fn lost(&self) -> u64 {
-        self.others.iter().flat_map(|other| &other.sockets).map(rings::lost).sum()
+        self.others.iter().flat_map(|other| &other.receivers).map(rings::lost).sum()
     }
 }
 

@@ -176,7 +176,7 @@ pub struct Port {
     pub interface: Interface,
     /// Its own address.
     pub mac: Mac,
-    /// A socket a queue.
+    /// One a queue.
     pub queues: Vec<Xsk>,
     /// What this shard has counted.
     pub counts: Arc<Counts>,

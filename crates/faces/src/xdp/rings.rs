@@ -1,13 +1,16 @@
-//! The AF_XDP sockets of one queue, one a shard: rings shared with the kernel, and the memory that their frames lie in.
+//! The AF_XDP sockets of one queue, two a shard: rings shared with the kernel, and the memory that their frames lie in.
 //!
 //! ```text
-//!  fill ──▶ kernel ──▶ rx, one a socket           each frame for receiving is in fill, with the kernel, in an rx, or taken here
-//!  tx, one a socket ──▶ kernel ──▶ completion     each frame for sending has its socket: it is free there, in tx, with the kernel, in completion, or sent
+//!  fill ──▶ kernel ──▶ rx, one a shard           each frame for receiving is in fill, with the kernel, in an rx, or taken here
+//!  tx, one a shard ──▶ kernel ──▶ completion     each frame for sending has its shard: it is free there, in tx, with the kernel, in completion, or sent
 //! ```
 //!
-//! Fill and completion ring a queue has once, and they have one user at a time: who uses them holds a lock that is only ever tried. A socket that
+//! A shard receives by one socket and sends by another. By epoll it is in the first one's list of waiters at all times, and the kernel goes through
+//! that list for each frame that has left: at the second nobody waits.
+//!
+//! Fill and completion ring a queue has once, and they have one user at a time: who uses them holds a lock that is only ever tried. A shard that
 //! finds it taken keeps what it would hand back, and tries again in its next turn, or a moment later where its shard would sleep: nobody waits for anybody.
-//! A socket's rx has room for its own part of the frames, so one that nobody reads keeps none from the others.
+//! A shard's rx has room for its own part of the frames, so one that nobody reads keeps none from the others.
 //!
 //! A ring is written by one side and read by the other; each side moves one of two counters. The calls are rustix's; here is what is done in the
 //! shared memory, and nowhere else in this module's folder is `unsafe` (decision 0024).
@@ -21,8 +24,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 use rustix::net::sockopt;
 use rustix::net::xdp::{
     SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
-    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpDescOptions, XdpMmapOffsets,
-    XdpOptionsFlags, XdpRingFlags, XdpRingOffset, XdpUmemReg, XdpUmemRegFlags,
+    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpDescOptions, XdpOptionsFlags,
+    XdpRingFlags, XdpRingOffset, XdpUmemReg, XdpUmemRegFlags,
 };
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,10 +36,10 @@ const HEADROOM: usize = 256;
 const HUGE_PAGE: usize = 2 << 20;
 /// Calls in which the kernel is asked to send what is in the ring: in copy mode it takes 32 frames a call.
 const KICKS_MAX: usize = 256;
-/// Frames that a socket may have taken without handing them back.
+/// Frames that a thread may have taken without handing them back.
 const TAKEN_MAX: usize = 512;
 
-/// How many frames the sockets of a queue have, and how long they are.
+/// How many frames the threads of a queue have, and how long they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// For what each receives; a power of two.
@@ -45,28 +48,28 @@ pub struct Sizes {
     pub sent: u32,
     /// Octets of one: 2048 or 4096.
     pub frame: u32,
-    /// Sockets of the queue.
-    pub sockets: u32,
+    /// Threads that receive and send by the queue.
+    pub threads: u32,
 }
 
 impl Sizes {
     /// For frames of up to so many octets; `None` when none are so long.
-    pub const fn for_frames(len_max: usize, received: u32, sent: u32, sockets: u32) -> Option<Self> {
+    pub const fn for_frames(len_max: usize, received: u32, sent: u32, threads: u32) -> Option<Self> {
         match len_max + HEADROOM {
-            0..=2048 => Some(Sizes { received, sent, frame: 2048, sockets }),
-            2049..=4096 => Some(Sizes { received, sent, frame: 4096, sockets }),
+            0..=2048 => Some(Sizes { received, sent, frame: 2048, threads }),
+            2049..=4096 => Some(Sizes { received, sent, frame: 4096, threads }),
             _ => None,
         }
     }
 
     /// Frames for receiving, which come first.
     const fn all_received(self) -> u32 {
-        self.received * self.sockets
+        self.received * self.threads
     }
 
     /// Frames for sending.
     const fn all_sent(self) -> u32 {
-        self.sent * self.sockets
+        self.sent * self.threads
     }
 
     const fn bytes(self) -> usize {
@@ -83,13 +86,13 @@ impl Sizes {
         address & !(self.frame as u64 - 1)
     }
 
-    /// Frames that a socket sends from.
-    const fn frames_of(self, socket: u32) -> core::ops::Range<u32> {
-        let first = self.all_received() + socket * self.sent;
+    /// Frames that a thread sends from.
+    const fn frames_of(self, thread: u32) -> core::ops::Range<u32> {
+        let first = self.all_received() + thread * self.sent;
         first..first + self.sent
     }
 
-    /// Which socket sends from the frame there.
+    /// Which thread sends from the frame there.
     const fn sender(self, address: u64) -> Option<usize> {
         let frame = address / self.frame as u64;
         match frame.checked_sub(self.all_received() as u64) {
@@ -262,7 +265,7 @@ impl<T: Copy> Ring<T> {
 // SAFETY: the pointers are into the mapping that the value owns, and no other thread has them; the kernel does not care which thread it is.
 unsafe impl<T: Send> Send for Ring<T> {}
 
-/// What the sockets of a queue share.
+/// What the threads of a queue share.
 #[derive(Debug)]
 struct Queue {
     rings: Mutex<Common>,
@@ -271,23 +274,23 @@ struct Queue {
     frames: Mapping,
 }
 
-/// What one socket of a queue uses at a time.
+/// What one thread of a queue uses at a time.
 #[derive(Debug)]
 struct Common {
     fill: Ring<u64>,
     completion: Ring<u64>,
-    /// Frames that were sent, by the socket whose they are, until that takes them back.
+    /// Frames that were sent, by the thread whose they are, until that takes them back.
     sent: Box<[Vec<u64>]>,
 }
 
 impl Common {
-    /// Gives each socket back what it has sent.
+    /// Gives each thread back what it has sent.
     fn reap(&mut self, sizes: Sizes) {
         let count = self.completion.available();
         for _ in 0..count {
             let addr = self.completion.peek();
             self.completion.skip();
-            let sent = sizes.sender(addr).and_then(|socket| self.sent.get_mut(socket));
+            let sent = sizes.sender(addr).and_then(|thread| self.sent.get_mut(thread));
             // Only what was ours to send.
             if let Some(sent) = sent.filter(|sent| sent.len() < sent.capacity()) {
                 sent.push(sizes.start(addr));
@@ -321,7 +324,7 @@ impl Queue {
         let completion = Ring::new(socket, XDP_UMEM_PGOFF_COMPLETION_RING, sent, offsets.cr)?;
         (0..sizes.all_received()).for_each(|frame| fill.write(sizes.place(frame)));
         fill.publish();
-        let sent = (0..sizes.sockets).map(|_| Vec::with_capacity(sizes.sent as usize)).collect();
+        let sent = (0..sizes.threads).map(|_| Vec::with_capacity(sizes.sent as usize)).collect();
         Ok(Queue { rings: Mutex::new(Common { fill, completion, sent }), sizes, frames })
     }
 
@@ -336,7 +339,7 @@ impl Queue {
     }
 }
 
-/// An AF_XDP socket, one of those that are bound to a queue of an interface.
+/// What one thread receives and sends by, of a queue of an interface.
 #[derive(Debug)]
 pub struct Xsk {
     rx: Ring<XdpDesc>,
@@ -345,60 +348,61 @@ pub struct Xsk {
     taken: Vec<u64>,
     /// Frames that nothing is to be sent from: their places.
     free: Vec<u64>,
-    /// Which of the queue's sockets it is.
+    /// Which of the queue's it is.
     number: usize,
     zero_copy: bool,
-    socket: Arc<OwnedFd>,
+    receiver: Arc<OwnedFd>,
+    sender: Arc<OwnedFd>,
     queue: Arc<Queue>,
 }
 
 impl Xsk {
-    /// Opens the sockets of a queue, as many as `sizes` says, each for one thread. Frames come once an XDP program sends them here. Without `copy`
+    /// Opens the sockets of a queue, for as many threads as `sizes` says. Frames come once an XDP program sends them here. Without `copy`
     /// the driver's own way is tried first: it then writes to our frames and sends from them.
     ///
     /// # Errors
     /// `PERM` without CAP_NET_RAW; `NOBUFS` when the limit of locked memory is too low; `BUSY` when the queue has a socket; `INVAL` when there is no
     /// such queue.
     pub fn open(interface: u32, queue: u32, sizes: Sizes, copy: bool) -> Result<Vec<Self>, Errno> {
+        // The one that frames belong to sends: drivers of older kernels need that of it.
         let first = Arc::new(new_socket()?);
         let shared = Arc::new(Queue::open(&first, sizes)?);
-        let mut opened = vec![Xsk::over(Arc::clone(&first), &shared, 0)?];
+        let tx = send_ring(&first, sizes)?;
         let mut wanted = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
         wanted.set(SocketAddrXdpFlags::XDP_COPY, copy);
         rustix::net::bind(&*first, &SocketAddrXdp::new(wanted, interface, queue))?;
-        for number in 1..sizes.sockets {
-            let xsk = Xsk::over(Arc::new(new_socket()?), &shared, number)?;
+        let options = sockopt::xdp_options(&*first)?;
+        let zero_copy = options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY);
+        let join = |socket: &OwnedFd| {
             // The rest is as with the first.
             let addr = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_SHARED_UMEM, interface, queue);
-            rustix::net::bind(
-                &*xsk.socket,
-                &SocketAddrXdpWithSharedUmem { addr, shared_umem_fd: first.as_fd() },
-            )?;
-            opened.push(xsk);
-        }
-        let options = sockopt::xdp_options(&*first)?;
-        for xsk in &mut opened {
-            xsk.zero_copy = options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY);
-        }
-        Ok(opened)
-    }
-
-    /// A socket's own rings.
-    fn over(socket: Arc<OwnedFd>, queue: &Arc<Queue>, number: u32) -> Result<Self, Errno> {
-        let sizes = queue.sizes;
-        sockopt::set_xdp_rx_ring_size(&*socket, sizes.received)?;
-        sockopt::set_xdp_tx_ring_size(&*socket, sizes.sent)?;
-        let offsets: XdpMmapOffsets = sockopt::xdp_mmap_offsets(&*socket)?;
-        Ok(Xsk {
-            rx: Ring::new(&socket, XDP_PGOFF_RX_RING, sizes.received, offsets.rx)?,
-            tx: Ring::new(&socket, XDP_PGOFF_TX_RING, sizes.sent, offsets.tx)?,
-            taken: Vec::with_capacity(TAKEN_MAX),
-            free: sizes.frames_of(number).map(|frame| sizes.place(frame)).collect(),
-            number: number as usize,
-            zero_copy: false,
-            socket,
-            queue: Arc::clone(queue),
-        })
+            rustix::net::bind(socket, &SocketAddrXdpWithSharedUmem { addr, shared_umem_fd: first.as_fd() })
+        };
+        let others = (1..sizes.threads).map(|_| {
+            let sender = new_socket()?;
+            let tx = send_ring(&sender, sizes)?;
+            join(&sender)?;
+            Ok((Arc::new(sender), tx))
+        });
+        let senders = core::iter::once(Ok((Arc::clone(&first), tx))).chain(others);
+        let open = |(number, sending): (u32, Result<_, Errno>)| {
+            let (sender, tx) = sending?;
+            let receiver = new_socket()?;
+            let rx = receive_ring(&receiver, sizes)?;
+            join(&receiver)?;
+            Ok(Xsk {
+                rx,
+                tx,
+                taken: Vec::with_capacity(TAKEN_MAX),
+                free: sizes.frames_of(number).map(|frame| sizes.place(frame)).collect(),
+                number: number as usize,
+                zero_copy,
+                receiver: Arc::new(receiver),
+                sender,
+                queue: Arc::clone(&shared),
+            })
+        };
+        (0..).zip(senders).map(open).collect()
     }
 
     /// The driver uses our frames; else the kernel copies.
@@ -417,7 +421,7 @@ impl Xsk {
             let frame = self.rx.peek();
             let (start, len) = (frame.addr as usize, frame.len as usize);
             if start.checked_add(len).is_some_and(|end| end <= self.queue.frames.len) {
-                // SAFETY: within the mapping, as was just seen. The frame came by this socket's ring, so no other thread has it, and the kernel does not
+                // SAFETY: within the mapping, as was just seen. The frame came by this thread's ring, so no other thread has it, and the kernel does not
                 // write to it before it is in the fill ring again.
                 let octets =
                     unsafe { core::slice::from_raw_parts(self.queue.frames.start.as_ptr().add(start), len) };
@@ -436,7 +440,7 @@ impl Xsk {
         (count < available, available > sizes.received / 2)
     }
 
-    /// Hands back frames that were received; false when another thread hinders it at this moment: then other sockets may lack them until it is called
+    /// Hands back frames that were received; false when another thread hinders it at this moment: then other threads may lack them until it is called
     /// again.
     #[inline]
     pub fn settle(&mut self) -> bool {
@@ -455,7 +459,7 @@ impl Xsk {
         let wants_a_call = rings.fill.wants_a_call();
         drop(rings);
         if wants_a_call {
-            let _ = rustix::net::recv(&*self.socket, &mut [0u8; 0], RecvFlags::DONTWAIT);
+            let _ = rustix::net::recv(&*self.receiver, &mut [0u8; 0], RecvFlags::DONTWAIT);
         }
         true
     }
@@ -471,7 +475,7 @@ impl Xsk {
         }
         let Some(addr) = self.free.pop() else { return false };
         let len = self.queue.sizes.frame as usize;
-        // SAFETY: a whole frame of the mapping. It is this socket's to send from and in no ring, so the kernel and other threads leave it alone, and
+        // SAFETY: a whole frame of the mapping. It is this thread's to send from and in no ring, so the kernel and other threads leave it alone, and
         // nothing else here points at it.
         let frame = unsafe {
             core::slice::from_raw_parts_mut(self.queue.frames.start.as_ptr().add(addr as usize), len)
@@ -497,7 +501,7 @@ impl Xsk {
             if !self.tx.is_behind() || self.zero_copy && !self.tx.wants_a_call() {
                 break;
             }
-            match rustix::net::send(&*self.socket, &[], SendFlags::DONTWAIT) {
+            match rustix::net::send(&*self.sender, &[], SendFlags::DONTWAIT) {
                 // The driver was woken, and sends all there is when it comes to it.
                 Ok(_) if self.zero_copy => break,
                 // The kernel took as many as it takes at once.
@@ -518,10 +522,22 @@ impl Xsk {
         }
     }
 
-    /// The socket, to be asked what it [lost] by whoever does not receive from it.
-    pub fn socket(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.socket)
+    /// The socket that receives, to be asked what it [lost] by whoever does not receive from it.
+    pub fn receiver(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.receiver)
     }
+}
+
+/// The ring of a socket that receives only.
+fn receive_ring(socket: &OwnedFd, sizes: Sizes) -> Result<Ring<XdpDesc>, Errno> {
+    sockopt::set_xdp_rx_ring_size(socket, sizes.received)?;
+    Ring::new(socket, XDP_PGOFF_RX_RING, sizes.received, sockopt::xdp_mmap_offsets(socket)?.rx)
+}
+
+/// The ring of a socket that sends only.
+fn send_ring(socket: &OwnedFd, sizes: Sizes) -> Result<Ring<XdpDesc>, Errno> {
+    sockopt::set_xdp_tx_ring_size(socket, sizes.sent)?;
+    Ring::new(socket, XDP_PGOFF_TX_RING, sizes.sent, sockopt::xdp_mmap_offsets(socket)?.tx)
 }
 
 fn new_socket() -> Result<OwnedFd, Errno> {
@@ -535,9 +551,10 @@ pub fn lost(socket: &impl AsFd) -> u64 {
     seen.map_or(0, |seen| seen.rx_dropped + seen.rx_ring_full.unwrap_or(0))
 }
 
+/// To wait for frames, and to have them brought.
 impl AsFd for Xsk {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.receiver.as_fd()
     }
 }
 
@@ -555,22 +572,22 @@ mod tests {
     }
 
     #[test]
-    fn each_frame_for_sending_has_its_socket() {
-        let sizes = Sizes { received: 64, sent: 16, frame: 4096, sockets: 3 };
+    fn each_frame_for_sending_has_its_thread() {
+        let sizes = Sizes { received: 64, sent: 16, frame: 4096, threads: 3 };
         assert_eq!(sizes.bytes(), (3 * 64 + 3 * 16) * 4096);
         let senders = |frames: core::ops::Range<u32>| {
             frames.map(|frame| sizes.sender(sizes.place(frame) + 77)).collect::<Vec<_>>()
         };
         assert_eq!(senders(0..3 * 64), vec![None; 3 * 64]);
-        for socket in 0..3 {
-            assert_eq!(senders(sizes.frames_of(socket)), vec![Some(socket as usize); 16]);
+        for thread in 0..3 {
+            assert_eq!(senders(sizes.frames_of(thread)), vec![Some(thread as usize); 16]);
         }
         assert_eq!(sizes.frames_of(2).end as usize * 4096, sizes.bytes());
     }
 
     #[test]
     fn what_can_not_be_opened_leaves_nothing_behind() {
-        let sizes = Sizes { received: 64, sent: 64, frame: 2048, sockets: 2 };
+        let sizes = Sizes { received: 64, sent: 64, frame: 2048, threads: 2 };
         for interface in [0, u32::MAX >> 1] {
             let errno = Xsk::open(interface, 0, sizes, true).expect_err("no such interface");
             assert!([Errno::NODEV, Errno::PERM, Errno::AFNOSUPPORT].contains(&errno), "{errno}");

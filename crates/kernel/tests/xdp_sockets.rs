@@ -71,6 +71,14 @@ fn send(xsk: &mut Xsk, number: u32) {
     xsk.kick().expect("sent");
 }
 
+/// Takes the numbers of frames that have come.
+fn receive(xsk: &mut Xsk, seen: &mut Vec<u32>) {
+    xsk.receive(64, |bytes| {
+        seen.push(number_of(bytes));
+        true
+    });
+}
+
 #[test]
 fn threads_share_a_queue_and_lose_nothing() {
     const EACH: u32 = 20_000;
@@ -142,10 +150,7 @@ fn a_socket_that_nobody_reads_keeps_no_frames_from_the_others() {
         for number in &wanted {
             send(sender, *number);
             while seen.last() != Some(number) {
-                here[0].receive(64, |bytes| {
-                    seen.push(number_of(bytes));
-                    true
-                });
+                receive(&mut here[0], &mut seen);
                 assert!(Instant::now() < end, "{} of {} came", seen.len(), wanted.len());
             }
         }
@@ -183,10 +188,7 @@ fn who_waits_for_frames_is_not_told_of_those_that_left() {
         send(&mut there[0], number);
         assert_eq!(waits(&here[0], PATIENCE), PollFlags::IN);
         let mut seen = Vec::new();
-        here[0].receive(64, |bytes| {
-            seen.push(number_of(bytes));
-            true
-        });
+        receive(&mut here[0], &mut seen);
         assert_eq!(seen, [number]);
     });
 }

@@ -352,7 +352,7 @@ pub struct Xsk {
     number: usize,
     zero_copy: bool,
     receiver: Arc<OwnedFd>,
-    sender: Arc<OwnedFd>,
+    sender: OwnedFd,
     queue: Arc<Queue>,
 }
 
@@ -364,45 +364,39 @@ impl Xsk {
     /// `PERM` without CAP_NET_RAW; `NOBUFS` when the limit of locked memory is too low; `BUSY` when the queue has a socket; `INVAL` when there is no
     /// such queue.
     pub fn open(interface: u32, queue: u32, sizes: Sizes, copy: bool) -> Result<Vec<Self>, Errno> {
-        // The one that frames belong to sends: drivers of older kernels need that of it.
-        let first = Arc::new(new_socket()?);
-        let shared = Arc::new(Queue::open(&first, sizes)?);
-        let tx = send_ring(&first, sizes)?;
-        let mut wanted = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
-        wanted.set(SocketAddrXdpFlags::XDP_COPY, copy);
-        rustix::net::bind(&*first, &SocketAddrXdp::new(wanted, interface, queue))?;
-        let options = sockopt::xdp_options(&*first)?;
-        let zero_copy = options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY);
-        let join = |socket: &OwnedFd| {
-            // The rest is as with the first.
-            let addr = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_SHARED_UMEM, interface, queue);
-            rustix::net::bind(socket, &SocketAddrXdpWithSharedUmem { addr, shared_umem_fd: first.as_fd() })
-        };
-        let others = (1..sizes.threads).map(|_| {
-            let sender = new_socket()?;
-            let tx = send_ring(&sender, sizes)?;
-            join(&sender)?;
-            Ok((Arc::new(sender), tx))
-        });
-        let senders = core::iter::once(Ok((Arc::clone(&first), tx))).chain(others);
-        let open = |(number, sending): (u32, Result<_, Errno>)| {
-            let (sender, tx) = sending?;
-            let receiver = new_socket()?;
-            let rx = receive_ring(&receiver, sizes)?;
-            join(&receiver)?;
-            Ok(Xsk {
+        let mut opened: Vec<Self> = Vec::with_capacity(sizes.threads as usize);
+        for number in 0..sizes.threads {
+            let (sender, receiver) = (new_socket()?, new_socket()?);
+            let first = opened.first();
+            let shared = match first {
+                // Frames belong to a socket that sends: drivers of older kernels need that.
+                None => Arc::new(Queue::open(&sender, sizes)?),
+                Some(first) => Arc::clone(&first.queue),
+            };
+            let (rx, tx) = (receive_ring(&receiver, sizes)?, send_ring(&sender, sizes)?);
+            match first {
+                None => {
+                    let mut wanted = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+                    wanted.set(SocketAddrXdpFlags::XDP_COPY, copy);
+                    rustix::net::bind(&sender, &SocketAddrXdp::new(wanted, interface, queue))?;
+                }
+                Some(first) => join(&sender, &first.sender, interface, queue)?,
+            }
+            join(&receiver, first.map_or(&sender, |first| &first.sender), interface, queue)?;
+            let options = sockopt::xdp_options(&sender)?;
+            opened.push(Xsk {
                 rx,
                 tx,
                 taken: Vec::with_capacity(TAKEN_MAX),
                 free: sizes.frames_of(number).map(|frame| sizes.place(frame)).collect(),
                 number: number as usize,
-                zero_copy,
+                zero_copy: options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY),
                 receiver: Arc::new(receiver),
                 sender,
-                queue: Arc::clone(&shared),
-            })
-        };
-        (0..).zip(senders).map(open).collect()
+                queue: shared,
+            });
+        }
+        Ok(opened)
     }
 
     /// The driver uses our frames; else the kernel copies.
@@ -501,7 +495,7 @@ impl Xsk {
             if !self.tx.is_behind() || self.zero_copy && !self.tx.wants_a_call() {
                 break;
             }
-            match rustix::net::send(&*self.sender, &[], SendFlags::DONTWAIT) {
+            match rustix::net::send(&self.sender, &[], SendFlags::DONTWAIT) {
                 // The driver was woken, and sends all there is when it comes to it.
                 Ok(_) if self.zero_copy => break,
                 // The kernel took as many as it takes at once.
@@ -526,6 +520,12 @@ impl Xsk {
     pub fn receiver(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.receiver)
     }
+}
+
+/// Binds a socket to a queue, with the frames and in the mode of one that is bound to it.
+fn join(socket: &OwnedFd, bound: &OwnedFd, interface: u32, queue: u32) -> Result<(), Errno> {
+    let addr = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_SHARED_UMEM, interface, queue);
+    rustix::net::bind(socket, &SocketAddrXdpWithSharedUmem { addr, shared_umem_fd: bound.as_fd() })
 }
 
 /// The ring of a socket that receives only.

@@ -33,6 +33,13 @@ impl FaceCounts {
         self.counts[face.slot()].ins >= self.ins_max
     }
 
+    /// The in-records of a face, where one more may be added.
+    #[inline(always)]
+    pub fn ins_below_max(&mut self, face: FaceId) -> Option<&mut u32> {
+        let ins = &mut self.counts[face.slot()].ins;
+        (*ins < self.ins_max).then_some(ins)
+    }
+
     #[inline]
     pub fn add_in(&mut self, face: FaceId) {
         self.counts[face.slot()].ins += 1;

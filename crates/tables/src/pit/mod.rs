@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! index (hash of the name without implicit digest) -> entry (128 octets: line 0 identity and timer, line 1 one in- and one out-record)
-//!                                                      |-> copy of the Interest, in a slot of 64, 128, 512, 2048 or 8832 octets
+//!                                                      |-> copy of the Interest: in the entry's line for it, or in a slot of 128, 512, 2048 or 8832 octets
 //!                                                      |-> further records, 64 octets each, from one bounded store
 //!                                                      `-> timer wheel, linked through the entries
 //! ```
@@ -31,7 +31,7 @@ pub use faces::FaceScan;
 pub use matching::{DEEP_LENGTHS_MAX, DIGESTS_PER_NAME_MAX, MATCHES_MAX, Single};
 pub use records::{Asker, InRecord, InRecords, OutRecord, OutRecords, RECORDS_PER_ENTRY_MAX};
 pub use reference::{EntryRef, TOKEN_LEN};
-pub use slots::{INTEREST_CLASSES, INTEREST_LEN_MAX, INTEREST_SLOT_LENS};
+pub use slots::{INTEREST_CLASSES, INTEREST_LEN_MAX, INTEREST_SHORT_MAX, INTEREST_SLOT_LENS};
 
 use crate::index::{Index, Spot, Vacancy};
 use crate::memory::Lines;
@@ -53,11 +53,12 @@ pub const ENTRIES_MAX: usize = 1 << INDEX_BITS;
 /// How large a table may become. Memory is taken as it is first used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PitConfig {
-    /// Pending Interests; at least 1, at most [`ENTRIES_MAX`]. About 150 octets for each.
+    /// Pending Interests; at least 1, at most [`ENTRIES_MAX`]. About 210 octets for each.
     pub entries_max: usize,
     /// In- and out-records beyond the one of each kind that an entry has room for, over all entries. 68 octets each.
     pub records_max: usize,
-    /// Slots for copies of Interests of up to [`INTEREST_SLOT_LENS`] octets. An Interest whose class is used up takes a slot of a larger one.
+    /// Slots for copies of Interests of up to [`INTEREST_SLOT_LENS`] octets. An Interest whose class is used up takes a slot of a larger one; one of
+    /// up to [`INTEREST_SHORT_MAX`] octets needs none.
     pub interest_slots: [usize; INTEREST_CLASSES],
 }
 
@@ -69,13 +70,7 @@ impl PitConfig {
         PitConfig {
             entries_max,
             records_max: entries_max / 2 + 64,
-            interest_slots: [
-                entries_max,
-                entries_max,
-                entries_max / 2 + 16,
-                entries_max / 16 + 16,
-                entries_max / 64 + 16,
-            ],
+            interest_slots: [entries_max, entries_max / 2 + 16, entries_max / 16 + 16, entries_max / 64 + 16],
         }
     }
 }
@@ -143,7 +138,7 @@ impl Pit {
             entries: Lines::new(entries_max),
             free: FreeList::new(entries_max),
             index: Index::with_capacity(entries_max),
-            interests: InterestStore::new(config.interest_slots),
+            interests: InterestStore::new(entries_max as u32, config.interest_slots),
             records: RecordStore::new(config.records_max),
             wheel: Wheel::new(),
             lengths: PrefixLengths::new(),
@@ -205,7 +200,7 @@ impl Pit {
         }
     }
 
-    /// [`enter`](Self::enter) for a short Interest that asks for one name, which nobody else asks for, and whose asker's token has room in the entry. `None`
+    /// [`enter`](Self::enter) for an Interest that asks for one name, which nobody else asks for, and whose asker's token has room in the entry. `None`
     /// for any other, and nothing has changed.
     #[inline(always)]
     fn enter_usual(
@@ -222,18 +217,18 @@ impl Pit {
             || ask.prefixes.has_digest()
             || !InlineIn::holds(asker.token)
             || asker.face == FaceId::NONE
-            || self.faces.is_full(asker.face)
             || usize::from(name.0) + usize::from(name.1) > wire.len()
         {
             return None;
         }
+        let ins = self.faces.ins_below_max(asker.face)?;
         let slot = self.free.take()?;
-        let Some(interest) = self.interests.insert_short(wire) else {
+        let Some(interest) = self.interests.insert(slot, wire) else {
             self.free.give(slot);
             return None;
         };
+        *ins += 1;
         let spot = self.index.fill(&vacancy, slot);
-        self.faces.add_in(asker.face);
         let entries = &mut self.entries[..];
         let entry = &mut entries[slot as usize];
         entry.identify(hash, spot, ask.prefixes.count(), Copied { place: interest, wire, name, nonce_start });
@@ -310,9 +305,9 @@ impl Pit {
         {
             return Err(PitFull::Table);
         }
-        let interest = self.interests.insert(wire).ok_or(PitFull::Table)?;
-        let Some(slot) = self.free.take() else {
-            self.interests.remove(interest);
+        let slot = self.free.take().ok_or(PitFull::Table)?;
+        let Some(interest) = self.interests.insert(slot, wire) else {
+            self.free.give(slot);
             return Err(PitFull::Table);
         };
         let spot = match beside.vacancy {

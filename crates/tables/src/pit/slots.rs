@@ -1,13 +1,18 @@
 //! Where copies of Interests stand, and which slots of an array are free.
+//!
+//! A short Interest stands in a line that its entry has for it; a longer one takes a slot of the smallest size that has room.
 
 use crate::memory::{LINE, Lines, prefetch_ends};
 use crate::octets;
 
-/// Sizes of slots there are.
-pub const INTEREST_CLASSES: usize = 5;
+/// An Interest of up to so many octets stands in a line that each entry has for it.
+pub const INTEREST_SHORT_MAX: usize = LINE;
+
+/// Sizes of slots there are for longer ones.
+pub const INTEREST_CLASSES: usize = 4;
 
 /// Octets of a slot of each size.
-pub const INTEREST_SLOT_LENS: [usize; INTEREST_CLASSES] = [64, 128, 512, 2048, 8832];
+pub const INTEREST_SLOT_LENS: [usize; INTEREST_CLASSES] = [128, 512, 2048, 8832];
 
 /// The longest Interest that can be kept, octets: more than a packet may have.
 pub const INTEREST_LEN_MAX: usize = INTEREST_SLOT_LENS[INTEREST_CLASSES - 1];
@@ -78,16 +83,18 @@ struct Class {
     end: u32,
 }
 
-/// Contiguous copies of Interests. A place is the number of a slot's first line, over all classes one behind the other.
+/// Contiguous copies of Interests. A place is the number of its first line: of the entries' own ones first, then over all classes one behind the other.
 pub(super) struct InterestStore {
     memory: Lines<[u8; LINE]>,
     classes: [Class; INTEREST_CLASSES],
+    /// Lines of entries.
+    own: u32,
 }
 
 impl InterestStore {
-    /// With so many slots of each class, or as many of them as places have numbers for.
-    pub fn new(slots: [usize; INTEREST_CLASSES]) -> Self {
-        let mut end = 0;
+    /// For so many entries, with so many slots of each class, or as many of them as places have numbers for.
+    pub fn new(entries: u32, slots: [usize; INTEREST_CLASSES]) -> Self {
+        let mut end = entries;
         let classes = core::array::from_fn(|at| {
             let (first, slot_len) = (end, INTEREST_SLOT_LENS[at]);
             let slot_lines = (slot_len / LINE) as u32;
@@ -95,31 +102,32 @@ impl InterestStore {
             end += slots as u32 * slot_lines;
             Class { slot_len, free: FreeList::spaced(slots, first, slot_lines), end }
         });
-        InterestStore { memory: Lines::new(end as usize), classes }
+        InterestStore { memory: Lines::new(end as usize), classes, own: entries }
     }
 
-    /// Copies into the smallest slot there is; `None` when there is none.
-    pub fn insert(&mut self, bytes: &[u8]) -> Option<u32> {
-        let suitable = self.classes.iter_mut().filter(|class| bytes.len() <= class.slot_len);
-        let place = suitable.filter_map(|class| class.free.take()).next()?;
-        octets::copy(bytes, &mut self.memory.as_flattened_mut()[start_of(place)..]);
-        Some(place)
-    }
-
-    /// As [`insert`](Self::insert) into the slot of the size that a short Interest takes; `None` when there is none, or it is not short.
+    /// Copies into the line of this entry, or into the smallest slot there is; `None` when there is none.
     #[inline(always)]
-    pub fn insert_short(&mut self, bytes: &[u8]) -> Option<u32> {
-        if bytes.len() > INTEREST_SLOT_LENS[1] {
-            return None;
-        }
-        let class = &mut self.classes[usize::from(bytes.len() > INTEREST_SLOT_LENS[0])];
-        let place = class.free.take()?;
+    pub fn insert(&mut self, entry: u32, bytes: &[u8]) -> Option<u32> {
+        let place = if bytes.len() <= INTEREST_SHORT_MAX { entry } else { self.take(bytes.len())? };
         octets::copy(bytes, &mut self.memory.as_flattened_mut()[start_of(place)..]);
         Some(place)
     }
 
-    #[inline]
+    #[inline(never)]
+    fn take(&mut self, len: usize) -> Option<u32> {
+        let suitable = self.classes.iter_mut().filter(|class| len <= class.slot_len);
+        suitable.filter_map(|class| class.free.take()).next()
+    }
+
+    #[inline(always)]
     pub fn remove(&mut self, place: u32) {
+        if place >= self.own {
+            self.give(place);
+        }
+    }
+
+    #[inline(never)]
+    fn give(&mut self, place: u32) {
         let class = self.classes.iter_mut().find(|class| place < class.end);
         class.expect("a place is of a class").free.give(place);
     }
@@ -170,25 +178,28 @@ mod tests {
 
     #[test]
     fn interests_go_to_the_smallest_class_with_room() {
-        let mut store = InterestStore::new([0, 1, 1, 1, 1]);
+        let mut store = InterestStore::new(2, [1, 1, 1, 1]);
         let places: Vec<u32> =
-            [128, 100, 2048, 1].map(|len| store.insert(&vec![len as u8; len]).unwrap()).to_vec();
-        assert_eq!(store.in_use(), [0, 1, 1, 1, 1]);
-        assert_eq!(store.insert(&[1]), None);
+            [128, 100, 2048, 2000, 64].map(|len| store.insert(1, &vec![len as u8; len]).unwrap()).to_vec();
+        assert_eq!(store.in_use(), [1, 1, 1, 1]);
+        assert_eq!(store.insert(0, &[1; 65]), None);
+        assert_eq!(store.insert(0, &[7]), Some(0), "an entry's own line is always there");
         assert_eq!(store.bytes(places[0], 0, 128), [128; 128]);
         assert_eq!(store.bytes(places[1], 40, 60), [100; 60]);
-        assert_eq!(store.bytes(places[3], 0, 1), [1]);
+        assert_eq!((places[4], store.bytes(places[4], 0, 64)), (1, &[64; 64][..]));
+        store.remove(places[4]);
+        assert_eq!(store.in_use(), [1, 1, 1, 1]);
         store.remove(places[2]);
-        assert_eq!(store.insert(&[0; 2049]), None, "only the class of 2048 has room");
-        assert!(store.insert(&[9; 129]).is_some());
-        assert_eq!(store.insert(&[]), None);
+        assert_eq!(store.insert(1, &[0; 2049]), None, "only the class of 2048 has room");
+        assert!(store.insert(1, &[9; 129]).is_some());
+        assert_eq!(store.insert(1, &[]), Some(1));
     }
 
     #[test]
     fn longer_than_the_longest_is_refused() {
-        let mut store = InterestStore::new([4, 4, 4, 4, 4]);
-        assert_eq!(store.insert(&[0; INTEREST_LEN_MAX + 1]), None);
-        assert!(store.insert(&[0; INTEREST_LEN_MAX]).is_some());
-        assert_eq!(store.in_use(), [0, 0, 0, 0, 1]);
+        let mut store = InterestStore::new(4, [4, 4, 4, 4]);
+        assert_eq!(store.insert(0, &[0; INTEREST_LEN_MAX + 1]), None);
+        assert!(store.insert(0, &[0; INTEREST_LEN_MAX]).is_some());
+        assert_eq!(store.in_use(), [0, 0, 0, 1]);
     }
 }

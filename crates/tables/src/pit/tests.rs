@@ -137,7 +137,7 @@ fn the_interest_is_kept_whole_whatever_its_size() {
         assert_eq!(&pit.interest(entry)[usize::from(nonce_start)..][..4], [1, 2, 3, 4]);
         assert_eq!(pit.name_hash(entry), KEY.name(name.as_ref()));
     }
-    assert_eq!(pit.interests_len(), [2, 2, 2, 2, 3]);
+    assert_eq!(pit.interests_len(), [2, 2, 2, 3], "the first two stand in their entries' lines");
     let before = usage(&pit);
     let too_long = insert_flags(&mut pit, &name("/too-long"), (false, false), INTEREST_LEN_MAX + 1);
     assert_eq!(too_long, Err(PitFull::Table));
@@ -233,9 +233,13 @@ fn generations_come_round_but_names_are_compared() {
 
 #[test]
 fn a_full_table_takes_nothing_and_loses_nothing() {
-    let mut pit = pit(PitConfig { entries_max: 4, records_max: 2, interest_slots: [2, 1, 1, 1, 0] });
-    let entries: Vec<EntryRef> = (0..4).map(|at| insert(&mut pit, &name("/n").with_generic([at]))).collect();
-    assert_eq!(pit.interests_len(), [2, 1, 1, 0, 0]);
+    let mut pit = pit(PitConfig { entries_max: 4, records_max: 2, interest_slots: [1, 1, 1, 0] });
+    let mut entry = |at: u8| {
+        let len = if at == 0 { 0 } else { 65 };
+        insert_flags(&mut pit, &name("/n").with_generic([at]), (false, false), len).unwrap().0
+    };
+    let entries: Vec<EntryRef> = (0..4).map(&mut entry).collect();
+    assert_eq!(pit.interests_len(), [1, 1, 1, 0]);
     let before = usage(&pit);
     assert_eq!(insert_flags(&mut pit, &name("/more"), (true, true), 0), Err(PitFull::Table));
     assert_eq!(usage(&pit), before);
@@ -251,13 +255,17 @@ fn a_full_table_takes_nothing_and_loses_nothing() {
 
 #[test]
 fn no_room_for_an_interest_takes_no_entry() {
-    let mut pit = pit(PitConfig { entries_max: 8, records_max: 2, interest_slots: [1, 0, 0, 0, 1] });
-    insert(&mut pit, &name("/a"));
-    insert(&mut pit, &name("/b"));
+    let mut pit = pit(PitConfig { entries_max: 8, records_max: 2, interest_slots: [1, 0, 0, 1] });
+    for uri in ["/a", "/b"] {
+        insert_flags(&mut pit, &name(uri), (false, false), 65).unwrap();
+    }
     let before = usage(&pit);
-    assert_eq!(insert_prefix(&mut pit, &name("/c")), Err(PitFull::Table));
-    assert_eq!(usage(&pit), before);
-    assert_eq!(matches(&pit, &name("/c/d"), None, 0), []);
+    for flags in [(false, false), (true, false)] {
+        assert_eq!(insert_flags(&mut pit, &name("/c"), flags, 65), Err(PitFull::Table));
+        assert_eq!(usage(&pit), before);
+        assert_eq!(matches(&pit, &name("/c/d"), None, 0), []);
+    }
+    insert(&mut pit, &name("/short"));
 }
 
 /// Names of one home in the index, each pending with and without digests, are more than the buckets that a search looks at have room for.
@@ -320,7 +328,7 @@ fn in_records_are_one_a_face() {
 
 #[test]
 fn a_token_may_outgrow_the_entry() {
-    let mut pit = pit(PitConfig { entries_max: 4, records_max: 1, interest_slots: [4; 5] });
+    let mut pit = pit(PitConfig { entries_max: 4, records_max: 1, interest_slots: [4; 4] });
     let entry = insert(&mut pit, &name("/a"));
     pit.upsert_in(entry, asker(300, &[1; 8])).unwrap();
     assert_eq!(pit.upsert_in(entry, asker(300, &[2; 9])), Ok(false));
@@ -363,7 +371,7 @@ fn out_records_are_one_a_face() {
 
 #[test]
 fn full_records_change_nothing() {
-    let mut pit = pit(PitConfig { entries_max: 4, records_max: 2, interest_slots: [4; 5] });
+    let mut pit = pit(PitConfig { entries_max: 4, records_max: 2, interest_slots: [4; 4] });
     let entry = insert(&mut pit, &name("/a"));
     for number in 300..302 {
         pit.upsert_in(entry, asker(number, &[])).unwrap();
@@ -490,7 +498,7 @@ fn prefetching_changes_nothing_and_never_fails() {
 
 #[test]
 fn sizes_out_of_range_are_brought_back() {
-    let mut pit = pit(PitConfig { entries_max: 0, records_max: 0, interest_slots: [1, 0, 0, 0, 0] });
+    let mut pit = pit(PitConfig { entries_max: 0, records_max: 0, interest_slots: [0; 4] });
     assert_eq!(pit.capacity(), 1);
     insert(&mut pit, &name("/a"));
     assert_eq!(insert_flags(&mut pit, &name("/b"), (false, false), 0), Err(PitFull::Table));

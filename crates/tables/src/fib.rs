@@ -116,10 +116,12 @@ impl From<IndexFull> for FibError {
 pub struct FibHint {
     /// Which FIB it is about, and as it was after which change; 0 is none.
     state: Cell<u64>,
-    /// Lengths still worth trying.
+    /// Lengths still worth trying, where the lead is none or leads astray.
     lengths: Cell<u64>,
-    /// The first block that the longest of them leads to, plus one.
-    block: Cell<u32>,
+    /// The block that the longest prefix seems to stand in, plus one; 0 is none.
+    lead: Cell<u32>,
+    /// Components of that prefix.
+    lead_len: Cell<u32>,
 }
 
 impl FibHint {
@@ -132,6 +134,19 @@ impl FibHint {
     #[inline(always)]
     fn is_about(&self, fib: &Fib) -> bool {
         self.state.get() == fib.state
+    }
+
+    #[inline(always)]
+    fn keep(&self, fib: &Fib, behind: Behind) {
+        self.state.set(fib.state);
+        self.lengths.set(behind.lengths);
+        self.lead.set(behind.lead);
+        self.lead_len.set(behind.lead_len);
+    }
+
+    #[inline(always)]
+    fn behind(&self) -> Behind {
+        Behind { lengths: self.lengths.get(), lead: self.lead.get(), lead_len: self.lead_len.get() }
     }
 }
 
@@ -238,8 +253,7 @@ impl Fib {
     /// The longest prefix of `name` that was set. `prefixes` are those of `name`.
     #[inline]
     pub fn lookup(&self, name: NameRef<'_>, prefixes: &Prefixes) -> Option<FibEntry<'_>> {
-        let Behind { lengths, lead } = self.lengths.of(prefixes);
-        self.lookup_led(lead, lengths, name, prefixes)
+        self.lookup_behind(self.lengths.of(prefixes), name, prefixes)
     }
 
     /// As [`lookup`](Self::lookup), with what [`prefetch_hinted`](Self::prefetch_hinted) found out about this name.
@@ -253,26 +267,19 @@ impl Fib {
         if !hint.is_about(self) {
             return self.lookup(name, prefixes);
         }
-        self.lookup_led(hint.block.get().checked_sub(1), hint.lengths.get(), name, prefixes)
+        self.lookup_behind(hint.behind(), name, prefixes)
     }
 
-    /// The longest prefix of one of these lengths; `lead` may be the block of the longest.
+    /// The prefix that is led to, if it is one of this name; else the longest one of the lengths.
     #[inline(always)]
-    fn lookup_led(
-        &self,
-        lead: Option<u32>,
-        lengths: u64,
-        name: NameRef<'_>,
-        prefixes: &Prefixes,
-    ) -> Option<FibEntry<'_>> {
-        if let Some(block) = lead
-            && let Some(longest) = lengths.checked_ilog2()
-            && let Some(prefix) = name.as_bytes().get(..prefixes.end(longest as usize))
+    fn lookup_behind(&self, behind: Behind, name: NameRef<'_>, prefixes: &Prefixes) -> Option<FibEntry<'_>> {
+        if let Some(block) = behind.lead.checked_sub(1)
+            && let Some(prefix) = name.as_bytes().get(..prefixes.end(behind.lead_len as usize))
             && Entry::has_name(self.blocks.bytes(block), prefix)
         {
             return Some(self.entry(block));
         }
-        self.lookup_among(lengths, name, prefixes)
+        self.lookup_among(behind.lengths, name, prefixes)
     }
 
     #[inline(never)]
@@ -313,26 +320,19 @@ impl Fib {
     pub fn prefetch_hinted(&self, stage: usize, prefixes: &Prefixes, hint: &FibHint) {
         match stage {
             0 => self.lengths.prefetch(prefixes),
-            1 => {
-                let Behind { lengths, lead } = self.lengths.of(prefixes);
-                hint.state.set(self.state);
-                hint.lengths.set(lengths);
-                hint.block.set(lead.map_or(0, |block| block + 1));
-            }
+            1 => hint.keep(self, self.lengths.of(prefixes)),
             2 if !hint.is_about(self) => self.prefetch_found(self.lengths.of(prefixes), prefixes),
-            2 => {
-                let lead = hint.block.get().checked_sub(1);
-                self.prefetch_found(Behind { lengths: hint.lengths.get(), lead }, prefixes);
-            }
+            2 => self.prefetch_found(hint.behind(), prefixes),
             // It was led to, and asked for.
-            _ if hint.block.get() != 0 => {}
+            _ if hint.lead.get() != 0 => {}
             _ if !hint.is_about(self) => self.prefetch_entry(prefixes),
             _ => {
                 let mut lengths = hint.lengths.get();
-                let Some(longest) = lengths.checked_ilog2().map(|length| length as usize) else { return };
-                if let Some(block) = self.index.candidates(prefixes.hash(longest)).next() {
-                    hint.block.set(block + 1);
-                    self.blocks.prefetch(block, Entry::HEADER + prefixes.end(longest));
+                let Some(longest) = lengths.checked_ilog2() else { return };
+                if let Some(block) = self.index.candidates(prefixes.hash(longest as usize)).next() {
+                    hint.lead.set(block + 1);
+                    hint.lead_len.set(longest);
+                    self.blocks.prefetch(block, Entry::HEADER + prefixes.end(longest as usize));
                     return;
                 }
                 lengths &= !(1 << longest);
@@ -423,16 +423,16 @@ impl Fib {
 
     /// Asks for the longest prefix's entry where hints lead to it, else for its bucket of the index.
     #[inline(always)]
-    fn prefetch_found(&self, Behind { lengths, lead }: Behind, prefixes: &Prefixes) {
-        let Some(longest) = lengths.checked_ilog2().map(|length| length as usize) else { return };
-        match lead {
-            Some(block) => self.blocks.prefetch(block, Entry::HEADER + prefixes.end(longest)),
-            None => self.index.prefetch(prefixes.hash(longest)),
+    fn prefetch_found(&self, behind: Behind, prefixes: &Prefixes) {
+        if let Some(block) = behind.lead.checked_sub(1) {
+            self.blocks.prefetch(block, Entry::HEADER + prefixes.end(behind.lead_len as usize));
+        } else if let Some(longest) = behind.lengths.checked_ilog2() {
+            self.index.prefetch(prefixes.hash(longest as usize));
         }
     }
 
     fn prefetch_entry(&self, prefixes: &Prefixes) {
-        let Behind { mut lengths, lead: None } = self.lengths.of(prefixes) else { return };
+        let Behind { mut lengths, lead: 0, .. } = self.lengths.of(prefixes) else { return };
         let Some(longest) = take_longest(&mut lengths) else { return };
         if let Some(block) = self.index.candidates(prefixes.hash(longest)).next() {
             self.blocks.prefetch(block, Entry::HEADER + prefixes.end(longest));

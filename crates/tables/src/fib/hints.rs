@@ -50,10 +50,20 @@ impl Bucket {
 /// What is behind a hash of `middle` components.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Behind {
-    /// Lengths that may have a prefix: one bit each. Those that have are always among them.
+    /// Lengths that may have a prefix: one bit each. Those that have are always among them, but for the one that is led to.
     pub lengths: u64,
-    /// The block of the only one there seems to be: by chance it may be that of another hash.
-    pub lead: Option<u32>,
+    /// The block, plus one, of the only prefix behind this hash, which may by chance be behind another; 0 where that is not known.
+    pub lead: u32,
+    /// Components of the prefix that is led to.
+    pub lead_len: u32,
+}
+
+impl Behind {
+    /// Where nothing is led to.
+    #[inline(always)]
+    pub(super) const fn among(lengths: u64) -> Self {
+        Behind { lengths, lead: 0, lead_len: 0 }
+    }
 }
 
 /// What control needs besides, at the same place: which hash this is, and how many prefixes are behind each bit (four bits a count).
@@ -111,18 +121,27 @@ impl Hints {
     /// What there is of `middle` and more components.
     #[inline(always)]
     pub(super) fn behind(&self, hash: u64) -> Behind {
-        let tag = tag_of(hash);
         let bucket = &self.buckets[self.home(hash)];
-        let matching = bucket.matching(tag);
+        let matching = bucket.matching(tag_of(hash));
+        if matching == 0 && bucket.passed == 0 {
+            return Behind::default();
+        }
+        // Nearly always one tag matches.
+        if matching & matching.wrapping_sub(1) != 0 || bucket.passed != 0 {
+            return Behind::among(self.lengths(hash));
+        }
         let position = position_of(matching);
-        let set = if matching == 0 { 0 } else { bucket.lengths[position] };
-        // Nearly always one tag matches, or none.
-        if matching & matching.wrapping_sub(1) != 0 || bucket.passed != 0 || set & 1 << DEEPEST != 0 {
-            return Behind { lengths: self.lengths(hash), lead: None };
+        let set = bucket.lengths[position];
+        if set & 1 << DEEPEST != 0 {
+            return Behind::among(self.lengths(hash));
+        }
+        if set & SEVERAL != 0 {
+            return Behind::among(u64::from(set & !SEVERAL) << self.middle);
         }
         Behind {
-            lengths: u64::from(set & !SEVERAL) << self.middle,
-            lead: (set != 0 && set & SEVERAL == 0).then_some(bucket.leads[position]),
+            lengths: 0,
+            lead: bucket.leads[position] + 1,
+            lead_len: self.middle as u32 + set.trailing_zeros(),
         }
     }
 
@@ -338,13 +357,16 @@ mod tests {
         let mut leads = 0;
         for number in 0..50_000u64 {
             let behind = hints.behind(hash(number));
-            assert!(behind.lengths >> (3 + number % 29) & 1 == 1);
-            leads += u64::from(behind.lead == Some(number as u32));
-            assert!(behind.lead.is_none_or(|lead| lead == number as u32));
+            if behind.lead == 0 {
+                assert!(behind.lengths >> (3 + number % 29) & 1 == 1);
+            } else {
+                leads += 1;
+                assert_eq!((behind.lead - 1, behind.lead_len), (number as u32, 3 + number as u32 % 29));
+            }
         }
         // But for the deepest and those that share a tag or a bucket with others.
         assert!(leads > 50_000 * 14 / 29 * 95 / 100, "{leads} of 50000 lead to their entries");
-        let strangers = (50_000..100_000).filter(|n| hints.behind(hash(*n)).lengths != 0).count();
+        let strangers = (50_000..100_000).filter(|n| hints.behind(hash(*n)) != Behind::default()).count();
         assert!(strangers < 1_500, "{strangers} of 50000 match by chance");
         for number in 0..50_000u64 {
             hints.remove(hash(number), 3 + number as usize % 29, number as u32);
@@ -391,14 +413,14 @@ mod tests {
                 }
                 for number in 0..3 {
                     let mut wanted = Behind::default();
-                    let mut all = Vec::new();
+                    let mut all: Vec<u32> = Vec::new();
                     for length in 0..33 {
                         let Some(there) = model.get(&(number, length)).filter(|there| !there.is_empty()) else { continue };
                         wanted.lengths |= if length >= DEEPEST { u64::MAX << DEEPEST } else { 1 << length };
                         all.extend(there);
                     }
                     if let [only] = all[..] && wanted.lengths >> DEEPEST == 0 {
-                        wanted.lead = Some(only);
+                        wanted = Behind { lengths: 0, lead: only + 1, lead_len: wanted.lengths.trailing_zeros() };
                     }
                     prop_assert_eq!(hints.behind(hash(number)), wanted);
                 }

@@ -40,6 +40,8 @@ pub(super) struct Lengths {
     changes: usize,
     counts: [usize; PREFIXES_MAX + 1],
     populated: u64,
+    /// Those of them that are less than the middle.
+    shorter: u64,
 }
 
 impl Lengths {
@@ -56,6 +58,7 @@ impl Lengths {
             changes: 0,
             counts: [0; PREFIXES_MAX + 1],
             populated: 0,
+            shorter: 0,
         }
     }
 
@@ -70,23 +73,25 @@ impl Lengths {
     #[inline(always)]
     pub(super) fn prefetch(&self, prefixes: &Prefixes) {
         let hints = &self.hints;
-        if prefixes.kept() >= hints.middle() {
+        if prefixes.count() >= hints.middle() {
             hints.prefetch(prefixes.hash(hints.middle()));
         }
     }
 
-    /// Lengths at which a prefix of this name may be, and the block of the longest if it is known already.
+    /// Lengths at which a prefix of this name may be; and where the longest is, if that is known already.
     #[inline(always)]
     pub(super) fn of(&self, prefixes: &Prefixes) -> Behind {
-        let (kept, middle) = (prefixes.kept(), self.hints.middle());
-        let lengths = self.populated & (u64::MAX >> (63 - kept));
-        if kept < middle {
-            return Behind { lengths, lead: None };
+        let (count, middle) = (prefixes.count(), self.hints.middle());
+        if count < middle {
+            return Behind::among(self.shorter & up_to(count));
         }
-        let Behind { lengths: longer, lead } = self.hints.behind(prefixes.hash(middle));
-        let shorter = (1 << middle) - 1;
+        let behind = self.hints.behind(prefixes.hash(middle));
+        if behind.lead == 0 {
+            return Behind::among(behind.lengths & self.populated & up_to(prefixes.kept()) | self.shorter);
+        }
         // It may be longer than the name.
-        Behind { lengths: lengths & (longer | shorter), lead: lead.filter(|_| lengths & longer != 0) }
+        let is_longer = behind.lead_len as usize > count;
+        Behind { lengths: self.shorter, lead: if is_longer { 0 } else { behind.lead }, ..behind }
     }
 
     /// Takes in a prefix of `length` components, whose entry is to stand in `block`; gives the epoch to be kept with its entry.
@@ -99,6 +104,7 @@ impl Lengths {
         }
         self.counts[length] += 1;
         self.populated |= 1 << length;
+        self.settle();
         Ok(self.epoch)
     }
 
@@ -111,7 +117,13 @@ impl Lengths {
         self.counts[length] -= 1;
         if self.counts[length] == 0 {
             self.populated &= !(1 << length);
+            self.settle();
         }
+    }
+
+    /// To be called when [`populated`](Self::populated) or the middle has changed.
+    fn settle(&mut self) {
+        self.shorter = self.populated & ((1 << self.middle()) - 1);
     }
 
     /// A bounded portion of moving the middle. To be called once per change.
@@ -181,6 +193,7 @@ impl Lengths {
         self.movement = Move::Building { bucket };
         if bucket == index.buckets() {
             core::mem::swap(&mut self.hints, &mut self.next);
+            self.settle();
             self.movement = Move::Clearing { bucket: 0 };
         }
     }
@@ -190,4 +203,10 @@ impl Lengths {
         self.adaptive = false;
         self.movement = Move::Clearing { bucket: 0 };
     }
+}
+
+/// Lengths of at most `length`, itself at most 62, one bit each.
+#[inline(always)]
+const fn up_to(length: usize) -> u64 {
+    (2 << length) - 1
 }

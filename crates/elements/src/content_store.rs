@@ -68,16 +68,27 @@ impl ContentStore {
         &mut self.store
     }
 
+    /// True for an Interest that is surely not answered, which is counted: what [`process`](Element::process) does with it is to let it leave by
+    /// `miss`, so a host that knows where that leads may save the way through an outbox.
+    #[inline(always)]
+    pub fn passes(&mut self, interest: &Meta) -> bool {
+        let hint = &interest.cache_hint;
+        let passes = !interest.can_be_prefix
+            && !hint.is_maybe_here()
+            && !self.store.may_hold(&interest.prefixes, hint);
+        if passes {
+            self.store.missed();
+        }
+        passes
+    }
+
     #[inline(always)]
     fn interest(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
-        let meta = context.pool.meta(&packet);
-        let hint = &meta.cache_hint;
-        if !meta.can_be_prefix && !hint.is_maybe_here() && !self.store.may_hold(&meta.prefixes, hint) {
-            self.store.missed();
+        if self.passes(context.pool.meta(&packet)) {
             context.out.send(Out::Miss, packet);
-            return;
+        } else {
+            self.look_up(now, packet, context);
         }
-        self.look_up(now, packet, context);
     }
 
     #[inline(never)]
@@ -218,5 +229,54 @@ impl Element for ContentStore {
 
     fn tick(&mut self, now: Instant, _: &mut Context<'_, Out>) {
         self.store.work(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nw_element::decode::decode;
+    use nw_element::{DropCounters, Outbox};
+    use nw_wire::{DataBuilder, DigestSha256, InterestBuilder};
+
+    const KEY: HashKey = HashKey::new([1, 2, 3, 4]);
+
+    /// Whoever asks first is told what `process` would do, and it counts once.
+    #[test]
+    fn what_passes_is_counted_as_what_leaves_by_miss() {
+        let (mut pool, mut drops) = (Pool::new(KEY, 4, 16), DropCounters::default());
+        let mut out = Outbox::with_capacity(4);
+        let mut store = ContentStore::new(KEY, CsConfig { packets_max: 4, bytes_max: 1 << 16 });
+        let packet = |pool: &mut Pool, wire: &[u8]| {
+            let packet = pool.copy_of(wire).unwrap();
+            pool.meta_mut(&packet).egress = FaceId::from_slot(300, 0);
+            decode(pool, &packet).unwrap();
+            packet
+        };
+        let Ok(data) = DataBuilder::new(&"/kept/1".parse().unwrap(), b"x").encode(&DigestSha256);
+        let data = packet(&mut pool, &data);
+        let mut context = Context { pool: &mut pool, out: &mut out, drops: &mut drops };
+        store.process(Instant::START, In::Data, data, &mut context);
+        let (_, data) = out.take().unwrap();
+        pool.release(data);
+        for (uri, can_be_prefix, passes) in [
+            ("/other", false, true),
+            ("/kept/1", false, false),
+            ("/kept", true, false),
+            ("/none", true, false),
+        ] {
+            let ask = InterestBuilder::new(uri.parse::<nw_name::Name>().unwrap())
+                .can_be_prefix(can_be_prefix)
+                .nonce(7);
+            let interest = packet(&mut pool, &ask.encode());
+            let misses = store.store().counters().misses;
+            assert_eq!(store.passes(pool.meta(&interest)), passes, "{uri}");
+            assert_eq!(store.store().counters().misses - misses, u64::from(passes), "{uri}");
+            let mut context = Context { pool: &mut pool, out: &mut out, drops: &mut drops };
+            store.process(Instant::START, In::Interest, interest, &mut context);
+            let (port, left) = out.take().unwrap();
+            assert_eq!(port == Out::Miss, passes || uri == "/none", "{uri}");
+            pool.release(left);
+        }
     }
 }

@@ -191,6 +191,9 @@ impl Plane {
 
     #[inline(always)]
     fn ask_store(&mut self, now: Instant, interest: Packet, pool: &mut Pool, out: &mut Vec<Packet>) {
+        if self.content_store.passes(pool.meta(&interest)) {
+            return self.route(now, router::In::Interest, interest, pool, out);
+        }
         let mut context = Context { pool, out: &mut self.stored, drops: &mut self.drops };
         self.content_store.process(now, content_store::In::Interest, interest, &mut context);
         while let Some((port, packet)) = self.stored.take() {

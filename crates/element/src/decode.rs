@@ -96,11 +96,15 @@ pub fn read_names(pool: &mut Pool, packets: &mut Vec<Packet>, drops: &mut DropCo
 
 #[inline(always)]
 fn interest(key: &HashKey, bytes: Leading<'_>, meta: &mut Meta) -> Result<(), Error> {
-    match InterestFields::usual(bytes, key, &mut meta.prefixes) {
-        Some(fields) => take_interest(meta, fields),
-        None => return other_interest(key, bytes.wire(), meta),
+    let Some(fields) = InterestFields::usual(bytes.wire()) else {
+        return other_interest(key, bytes.wire(), meta);
+    };
+    // Before the name is read, not kept in memory meanwhile.
+    take_interest(meta, fields);
+    match forwarding::read_usual_name(bytes, meta.name, key, &mut meta.prefixes) {
+        true => Ok(()),
+        false => other_interest(key, bytes.wire(), meta),
     }
-    Ok(())
 }
 
 // Other packets than the usual ones are taken apart: where the fields of both meet they go through memory, written in small pieces and read back in

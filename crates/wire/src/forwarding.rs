@@ -68,17 +68,16 @@ impl InterestFields {
     /// What is wrong and where; `prefixes` are of no name then.
     #[inline(always)]
     pub fn check(packet: Leading<'_>, key: &HashKey, prefixes: &mut Prefixes) -> Result<Self, Error> {
-        match Self::usual(packet, key, prefixes) {
-            Some(fields) => Ok(fields),
-            None => Self::any(packet.wire(), key, prefixes),
+        match Self::usual(packet.wire()) {
+            Some(fields) if read_usual_name(packet, fields.name, key, prefixes) => Ok(fields),
+            _ => Self::any(packet.wire(), key, prefixes),
         }
     }
 
-    /// What [`check`](Self::check) finds in most Interests; `None` for [any other](Self::any). Who takes the two apart has the fields of most in
-    /// registers: where both meet they go through memory.
+    /// What [`check`](Self::check) finds in most Interests, but for the name, which is still to be [read](read_usual_name) and may be none; `None` for
+    /// [any other](Self::any). Who takes the two apart has the fields of most in registers: where both meet they go through memory.
     #[inline(always)]
-    pub fn usual(packet: Leading<'_>, key: &HashKey, prefixes: &mut Prefixes) -> Option<Self> {
-        let wire = packet.wire();
+    pub fn usual(wire: &[u8]) -> Option<Self> {
         let [INTEREST, len @ 0..=252, NAME, name_len @ 1..=252, behind @ ..] = wire else { return None };
         if usize::from(*len) + 2 != wire.len() {
             return None;
@@ -122,11 +121,7 @@ impl InterestFields {
             fields.hop_limit_start = (wire.len() - behind.len() - 1) as u16;
             rest = behind;
         }
-        if !rest.is_empty() {
-            return None;
-        }
-        let digests = prefixes.read(key, packet.around, 4..4 + usize::from(*name_len)).ok()?;
-        (digests.first_end == 0).then_some(fields)
+        rest.is_empty().then_some(fields)
     }
 
     /// What [`check`](Self::check) finds, whatever the Interest has in it.
@@ -228,6 +223,14 @@ pub fn read_name(
 ) -> Result<(), Error> {
     let start = usize::from(name.0);
     prefixes.read(key, packet.around, start..start + usize::from(name.1)).map(drop)
+}
+
+/// As [`read_name`], of an Interest without parameters: false where it is no name, or has the digest of parameters in it.
+#[inline(always)]
+pub fn read_usual_name(packet: Leading<'_>, name: Place, key: &HashKey, prefixes: &mut Prefixes) -> bool {
+    let start = usize::from(name.0);
+    let read = prefixes.read(key, packet.around, start..start + usize::from(name.1));
+    read.is_ok_and(|digests| digests.first_end == 0)
 }
 
 const INTEREST: u8 = t::INTEREST as u8;

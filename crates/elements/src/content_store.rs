@@ -68,8 +68,8 @@ impl ContentStore {
         &mut self.store
     }
 
-    /// True for an Interest that is surely not answered, which is counted: what [`process`](Element::process) does with it is to let it leave by
-    /// `miss`, so a host that knows where that leads may save the way through an outbox.
+    /// True for an Interest that is surely not answered, which is counted: [`process`](Element::process) lets it leave by `miss`, and any other be
+    /// [looked up](Self::look_up). A host that knows where `miss` leads may save the way through an outbox.
     #[inline(always)]
     pub fn passes(&mut self, interest: &Meta) -> bool {
         let hint = &interest.cache_hint;
@@ -91,8 +91,9 @@ impl ContentStore {
         }
     }
 
+    /// What [`process`](Element::process) does with an Interest that does not [pass](Self::passes).
     #[inline(never)]
-    fn look_up(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
+    pub fn look_up(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
         let meta = context.pool.meta(&packet);
         let ask = Ask {
             name: meta.name_in(context.pool.bytes(&packet)),

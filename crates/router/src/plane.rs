@@ -195,7 +195,7 @@ impl Plane {
             return self.route(now, router::In::Interest, interest, pool, out);
         }
         let mut context = Context { pool, out: &mut self.stored, drops: &mut self.drops };
-        self.content_store.process(now, content_store::In::Interest, interest, &mut context);
+        self.content_store.look_up(now, interest, &mut context);
         while let Some((port, packet)) = self.stored.take() {
             match port {
                 content_store::Out::Hit | content_store::Out::Data => out.push(packet),

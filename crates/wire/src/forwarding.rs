@@ -8,7 +8,7 @@ use crate::interest::{Interest, LIFETIME_DEFAULT_MS};
 use crate::signature::SignatureInfo;
 use crate::types as t;
 use nw_name::tlv::{Error, Tlv};
-use nw_name::{HashKey, Prefixes};
+use nw_name::{HashKey, ParametersDigests, Prefixes};
 
 /// One whole packet at the head of what may be more octets. What is behind it is not looked at, but lets its name be read in large steps.
 #[derive(Clone, Copy, Debug)]
@@ -221,16 +221,24 @@ pub fn read_name(
     key: &HashKey,
     prefixes: &mut Prefixes,
 ) -> Result<(), Error> {
-    let start = usize::from(name.0);
-    prefixes.read(key, packet.around, start..start + usize::from(name.1)).map(drop)
+    read(packet, name, key, prefixes).map(drop)
 }
 
 /// As [`read_name`], of an Interest without parameters: false where it is no name, or has the digest of parameters in it.
 #[inline(always)]
 pub fn read_usual_name(packet: Leading<'_>, name: Place, key: &HashKey, prefixes: &mut Prefixes) -> bool {
+    read(packet, name, key, prefixes).is_ok_and(|digests| digests.first_end == 0)
+}
+
+#[inline(always)]
+fn read(
+    packet: Leading<'_>,
+    name: Place,
+    key: &HashKey,
+    prefixes: &mut Prefixes,
+) -> Result<ParametersDigests, Error> {
     let start = usize::from(name.0);
-    let read = prefixes.read(key, packet.around, start..start + usize::from(name.1));
-    read.is_ok_and(|digests| digests.first_end == 0)
+    prefixes.read(key, packet.around, start..start + usize::from(name.1))
 }
 
 const INTEREST: u8 = t::INTEREST as u8;

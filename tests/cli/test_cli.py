@@ -176,6 +176,22 @@ class Transfers(CommandLine):
             drops = self.nw("status", "--drops", router=router).stdout.decode().splitlines()
             self.assertEqual(sum("scope_localhost" in line for line in drops), dropped, drops)
 
+    def test_status_counts_what_did_its_work_apart_from_what_was_lost(self):
+        router = self.router()
+        self.put(router, "/f", b"x" * 50_000, "--segment", "1000")
+        for _ in range(2):
+            self.nw("cat", "/f", router=router)
+        self.nw("peek", "/nobody/is/here", router=router, code=1)
+        reasons = {}
+        for line in self.nw("status", "--drops", router=router).stdout.decode().splitlines()[1:]:
+            packets, reason, _ = line.split(maxsplit=2)
+            reasons[reason] = int(packets)
+        self.assertGreaterEqual(reasons["cache_hit"], 50)
+        done = sum(reasons.get(reason, 0) for reason in ("aggregated", "retransmission_suppressed", "cache_hit", "nack_consumed", "sink"))
+        said = self.nw("status", router=router).stdout.decode()
+        self.assertIn(f" {sum(reasons.values()) - done} packets, besides {done} that had done their work", said)
+        self.assertGreaterEqual(sum(reasons.values()) - done, reasons["no_route"])
+
     def test_standard_input_empty_and_small_segments(self):
         router = self.router()
         for number, content in enumerate((b"", b"x", os.urandom(5000))):

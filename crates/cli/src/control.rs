@@ -13,13 +13,14 @@ use nw_api::counters::drop_reasons;
 use nw_api::management::client::{decode_cs_info, decode_items, decode_status};
 use nw_api::management::parameters::Strategy;
 use nw_api::management::{
-    ChannelStatus, ControlParameters, Dataset, FaceEventNotification, FacePersistency, FaceQueryFilter,
-    FaceStatus, FibEntry, RibEntry, Root, ShardStatus, StrategyChoice, Verb, flags, origin,
+    ChannelStatus, ControlParameters, Dataset, DropCount, FaceEventNotification, FacePersistency,
+    FaceQueryFilter, FaceStatus, FibEntry, RibEntry, Root, ShardStatus, StrategyChoice, Verb, flags, origin,
 };
 use nw_api::report::Status;
 use nw_app::control::{Commander, ControlError, dataset};
 use nw_app::object::{Reply, exchange};
 use nw_app::{Client, FaceUri};
+use nw_element::Cause;
 use nw_name::{Name, convention};
 use nw_router::placement::{self, Machine};
 use nw_wire::{Data, InterestBuilder};
@@ -107,13 +108,7 @@ pub fn status(args: &StatusArgs) -> Done {
             ),
         ]),
         row([&"answered", &format!("{} of {total} Interests", forwarder.satisfied_interests)]),
-        row([
-            &"dropped",
-            &format!(
-                "{} packets (--drops tells why)",
-                status.drops.iter().map(|drop| drop.count).sum::<u64>()
-            ),
-        ]),
+        row([&"dropped", &dropped_in_words(&status.drops)]),
     ];
     if !status.xdp.is_empty() {
         let interfaces: Vec<_> = status.xdp.iter().map(ToString::to_string).collect();
@@ -155,6 +150,14 @@ fn gather(client: &mut Client) -> Result<Status> {
         shards,
         xdp: xdp.unwrap_or_default(),
     })
+}
+
+fn dropped_in_words(drops: &[DropCount]) -> String {
+    let is_done =
+        |drop: &&DropCount| Cause::ALL.iter().any(|cause| cause.is_done() && cause.as_str() == drop.reason);
+    let all: u64 = drops.iter().map(|drop| drop.count).sum();
+    let done: u64 = drops.iter().filter(is_done).map(|drop| drop.count).sum();
+    format!("{} packets, besides {done} that had done their work (--drops tells why)", all - done)
 }
 
 /// What part of all packets the busiest shard has, and what part it would have were all alike; `None` before the first packet.

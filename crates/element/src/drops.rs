@@ -113,6 +113,20 @@ reasons! {
     Sink = "sink",
 }
 
+impl Cause {
+    /// Whether the packet had done its work when it ended: it was answered, or another one answers for it.
+    pub const fn is_done(self) -> bool {
+        matches!(
+            self,
+            Cause::Aggregated
+                | Cause::RetransmissionSuppressed
+                | Cause::CacheHit
+                | Cause::NackConsumed
+                | Cause::Sink
+        )
+    }
+}
+
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DropReason {

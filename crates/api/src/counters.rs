@@ -25,6 +25,14 @@ pub fn drop_reasons() -> Vec<DropReasonName> {
     Fault::ALL.iter().map(malformed).chain(Cause::ALL.iter().map(cause)).collect()
 }
 
+/// How many packets were dropped before they had done their work, and how many had done it, by counters of these names.
+pub fn dropped_and_done<'a>(drops: impl IntoIterator<Item = (&'a str, u64)>) -> (u64, u64) {
+    let is_done = |reason: &str| Cause::ALL.iter().any(|cause| cause.is_done() && cause.as_str() == reason);
+    drops.into_iter().fold((0, 0), |(dropped, done), (reason, packets)| {
+        if is_done(reason) { (dropped, done + packets) } else { (dropped + packets, done) }
+    })
+}
+
 /// What kind of number a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
@@ -115,6 +123,12 @@ pub const METRICS: &[Metric] = &[
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn packets_that_had_done_their_work_are_counted_apart() {
+        let drops = [("malformed_too_long", 1), ("cache_hit", 20), ("no_route", 300), ("aggregated", 4000)];
+        assert_eq!(dropped_and_done(drops), (301, 4020));
+    }
 
     #[test]
     fn names_are_distinct_and_well_formed() {

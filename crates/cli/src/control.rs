@@ -9,7 +9,7 @@ use crate::signals;
 use crate::signing::commanded;
 use anyhow::{Context, Result, bail};
 use core::time::Duration;
-use nw_api::counters::drop_reasons;
+use nw_api::counters::{drop_reasons, dropped_and_done};
 use nw_api::management::client::{decode_cs_info, decode_items, decode_status};
 use nw_api::management::parameters::Strategy;
 use nw_api::management::{
@@ -20,7 +20,6 @@ use nw_api::report::Status;
 use nw_app::control::{Commander, ControlError, dataset};
 use nw_app::object::{Reply, exchange};
 use nw_app::{Client, FaceUri};
-use nw_element::Cause;
 use nw_name::{Name, convention};
 use nw_router::placement::{self, Machine};
 use nw_wire::{Data, InterestBuilder};
@@ -153,11 +152,8 @@ fn gather(client: &mut Client) -> Result<Status> {
 }
 
 fn dropped_in_words(drops: &[DropCount]) -> String {
-    let is_done =
-        |drop: &&DropCount| Cause::ALL.iter().any(|cause| cause.is_done() && cause.as_str() == drop.reason);
-    let all: u64 = drops.iter().map(|drop| drop.count).sum();
-    let done: u64 = drops.iter().filter(is_done).map(|drop| drop.count).sum();
-    format!("{} packets, besides {done} that had done their work (--drops tells why)", all - done)
+    let (dropped, done) = dropped_and_done(drops.iter().map(|drop| (drop.reason.as_str(), drop.count)));
+    format!("{dropped} packets, besides {done} that had done their work (--drops tells why)")
 }
 
 /// What part of all packets the busiest shard has, and what part it would have were all alike; `None` before the first packet.

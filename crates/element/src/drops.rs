@@ -114,7 +114,7 @@ reasons! {
 }
 
 impl Cause {
-    /// Whether the packet had done its work when it ended: it was answered, or another one answers for it.
+    /// Whether the packet had done its work when it ended: it was answered, another one answers for it, or whom it was for has it.
     pub const fn is_done(self) -> bool {
         matches!(
             self,

@@ -6,6 +6,7 @@ use crate::output;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use nw_api::config::LogFormat;
+use nw_api::counters::dropped_and_done;
 use nw_graph::ChangeOrder;
 use nw_graph::host::{Handle, Host, Report};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -115,9 +116,10 @@ fn watch_status(handle: Handle, every: Duration, json: bool) -> Result<()> {
 fn sums(report: &Report) -> String {
     let kinds =
         |[interests, data, nacks]: [u64; 3]| format!("{interests} Interests, {data} Data, {nacks} Nacks");
-    let dropped: u64 = report.drops.iter().map(|(_, count)| count).sum();
+    let (dropped, done) =
+        dropped_and_done(report.drops.iter().map(|(reason, count)| (reason.as_str(), *count)));
     let (faces, received, sent) = (report.faces.len(), kinds(report.received), kinds(report.sent));
-    format!("{faces} faces; received {received}; sent {sent}; {dropped} dropped")
+    format!("{faces} faces; received {received}; sent {sent}; {done} had done their work, {dropped} dropped")
 }
 
 fn print_line(report: &Report) -> Result<()> {

@@ -10,18 +10,21 @@
 //! taken when routes come. A change takes a bounded time: nothing is ever rebuilt at once.
 
 mod blocks;
+mod ground;
 mod hints;
 mod hops;
 mod lengths;
+mod rooms;
 #[cfg(test)]
 mod tests;
 
 use crate::FaceId;
 use crate::index::{Index, IndexFull};
 use crate::octets::are_same;
-use blocks::{BLOCK_MAX, Blocks};
+use blocks::BLOCK_MAX;
 use core::cell::Cell;
-use hints::Behind;
+use ground::Ground;
+use hints::{Behind, Hints};
 use hops::HopSets;
 use lengths::Lengths;
 use nw_name::{HashKey, NameRef, PREFIXES_MAX, Prefixes};
@@ -59,7 +62,8 @@ pub struct FibConfig {
     pub next_hops_per_prefix_max: usize,
     /// Different sets of next hops at one time.
     pub next_hop_sets_max: usize,
-    /// Octets for all entries: each takes its name and 9 octets, rounded up to a multiple of 32 (of larger steps above 256).
+    /// Octets for all entries: each takes its name and 9 octets, rounded up to a multiple of 32 (of larger steps above 256). Those that stand beside
+    /// their hints, as most do where there may be more than 2^20, take none of them.
     pub entry_bytes_max: usize,
     /// Components at which a lookup starts, 1..=32; `None` lets it follow the lengths of the prefixes.
     pub middle: Option<usize>,
@@ -110,6 +114,10 @@ impl From<IndexFull> for FibError {
     }
 }
 
+/// FIBs for more prefixes than this have room for entries beside their hints. Smaller ones would gain next to nothing, as translations of their pages are in
+/// a near cache; and a few prefixes would touch all of it.
+const SMALL_MAX: usize = 1 << 20;
+
 /// What the stages of [`Fib::prefetch_hinted`] found out about one name, for the lookup that follows. It holds for as long as the FIB stays as it is, and
 /// for this name only: [`forget`](Self::forget) it when the name changes.
 #[derive(Clone, Debug, Default)]
@@ -159,7 +167,7 @@ pub struct Fib {
     config: FibConfig,
     lengths: Lengths,
     index: Index,
-    blocks: Blocks,
+    ground: Ground,
     hop_sets: HopSets,
     sorted: Vec<NextHop>,
     /// Prefixes by number of their strategy.
@@ -175,13 +183,19 @@ impl Fib {
 
     /// Without prefixes. `key` is that of the [`Prefixes`] it will be asked with.
     pub fn new(key: HashKey, config: FibConfig) -> Self {
+        Self::on_ground(key, config, config.prefixes_max > SMALL_MAX)
+    }
+
+    fn on_ground(key: HashKey, config: FibConfig, has_rooms: bool) -> Self {
+        let buckets = Hints::buckets_for(config.prefixes_max);
+        let (ground, sites) = Ground::new(buckets, config.entry_bytes_max, has_rooms);
         Fib {
             key,
             state: u64::from(config.owner) << 32 | 1,
             config,
-            lengths: Lengths::new(key, config.prefixes_max, config.middle),
+            lengths: Lengths::new(key, sites, config.middle),
             index: Index::with_capacity(config.prefixes_max),
-            blocks: Blocks::new(config.entry_bytes_max),
+            ground,
             hop_sets: HopSets::new(key, config.next_hop_sets_max),
             sorted: Vec::with_capacity(config.next_hops_per_prefix_max),
             strategies: Box::new([0; 256]),
@@ -210,7 +224,7 @@ impl Fib {
         let hop_set = self.hop_sets.intern(&self.sorted)?;
         let done = match self.find(prefixes.whole(), name.as_bytes()) {
             Some(block) => {
-                let bytes = self.blocks.bytes_mut(block);
+                let bytes = self.ground.bytes_mut(block);
                 let Entry { hop_set: former, strategy: chosen, .. } = Entry::of(bytes);
                 Entry::set_action(bytes, hop_set, strategy);
                 self.hop_sets.release(former);
@@ -222,7 +236,7 @@ impl Fib {
         match done {
             Ok(()) => {
                 self.strategies[usize::from(strategy.0)] += 1;
-                self.lengths.work(&self.index, &mut self.blocks);
+                self.lengths.work(&mut self.index, &mut self.ground);
             }
             Err(_) => self.hop_sets.release(hop_set),
         }
@@ -234,13 +248,15 @@ impl Fib {
         self.changes();
         let prefixes = Prefixes::of(&self.key, name);
         let Some(block) = self.find(prefixes.whole(), name.as_bytes()) else { return false };
-        let Entry { hop_set, components, strategy, epoch, .. } = Entry::of(self.blocks.bytes(block));
+        let entry = Entry::of(self.ground.bytes(block));
+        let Entry { hop_set, components, strategy, epoch, .. } = entry;
+        let entry_len = entry.len();
         self.strategies[usize::from(strategy.0)] -= 1;
-        self.lengths.remove(&prefixes, components.into(), block, epoch);
+        self.lengths.remove(&mut self.ground, &prefixes, components.into(), block, epoch);
         self.index.remove(prefixes.whole(), block);
-        self.blocks.free(block);
+        self.ground.free(block, entry_len);
         self.hop_sets.release(hop_set);
-        self.lengths.work(&self.index, &mut self.blocks);
+        self.lengths.work(&mut self.index, &mut self.ground);
         true
     }
 
@@ -253,7 +269,7 @@ impl Fib {
     /// The longest prefix of `name` that was set. `prefixes` are those of `name`.
     #[inline]
     pub fn lookup(&self, name: NameRef<'_>, prefixes: &Prefixes) -> Option<FibEntry<'_>> {
-        self.lookup_behind(self.lengths.of(prefixes), name, prefixes)
+        self.lookup_behind(self.lengths.of(&self.ground, prefixes), name, prefixes)
     }
 
     /// As [`lookup`](Self::lookup), with what [`prefetch_hinted`](Self::prefetch_hinted) found out about this name.
@@ -275,7 +291,7 @@ impl Fib {
     fn lookup_behind(&self, behind: Behind, name: NameRef<'_>, prefixes: &Prefixes) -> Option<FibEntry<'_>> {
         if let Some(block) = behind.lead.checked_sub(1)
             && let Some(prefix) = name.as_bytes().get(..prefixes.end(behind.lead_len as usize))
-            && Entry::has_name(self.blocks.bytes(block), prefix)
+            && Entry::has_name(self.ground.bytes(block), prefix)
         {
             return Some(self.entry(block));
         }
@@ -305,8 +321,8 @@ impl Fib {
     #[inline]
     pub fn prefetch(&self, stage: usize, prefixes: &Prefixes) {
         match stage {
-            0 => self.lengths.prefetch(prefixes),
-            1 => self.prefetch_found(self.lengths.of(prefixes), prefixes),
+            0 => self.lengths.prefetch(&self.ground, prefixes),
+            1 => self.prefetch_found(self.lengths.of(&self.ground, prefixes), prefixes),
             _ => self.prefetch_entry(prefixes),
         }
     }
@@ -319,9 +335,11 @@ impl Fib {
     #[inline(always)]
     pub fn prefetch_hinted(&self, stage: usize, prefixes: &Prefixes, hint: &FibHint) {
         match stage {
-            0 => self.lengths.prefetch(prefixes),
-            1 => hint.keep(self, self.lengths.of(prefixes)),
-            2 if !hint.is_about(self) => self.prefetch_found(self.lengths.of(prefixes), prefixes),
+            0 => self.lengths.prefetch(&self.ground, prefixes),
+            1 => hint.keep(self, self.lengths.of(&self.ground, prefixes)),
+            2 if !hint.is_about(self) => {
+                self.prefetch_found(self.lengths.of(&self.ground, prefixes), prefixes)
+            }
             2 => self.prefetch_found(hint.behind(), prefixes),
             // It was led to, and asked for.
             _ if hint.lead.get() != 0 => {}
@@ -332,7 +350,7 @@ impl Fib {
                 if let Some(block) = self.index.candidates(prefixes.hash(longest as usize)).next() {
                     hint.lead.set(block + 1);
                     hint.lead_len.set(longest);
-                    self.blocks.prefetch(block, Entry::HEADER + prefixes.end(longest as usize));
+                    self.ground.prefetch(block, Entry::HEADER + prefixes.end(longest as usize));
                     return;
                 }
                 lengths &= !(1 << longest);
@@ -378,7 +396,7 @@ impl Fib {
     pub fn memory_bytes(&self) -> usize {
         self.lengths.memory_bytes()
             + self.index.memory_bytes()
-            + self.blocks.memory_bytes()
+            + self.ground.memory_bytes()
             + self.hop_sets.memory_bytes()
     }
 
@@ -386,7 +404,7 @@ impl Fib {
     pub fn entries(&self) -> Vec<(NameRef<'_>, FibEntry<'_>)> {
         let blocks = (0..self.index.buckets()).flat_map(|bucket| self.index.in_bucket(bucket));
         let mut entries: Vec<_> = blocks
-            .map(|block| (NameRef::from_checked(Entry::of(self.blocks.bytes(block)).name), self.entry(block)))
+            .map(|block| (NameRef::from_checked(Entry::of(self.ground.bytes(block)).name), self.entry(block)))
             .collect();
         entries.sort_unstable_by_key(|(name, _)| *name);
         entries
@@ -399,9 +417,10 @@ impl Fib {
         hop_set: u32,
         strategy: StrategyId,
     ) -> Result<(), FibError> {
-        let block = self.blocks.allocate(Entry::HEADER + name.as_bytes().len()).ok_or(FibError::Full)?;
+        let entry_len = Entry::HEADER + name.as_bytes().len();
+        let block = self.ground.allocate(entry_len, self.lengths.beside(prefixes)).ok_or(FibError::Full)?;
         let added = self.index.insert(prefixes.whole(), block).and_then(|()| {
-            let hinted = self.lengths.add(prefixes, prefixes.count(), block);
+            let hinted = self.lengths.add(&mut self.ground, prefixes, prefixes.count(), block);
             if hinted.is_err() {
                 self.index.remove(prefixes.whole(), block);
             }
@@ -411,11 +430,11 @@ impl Fib {
             Ok(epoch) => {
                 let components = prefixes.count() as u8;
                 Entry { hop_set, strategy, components, epoch, name: name.as_bytes() }
-                    .write(self.blocks.bytes_mut(block));
+                    .write(self.ground.bytes_mut(block));
                 Ok(())
             }
             Err(full) => {
-                self.blocks.free(block);
+                self.ground.free(block, entry_len);
                 Err(full.into())
             }
         }
@@ -425,17 +444,17 @@ impl Fib {
     #[inline(always)]
     fn prefetch_found(&self, behind: Behind, prefixes: &Prefixes) {
         if let Some(block) = behind.lead.checked_sub(1) {
-            self.blocks.prefetch(block, Entry::HEADER + prefixes.end(behind.lead_len as usize));
+            self.ground.prefetch(block, Entry::HEADER + prefixes.end(behind.lead_len as usize));
         } else if let Some(longest) = behind.lengths.checked_ilog2() {
             self.index.prefetch(prefixes.hash(longest as usize));
         }
     }
 
     fn prefetch_entry(&self, prefixes: &Prefixes) {
-        let Behind { mut lengths, lead: 0, .. } = self.lengths.of(prefixes) else { return };
+        let Behind { mut lengths, lead: 0, .. } = self.lengths.of(&self.ground, prefixes) else { return };
         let Some(longest) = take_longest(&mut lengths) else { return };
         if let Some(block) = self.index.candidates(prefixes.hash(longest)).next() {
-            self.blocks.prefetch(block, Entry::HEADER + prefixes.end(longest));
+            self.ground.prefetch(block, Entry::HEADER + prefixes.end(longest));
         } else if let Some(next) = take_longest(&mut lengths) {
             self.index.prefetch(prefixes.hash(next));
         }
@@ -443,12 +462,12 @@ impl Fib {
 
     #[inline(always)]
     fn find(&self, hash: u64, name: &[u8]) -> Option<u32> {
-        self.index.find(hash, |block| Entry::has_name(self.blocks.bytes(block), name))
+        self.index.find(hash, |block| Entry::has_name(self.ground.bytes(block), name))
     }
 
     #[inline(always)]
     fn entry(&self, block: u32) -> FibEntry<'_> {
-        let entry = Entry::of(self.blocks.bytes(block));
+        let entry = Entry::of(self.ground.bytes(block));
         FibEntry {
             next_hops: self.hop_sets.hops(entry.hop_set),
             strategy: entry.strategy,
@@ -515,6 +534,11 @@ impl<'a> Entry<'a> {
             Some(known) => name_len == name.len() && are_same(known, name),
             None => false,
         }
+    }
+
+    /// Octets that it takes.
+    const fn len(&self) -> usize {
+        Self::HEADER + self.name.len()
     }
 
     fn write(&self, block: &mut [u8]) {

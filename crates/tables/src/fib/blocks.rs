@@ -1,13 +1,14 @@
 //! Room for the entries of a FIB, whose names have any length: blocks of size classes, cut from slabs that go back to all classes when empty.
 //!
-//! A handle is the place of a block in steps of 32 octets. Blocks of 64 octets are cache lines.
+//! Blocks of 64 octets are cache lines.
 
-use crate::memory::{Lines, prefetch_ends};
+use super::ground::{GRAIN, GRAINS_PER_LINE};
+use crate::memory::Lines;
 use zerocopy::FromZeros;
 
-const GRAIN: usize = 32;
 const SLAB: usize = 16 << 10;
 const GRAINS_PER_SLAB: usize = SLAB / GRAIN;
+const LINES_PER_SLAB: usize = GRAINS_PER_SLAB / GRAINS_PER_LINE;
 
 /// The largest block.
 pub(super) const BLOCK_MAX: usize = SLAB;
@@ -17,10 +18,6 @@ const CLASSES: usize = 32;
 
 /// Ends a list: slabs and blocks are linked by their number plus one.
 const NONE: u32 = 0;
-
-#[derive(Clone, Copy, FromZeros)]
-#[repr(C, align(64))]
-struct Slab([u8; SLAB]);
 
 /// What is known of a slab; all zero for one that was never used.
 #[derive(Clone, Copy, FromZeros)]
@@ -36,8 +33,10 @@ struct Meta {
     class: u16,
 }
 
+/// Which blocks there are of the octets that it is told about; those of unused blocks are its own.
 pub(super) struct Blocks {
-    slabs: Lines<Slab>,
+    /// The handle of the first slab's first block.
+    first: u32,
     meta: Lines<Meta>,
     /// By class: slabs with room, linked both ways.
     partial: [u32; CLASSES],
@@ -48,12 +47,11 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// With room for `bytes` octets of blocks, and some slabs for rounding up.
-    pub(super) fn new(bytes: usize) -> Self {
+    /// With room for `bytes` octets of blocks, and some slabs for rounding up, from a line on.
+    pub(super) fn new(first_line: usize, bytes: usize) -> Self {
         let slabs = bytes.div_ceil(SLAB) + CLASSES;
-        assert!(u32::try_from(slabs * GRAINS_PER_SLAB).is_ok(), "names fit 2^32 steps of 32 octets");
         Blocks {
-            slabs: Lines::new(slabs),
+            first: (first_line * GRAINS_PER_LINE) as u32,
             meta: Lines::new(slabs),
             partial: [NONE; CLASSES],
             empty: NONE,
@@ -61,8 +59,14 @@ impl Blocks {
         }
     }
 
+    /// Lines of all slabs.
+    pub(super) fn lines(&self) -> usize {
+        self.meta.len() * LINES_PER_SLAB
+    }
+
+    /// Octets of address space besides the blocks'.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.slabs.memory_bytes() + self.meta.memory_bytes()
+        self.meta.memory_bytes()
     }
 
     /// Slabs that hold blocks or held some: what was ever touched.
@@ -71,30 +75,8 @@ impl Blocks {
         self.fresh
     }
 
-    /// From a block on to the end of its slab.
-    #[inline(always)]
-    pub(super) fn bytes(&self, block: u32) -> &[u8] {
-        let (slab, offset) = place(block);
-        &self.slabs[slab].0[offset..]
-    }
-
-    #[inline(always)]
-    pub(super) fn bytes_mut(&mut self, block: u32) -> &mut [u8] {
-        let (slab, offset) = place(block);
-        &mut self.slabs[slab].0[offset..]
-    }
-
-    /// Asks for the first `len` octets of a block.
-    #[inline(always)]
-    pub(super) fn prefetch(&self, block: u32, len: usize) {
-        let (slab, offset) = place(block);
-        if let Some(bytes) = self.slabs.get(slab).and_then(|s| s.0.get(offset..offset + len)) {
-            prefetch_ends(bytes);
-        }
-    }
-
     /// A block of at least `len` octets, at most [`BLOCK_MAX`]; `None` when no slab has one. Its octets are whatever they were.
-    pub(super) fn allocate(&mut self, len: usize) -> Option<u32> {
+    pub(super) fn allocate(&mut self, len: usize, octets: &mut [u8]) -> Option<u32> {
         let class = class_of(len);
         if class >= CLASSES {
             return None;
@@ -102,17 +84,18 @@ impl Blocks {
         // A larger block rather than none.
         if self.partial[class] == NONE && !self.take_slab(class) {
             let larger = (class..CLASSES).find(|c| self.partial[*c] != NONE)?;
-            return Some(self.take_block(larger));
+            return Some(self.take_block(larger, octets));
         }
-        Some(self.take_block(class))
+        Some(self.take_block(class, octets))
     }
 
     /// Gives a block back.
-    pub(super) fn free(&mut self, block: u32) {
-        let (slab, offset) = place(block);
+    pub(super) fn free(&mut self, block: u32, octets: &mut [u8]) {
+        let (slab, offset) = self.place(block);
         let class = usize::from(self.meta[slab].class);
         let next = self.meta[slab].free;
-        self.slabs[slab].0[offset..offset + 2].copy_from_slice(&next.to_le_bytes());
+        let link = block as usize * GRAIN;
+        octets[link..link + 2].copy_from_slice(&next.to_le_bytes());
         let was_full = self.is_full(slab);
         let meta = &mut self.meta[slab];
         meta.free = (offset / size_of_class(class)) as u16 + 1;
@@ -133,7 +116,7 @@ impl Blocks {
     }
 
     /// From the first slab with room of a class; there is one.
-    fn take_block(&mut self, class: usize) -> u32 {
+    fn take_block(&mut self, class: usize, octets: &[u8]) -> u32 {
         let slab = self.partial[class] as usize - 1;
         let size = size_of_class(class);
         let meta = &mut self.meta[slab];
@@ -143,16 +126,16 @@ impl Blocks {
         } else {
             meta.free - 1
         };
-        let offset = usize::from(position) * size;
+        let block = self.first + (slab * GRAINS_PER_SLAB + usize::from(position) * size / GRAIN) as u32;
         if meta.free != 0 {
-            let link = &self.slabs[slab].0[offset..offset + 2];
-            meta.free = u16::from_le_bytes([link[0], link[1]]);
+            let link = block as usize * GRAIN;
+            meta.free = u16::from_le_bytes([octets[link], octets[link + 1]]);
         }
         meta.used += 1;
         if self.is_full(slab) {
             self.unlink(slab, class);
         }
-        (slab * GRAINS_PER_SLAB + offset / GRAIN) as u32
+        block
     }
 
     fn take_slab(&mut self, class: usize) -> bool {
@@ -160,7 +143,7 @@ impl Blocks {
             let slab = self.empty as usize - 1;
             self.empty = self.meta[slab].next;
             slab
-        } else if self.fresh < self.slabs.len() {
+        } else if self.fresh < self.meta.len() {
             self.fresh += 1;
             self.fresh - 1
         } else {
@@ -170,6 +153,12 @@ impl Blocks {
             Meta { previous: NONE, next: NONE, free: 0, fresh: 0, used: 0, class: class as u16 };
         self.link(slab, class);
         true
+    }
+
+    /// Its slab, and where it starts there.
+    fn place(&self, block: u32) -> (usize, usize) {
+        let block = (block - self.first) as usize;
+        (block / GRAINS_PER_SLAB, block % GRAINS_PER_SLAB * GRAIN)
     }
 
     fn link(&mut self, slab: usize, class: usize) {
@@ -192,12 +181,6 @@ impl Blocks {
             self.meta[next as usize - 1].previous = previous;
         }
     }
-}
-
-#[inline(always)]
-fn place(block: u32) -> (usize, usize) {
-    let block = block as usize;
-    (block / GRAINS_PER_SLAB, block % GRAINS_PER_SLAB * GRAIN)
 }
 
 fn class_of(len: usize) -> usize {
@@ -223,6 +206,32 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
+    /// Behind some lines of others.
+    struct Lab {
+        blocks: Blocks,
+        octets: Vec<u8>,
+    }
+
+    impl Lab {
+        const FIRST_LINE: usize = 7;
+
+        fn new(bytes: usize) -> Self {
+            let blocks = Blocks::new(Self::FIRST_LINE, bytes);
+            let octets = vec![0xee; (Self::FIRST_LINE + blocks.lines()) * crate::memory::LINE];
+            Lab { blocks, octets }
+        }
+
+        fn allocate(&mut self, len: usize) -> Option<u32> {
+            let block = self.blocks.allocate(len, &mut self.octets)?;
+            assert!(block as usize * GRAIN >= Self::FIRST_LINE * crate::memory::LINE);
+            Some(block)
+        }
+
+        fn free(&mut self, block: u32) {
+            self.blocks.free(block, &mut self.octets);
+        }
+    }
+
     #[test]
     fn classes_fit_tightly() {
         assert_eq!(size_of_class(CLASSES - 1), BLOCK_MAX);
@@ -237,14 +246,14 @@ mod tests {
 
     #[test]
     fn emptied_slabs_serve_other_sizes() {
-        let mut blocks = Blocks::new(1 << 20);
+        let mut blocks = Lab::new(1 << 20);
         let mut peak = 0;
         for size in [9, 64, 100, 300, 1000, 5000, 40] {
             let mut held = Vec::new();
             for _ in 0..(1 << 20) / size_of_class(class_of(size)) {
                 held.push(blocks.allocate(size).unwrap());
             }
-            peak = peak.max(blocks.slabs_touched());
+            peak = peak.max(blocks.blocks.slabs_touched());
             held.into_iter().for_each(|block| blocks.free(block));
         }
         assert!(peak <= (1 << 20) / SLAB + CLASSES);
@@ -252,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_larger_block_rather_than_none() {
-        let mut blocks = Blocks::new(0);
+        let mut blocks = Lab::new(0);
         let mut large = Vec::new();
         while let Some(block) = blocks.allocate(200) {
             large.push(block);
@@ -268,7 +277,7 @@ mod tests {
     proptest! {
         #[test]
         fn blocks_never_overlap(steps in proptest::collection::vec((1usize..9000, any::<prop::sample::Index>(), any::<bool>()), 0..300)) {
-            let mut blocks = Blocks::new(1 << 18);
+            let mut blocks = Lab::new(1 << 18);
             // By start: end and the octet it is filled with.
             let mut held: BTreeMap<usize, (usize, u8)> = BTreeMap::new();
             for (number, (len, which, free)) in steps.into_iter().enumerate() {
@@ -282,12 +291,12 @@ mod tests {
                     prop_assert!(before.is_none_or(|(_, (end, _))| *end <= start));
                     let behind = held.range(start..).next();
                     prop_assert!(behind.is_none_or(|(other, _)| start + len <= *other));
-                    blocks.bytes_mut(block)[..len].fill(number as u8);
+                    blocks.octets[start..start + len].fill(number as u8);
                     held.insert(start, (start + len, number as u8));
                 }
             }
             for (start, (end, fill)) in held {
-                prop_assert!(blocks.bytes((start / GRAIN) as u32)[..end - start].iter().all(|b| *b == fill));
+                prop_assert!(blocks.octets[start..end].iter().all(|b| *b == fill));
             }
         }
     }

@@ -11,11 +11,12 @@
 //! answers, and names are compared at the second stage only. Where a single prefix starts so, as most do that are long and have little in common,
 //! that line leads right to its entry. Probing is that of [`crate::index`].
 
+use super::ground::{Ground, Site};
 use crate::index::{IndexFull, PROBES_MAX};
 use crate::memory::{Lines, equal_octets};
 use nw_name::Prefixes;
 use std::collections::BTreeMap;
-use zerocopy::FromZeros;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, transmute_mut, transmute_ref};
 
 const SLOTS: usize = 8;
 /// Chosen as in [`crate::index`]: one bucket in 260 overflows.
@@ -29,7 +30,7 @@ const SEVERAL: u16 = 1 << 15;
 /// A count that doesn't fit four bits: look in `many`.
 const MANY: u64 = 15;
 
-#[derive(Clone, Copy, FromZeros)]
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(64))]
 struct Bucket {
     leads: [u32; SLOTS],
@@ -77,7 +78,7 @@ struct Node {
 /// Sets of lengths by the hash of a prefix of `middle` components.
 pub(super) struct Hints {
     middle: usize,
-    buckets: Lines<Bucket>,
+    site: Site,
     nodes: Lines<[Node; SLOTS]>,
     // Ordered, for it never stops to rehash; at most one element per 15 prefixes.
     many: BTreeMap<(usize, usize), u32>,
@@ -85,11 +86,17 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    pub(super) fn new(middle: usize, prefixes_max: usize) -> Self {
-        let buckets = prefixes_max.div_ceil(LOAD).max(1);
+    /// Buckets for hints of so many prefixes.
+    pub(super) const fn buckets_for(prefixes_max: usize) -> usize {
+        if prefixes_max == 0 { 1 } else { prefixes_max.div_ceil(LOAD) }
+    }
+
+    /// At their place, which is zero.
+    pub(super) fn new(middle: usize, site: Site) -> Self {
+        let buckets = site.buckets();
         Hints {
             middle,
-            buckets: Lines::new(buckets),
+            site,
             nodes: Lines::sparse(buckets),
             many: BTreeMap::new(),
             probes: PROBES_MAX.min(buckets),
@@ -106,34 +113,40 @@ impl Hints {
     }
 
     pub(super) fn buckets(&self) -> usize {
-        self.buckets.len()
+        self.site.buckets()
     }
 
+    /// True when there is room for entries beside these.
+    pub(super) const fn has_rooms(&self) -> bool {
+        self.site.has_rooms()
+    }
+
+    /// Octets of address space besides the ground.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.buckets.memory_bytes() + self.nodes.memory_bytes()
+        self.nodes.memory_bytes()
     }
 
     #[inline(always)]
-    pub(super) fn prefetch(&self, hash: u64) {
-        self.buckets.prefetch(self.home(hash));
+    pub(super) fn prefetch(&self, ground: &Ground, hash: u64) {
+        ground.prefetch_hint(&self.site, self.home(hash));
     }
 
     /// What there is of `middle` and more components.
     #[inline(always)]
-    pub(super) fn behind(&self, hash: u64) -> Behind {
-        let bucket = &self.buckets[self.home(hash)];
+    pub(super) fn behind(&self, ground: &Ground, hash: u64) -> Behind {
+        let bucket = self.bucket(ground, self.home(hash));
         let matching = bucket.matching(tag_of(hash));
         if matching == 0 && bucket.passed == 0 {
             return Behind::default();
         }
         // Nearly always one tag matches.
         if matching & matching.wrapping_sub(1) != 0 || bucket.passed != 0 {
-            return Behind::among(self.lengths(hash));
+            return Behind::among(self.lengths(ground, hash));
         }
         let position = position_of(matching);
         let set = bucket.lengths[position];
         if set & 1 << DEEPEST != 0 {
-            return Behind::among(self.lengths(hash));
+            return Behind::among(self.lengths(ground, hash));
         }
         if set & SEVERAL != 0 {
             return Behind::among(u64::from(set & !SEVERAL) << self.middle);
@@ -147,12 +160,12 @@ impl Hints {
 
     /// [`Behind::lengths`], wherever they stand.
     #[inline(never)]
-    fn lengths(&self, hash: u64) -> u64 {
+    fn lengths(&self, ground: &Ground, hash: u64) -> u64 {
         let tag = tag_of(hash);
         let mut number = self.home(hash);
         let mut set = 0;
         for _ in 0..self.probes {
-            let bucket = &self.buckets[number];
+            let bucket = self.bucket(ground, number);
             let mut matching = bucket.matching(tag);
             while matching != 0 {
                 set |= bucket.lengths[position_of(matching)] & !SEVERAL;
@@ -168,22 +181,38 @@ impl Hints {
     }
 
     /// [`add`](Self::add) for a prefix whose hashes are at hand; shorter ones than the middle have no hints.
-    pub(super) fn add_of(&mut self, prefixes: &Prefixes, length: usize, block: u32) -> Result<(), IndexFull> {
-        if length < self.middle { Ok(()) } else { self.add(prefixes.hash(self.middle), length, block) }
+    pub(super) fn add_of(
+        &mut self,
+        ground: &mut Ground,
+        prefixes: &Prefixes,
+        length: usize,
+        block: u32,
+    ) -> Result<(), IndexFull> {
+        if length < self.middle {
+            Ok(())
+        } else {
+            self.add(ground, prefixes.hash(self.middle), length, block)
+        }
     }
 
     /// Takes back one [`add_of`](Self::add_of).
-    pub(super) fn remove_of(&mut self, prefixes: &Prefixes, length: usize, block: u32) {
+    pub(super) fn remove_of(&mut self, ground: &mut Ground, prefixes: &Prefixes, length: usize, block: u32) {
         if length >= self.middle {
-            self.remove(prefixes.hash(self.middle), length, block);
+            self.remove(ground, prefixes.hash(self.middle), length, block);
         }
     }
 
     /// Counts one more prefix of `length` components whose first `middle` have this hash, and whose entry stands in `block`.
-    pub(super) fn add(&mut self, hash: u64, length: usize, block: u32) -> Result<(), IndexFull> {
-        let (bucket, position) = match self.locate(hash) {
+    pub(super) fn add(
+        &mut self,
+        ground: &mut Ground,
+        hash: u64,
+        length: usize,
+        block: u32,
+    ) -> Result<(), IndexFull> {
+        let (bucket, position) = match self.locate(ground, hash) {
             Some(place) => place,
-            None => self.create(hash)?,
+            None => self.create(ground, hash)?,
         };
         let bit = (length - self.middle).min(DEEPEST);
         let counts = &mut self.nodes[bucket][position].counts;
@@ -196,16 +225,16 @@ impl Hints {
                 }
             }
         }
-        self.buckets[bucket].lengths[position] |= 1 << bit;
-        self.lead(bucket, position, block);
+        self.bucket_mut(ground, bucket).lengths[position] |= 1 << bit;
+        self.lead(ground, bucket, position, block);
         Ok(())
     }
 
     /// Another block came behind a hint, or went: its counts and lengths are right already.
-    fn lead(&mut self, bucket: usize, position: usize, block: u32) {
+    fn lead(&self, ground: &mut Ground, bucket: usize, position: usize, block: u32) {
         let counts = self.nodes[bucket][position].counts;
         let is_single = counts.is_power_of_two() && counts.trailing_zeros().is_multiple_of(4);
-        let here = &mut self.buckets[bucket];
+        let here = self.bucket_mut(ground, bucket);
         here.leads[position] ^= block;
         here.lengths[position] &= !SEVERAL;
         if !is_single {
@@ -214,8 +243,8 @@ impl Hints {
     }
 
     /// Takes back one [`add`](Self::add).
-    pub(super) fn remove(&mut self, hash: u64, length: usize, block: u32) {
-        let Some((bucket, position)) = self.locate(hash) else {
+    pub(super) fn remove(&mut self, ground: &mut Ground, hash: u64, length: usize, block: u32) {
+        let Some((bucket, position)) = self.locate(ground, hash) else {
             debug_assert!(false, "a hint was never added");
             return;
         };
@@ -232,20 +261,27 @@ impl Hints {
         } else {
             *counts -= 1 << (4 * bit);
             if *counts >> (4 * bit) & 15 == 0 {
-                self.buckets[bucket].lengths[position] &= !(1 << bit);
+                self.bucket_mut(ground, bucket).lengths[position] &= !(1 << bit);
             }
         }
-        self.lead(bucket, position, block);
+        self.lead(ground, bucket, position, block);
         if self.nodes[bucket][position].counts == 0 {
-            self.buckets[bucket].tags[position] = 0;
-            self.each_passed(self.home(hash), bucket, |passed| *passed -= 1);
+            self.bucket_mut(ground, bucket).tags[position] = 0;
+            self.each_passed(ground, self.home(hash), bucket, |passed| *passed -= 1);
+        }
+    }
+
+    /// An entry behind a hash stands in another block now.
+    pub(super) fn moved(&self, ground: &mut Ground, hash: u64, block: u32, to: u32) {
+        if let Some((bucket, position)) = self.locate(ground, hash) {
+            self.bucket_mut(ground, bucket).leads[position] ^= block ^ to;
         }
     }
 
     /// Forgets the hints in some buckets and some of the large counts; true when nothing is left from `bucket` on.
-    pub(super) fn clear_some(&mut self, bucket: usize, count: usize) -> bool {
+    pub(super) fn clear_some(&mut self, ground: &mut Ground, bucket: usize, count: usize) -> bool {
         let end = (bucket + count).min(self.buckets());
-        self.buckets.zero(bucket..end);
+        ground.clear_hints(&self.site, bucket..end);
         self.nodes.zero(bucket..end);
         for _ in 0..count {
             if self.many.pop_first().is_none() {
@@ -255,16 +291,16 @@ impl Hints {
         end == self.buckets() && self.many.is_empty()
     }
 
-    fn create(&mut self, hash: u64) -> Result<(usize, usize), IndexFull> {
+    fn create(&mut self, ground: &mut Ground, hash: u64) -> Result<(usize, usize), IndexFull> {
         let home = self.home(hash);
         let mut bucket = home;
         for _ in 0..self.probes {
-            let here = &mut self.buckets[bucket];
+            let here = self.bucket_mut(ground, bucket);
             if let Some(position) = here.tags.iter().position(|tag| *tag == 0) {
                 here.tags[position] = tag_of(hash);
                 (here.lengths[position], here.leads[position]) = (0, 0);
                 self.nodes[bucket][position] = Node { hash, counts: 0 };
-                self.each_passed(home, bucket, |passed| *passed += 1);
+                self.each_passed(ground, home, bucket, |passed| *passed += 1);
                 return Ok((bucket, position));
             }
             bucket = self.after(bucket);
@@ -272,11 +308,11 @@ impl Hints {
         Err(IndexFull)
     }
 
-    fn locate(&self, hash: u64) -> Option<(usize, usize)> {
+    fn locate(&self, ground: &Ground, hash: u64) -> Option<(usize, usize)> {
         let tag = tag_of(hash);
         let mut bucket = self.home(hash);
         for _ in 0..self.probes {
-            let here = &self.buckets[bucket];
+            let here = self.bucket(ground, bucket);
             let found = (0..SLOTS).find(|p| here.tags[*p] == tag && self.nodes[bucket][*p].hash == hash);
             if let Some(position) = found {
                 return Some((bucket, position));
@@ -289,22 +325,33 @@ impl Hints {
         None
     }
 
-    fn each_passed(&mut self, home: usize, end: usize, mut change: impl FnMut(&mut u16)) {
+    fn each_passed(&self, ground: &mut Ground, home: usize, end: usize, mut change: impl FnMut(&mut u16)) {
         let mut bucket = home;
         while bucket != end {
-            change(&mut self.buckets[bucket].passed);
+            change(&mut self.bucket_mut(ground, bucket).passed);
             bucket = self.after(bucket);
         }
     }
 
+    /// The bucket where the search for a hash begins.
     #[inline(always)]
-    fn home(&self, hash: u64) -> usize {
-        ((u64::from((hash >> 16) as u32) * self.buckets.len() as u64) >> 32) as usize
+    pub(super) fn home(&self, hash: u64) -> usize {
+        ((u64::from((hash >> 16) as u32) * self.buckets() as u64) >> 32) as usize
+    }
+
+    #[inline(always)]
+    fn bucket<'a>(&self, ground: &'a Ground, number: usize) -> &'a Bucket {
+        transmute_ref!(ground.hint(&self.site, number))
+    }
+
+    #[inline(always)]
+    fn bucket_mut<'a>(&self, ground: &'a mut Ground, number: usize) -> &'a mut Bucket {
+        transmute_mut!(ground.hint_mut(&self.site, number))
     }
 
     #[inline(always)]
     fn after(&self, bucket: usize) -> usize {
-        if bucket + 1 == self.buckets.len() { 0 } else { bucket + 1 }
+        if bucket + 1 == self.buckets() { 0 } else { bucket + 1 }
     }
 }
 
@@ -329,6 +376,36 @@ mod tests {
         product as u64 ^ (product >> 64) as u64
     }
 
+    /// Hints on a ground of their own.
+    struct Lab {
+        ground: Ground,
+        hints: Hints,
+    }
+
+    impl Lab {
+        fn new(middle: usize, prefixes_max: usize, has_rooms: bool) -> Self {
+            let (ground, [site, _]) = Ground::new(Hints::buckets_for(prefixes_max), 0, has_rooms);
+            Lab { ground, hints: Hints::new(middle, site) }
+        }
+
+        fn add(&mut self, hash: u64, length: usize, block: u32) {
+            self.hints.add(&mut self.ground, hash, length, block).unwrap();
+        }
+
+        fn remove(&mut self, hash: u64, length: usize, block: u32) {
+            self.hints.remove(&mut self.ground, hash, length, block);
+        }
+
+        fn behind(&self, hash: u64) -> Behind {
+            self.hints.behind(&self.ground, hash)
+        }
+
+        fn is_clear(&self) -> bool {
+            let mut buckets = (0..self.hints.buckets()).map(|number| self.hints.bucket(&self.ground, number));
+            buckets.all(|b| b.tags == [0; SLOTS] && b.passed == 0)
+        }
+    }
+
     #[test]
     fn a_bucket_is_a_cache_line() {
         assert_eq!((size_of::<Bucket>(), align_of::<Bucket>()), (64, 64));
@@ -350,9 +427,9 @@ mod tests {
 
     #[test]
     fn all_that_were_added_are_found_and_nothing_is_left() {
-        let mut hints = Hints::new(3, 50_000);
+        let mut hints = Lab::new(3, 50_000, false);
         for number in 0..50_000u64 {
-            hints.add(hash(number), 3 + number as usize % 29, number as u32).unwrap();
+            hints.add(hash(number), 3 + number as usize % 29, number as u32);
         }
         let mut leads = 0;
         for number in 0..50_000u64 {
@@ -371,22 +448,22 @@ mod tests {
         for number in 0..50_000u64 {
             hints.remove(hash(number), 3 + number as usize % 29, number as u32);
         }
-        assert!(hints.buckets.iter().all(|b| b.tags == [0; SLOTS] && b.passed == 0));
+        assert!(hints.is_clear());
     }
 
     #[test]
     fn clearing_in_portions_leaves_nothing() {
-        let mut hints = Hints::new(1, 10_000);
+        let mut hints = Lab::new(1, 10_000, true);
         for number in 0..10_000u64 {
             for _ in 0..20 {
-                hints.add(hash(number % 500), 2, number as u32).unwrap();
+                hints.add(hash(number % 500), 2, number as u32);
             }
         }
         let mut bucket = 0;
-        while !hints.clear_some(bucket, 100) {
-            bucket = (bucket + 100).min(hints.buckets());
+        while !hints.hints.clear_some(&mut hints.ground, bucket, 100) {
+            bucket = (bucket + 100).min(hints.hints.buckets());
         }
-        assert!(hints.many.is_empty());
+        assert!(hints.hints.many.is_empty() && hints.is_clear());
         assert!((0..500).all(|number| hints.behind(hash(number)) == Behind::default()));
     }
 
@@ -394,8 +471,8 @@ mod tests {
         /// Counts are exact: as long as one of many prefixes is there its length shows, afterwards it doesn't; and the only one there is is led to,
         /// whatever others came and went.
         #[test]
-        fn counts_are_exact(steps in proptest::collection::vec((0u64..3, 0usize..33, 0usize..20, any::<bool>()), 0..80)) {
-            let mut hints = Hints::new(0, 30);
+        fn counts_are_exact(steps in proptest::collection::vec((0u64..3, 0usize..33, 0usize..20, any::<bool>()), 0..80), has_rooms: bool) {
+            let mut hints = Lab::new(0, 30, has_rooms);
             let mut model: BTreeMap<(u64, usize), Vec<u32>> = BTreeMap::new();
             let mut blocks = 0;
             for (number, length, times, add) in steps {
@@ -403,7 +480,7 @@ mod tests {
                 for _ in 0..times {
                     if add {
                         blocks += 1;
-                        hints.add(hash(number), length, blocks).unwrap();
+                        hints.add(hash(number), length, blocks);
                         there.push(blocks);
                     } else if !there.is_empty() {
                         // Neither the first nor the last that came.

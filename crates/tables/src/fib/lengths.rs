@@ -1,10 +1,12 @@
 //! Which lengths of prefixes exist, and where the middle is.
 //!
 //! The middle follows the routes: at most one prefix in eight is shorter than it. It moves by building a second set of hints in portions, a few entries
-//! per change of the FIB, while the first one answers; then they change places. So no change takes long.
+//! per change of the FIB, while the first one answers; then they change places. So no change takes long. Where there is room for entries beside the hints at
+//! rest, they move back in the same way, and entries move to their new hints then.
 
+use super::Entry;
+use super::ground::{Ground, Site};
 use super::hints::{Behind, Hints};
-use super::{Blocks, Entry};
 use crate::index::{Index, IndexFull};
 use nw_name::{HashKey, NameRef, PREFIXES_MAX, Prefixes};
 
@@ -45,13 +47,13 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    /// The middle is `middle` for ever, or chosen by the lengths of prefixes.
-    pub(super) fn new(key: HashKey, prefixes_max: usize, middle: Option<usize>) -> Self {
+    /// The middle is `middle` for ever, or chosen by the lengths of prefixes. Hints have their sites at rest and while the middle moves.
+    pub(super) fn new(key: HashKey, [rest, moving]: [Site; 2], middle: Option<usize>) -> Self {
         let first = middle.unwrap_or(MIDDLE_FIRST).clamp(1, PREFIXES_MAX);
         Lengths {
             key,
-            hints: Hints::new(first, prefixes_max),
-            next: Hints::new(first, prefixes_max),
+            hints: Hints::new(first, rest),
+            next: Hints::new(first, moving),
             adaptive: middle.is_none(),
             movement: Move::Rest,
             epoch: 0,
@@ -71,21 +73,21 @@ impl Lengths {
     }
 
     #[inline(always)]
-    pub(super) fn prefetch(&self, prefixes: &Prefixes) {
+    pub(super) fn prefetch(&self, ground: &Ground, prefixes: &Prefixes) {
         let hints = &self.hints;
         if prefixes.count() >= hints.middle() {
-            hints.prefetch(prefixes.hash(hints.middle()));
+            hints.prefetch(ground, prefixes.hash(hints.middle()));
         }
     }
 
     /// Lengths at which a prefix of this name may be; and where the longest is, if that is known already.
     #[inline(always)]
-    pub(super) fn of(&self, prefixes: &Prefixes) -> Behind {
+    pub(super) fn of(&self, ground: &Ground, prefixes: &Prefixes) -> Behind {
         let (count, middle) = (prefixes.count(), self.hints.middle());
         if count < middle {
             return Behind::among(self.shorter & up_to(count));
         }
-        let behind = self.hints.behind(prefixes.hash(middle));
+        let behind = self.hints.behind(ground, prefixes.hash(middle));
         if behind.lead == 0 {
             return Behind::among(behind.lengths & self.populated & up_to(prefixes.kept()) | self.shorter);
         }
@@ -94,12 +96,23 @@ impl Lengths {
         Behind { lengths: self.shorter, lead: if is_longer { 0 } else { behind.lead }, ..behind }
     }
 
+    /// The bucket at rest that leads to a prefix with these hashes, if there is room for entries beside: after a movement, if the middle moves.
+    pub(super) fn beside(&self, prefixes: &Prefixes) -> Option<usize> {
+        let rest = [&self.hints, &self.next].into_iter().find(|hints| hints.has_rooms())?;
+        let middle = if self.is_building() { self.next.middle() } else { self.middle() };
+        (prefixes.count() >= middle).then(|| rest.home(prefixes.hash(middle)))
+    }
+
     /// Takes in a prefix of `length` components, whose entry is to stand in `block`; gives the epoch to be kept with its entry.
-    pub(super) fn add(&mut self, prefixes: &Prefixes, length: usize, block: u32) -> Result<u8, IndexFull> {
-        self.hints.add_of(prefixes, length, block)?;
-        if matches!(self.movement, Move::Building { .. })
-            && self.next.add_of(prefixes, length, block).is_err()
-        {
+    pub(super) fn add(
+        &mut self,
+        ground: &mut Ground,
+        prefixes: &Prefixes,
+        length: usize,
+        block: u32,
+    ) -> Result<u8, IndexFull> {
+        self.hints.add_of(ground, prefixes, length, block)?;
+        if self.is_building() && self.next.add_of(ground, prefixes, length, block).is_err() {
             self.give_up();
         }
         self.counts[length] += 1;
@@ -109,10 +122,17 @@ impl Lengths {
     }
 
     /// Takes back one [`add`](Self::add), which gave `epoch`, or a movement changed it since.
-    pub(super) fn remove(&mut self, prefixes: &Prefixes, length: usize, block: u32, epoch: u8) {
-        self.hints.remove_of(prefixes, length, block);
-        if matches!(self.movement, Move::Building { .. }) && epoch == self.epoch {
-            self.next.remove_of(prefixes, length, block);
+    pub(super) fn remove(
+        &mut self,
+        ground: &mut Ground,
+        prefixes: &Prefixes,
+        length: usize,
+        block: u32,
+        epoch: u8,
+    ) {
+        self.hints.remove_of(ground, prefixes, length, block);
+        if self.is_building() && epoch == self.epoch {
+            self.next.remove_of(ground, prefixes, length, block);
         }
         self.counts[length] -= 1;
         if self.counts[length] == 0 {
@@ -126,16 +146,29 @@ impl Lengths {
         self.shorter = self.populated & ((1 << self.middle()) - 1);
     }
 
+    #[cfg(test)]
+    pub(super) fn is_at_rest(&self) -> bool {
+        matches!(self.movement, Move::Rest)
+    }
+
+    fn is_building(&self) -> bool {
+        matches!(self.movement, Move::Building { .. })
+    }
+
     /// A bounded portion of moving the middle. To be called once per change.
-    pub(super) fn work(&mut self, index: &Index, blocks: &mut Blocks) {
+    pub(super) fn work(&mut self, index: &mut Index, ground: &mut Ground) {
         self.changes += 1;
         match self.movement {
             Move::Rest => self.consider(index.len()),
-            Move::Building { bucket } => self.build(bucket, index, blocks),
+            Move::Building { bucket } => self.build(bucket, index, ground),
             Move::Clearing { bucket } => {
-                let done = self.next.clear_some(bucket, CLEARED_PER_STEP);
+                let done = self.next.clear_some(ground, bucket, CLEARED_PER_STEP);
                 let next = (bucket + CLEARED_PER_STEP).min(self.next.buckets());
-                self.movement = if done { Move::Rest } else { Move::Clearing { bucket: next } };
+                match done {
+                    true if self.adaptive && self.next.has_rooms() => self.move_to(self.middle()),
+                    true => self.movement = Move::Rest,
+                    false => self.movement = Move::Clearing { bucket: next },
+                }
             }
         }
     }
@@ -148,10 +181,15 @@ impl Lengths {
         self.changes = 0;
         let best = self.best_middle(len);
         if best != self.middle() {
-            self.next.set_middle(best);
-            self.epoch = self.epoch.wrapping_add(1);
-            self.movement = Move::Building { bucket: 0 };
+            self.move_to(best);
         }
+    }
+
+    /// To the other hints, which are clear.
+    fn move_to(&mut self, middle: usize) {
+        self.next.set_middle(middle);
+        self.epoch = self.epoch.wrapping_add(1);
+        self.movement = Move::Building { bucket: 0 };
     }
 
     /// The longest length that at most one prefix in eight falls short of; `/` doesn't count, for it needs no search.
@@ -166,28 +204,23 @@ impl Lengths {
         self.middle()
     }
 
-    fn build(&mut self, start: usize, index: &Index, blocks: &mut Blocks) {
+    fn build(&mut self, start: usize, index: &mut Index, ground: &mut Ground) {
         let end = (start + BUCKETS_PER_STEP).min(index.buckets());
         let mut entries = 0;
         let mut bucket = start;
         while bucket < end && entries < ENTRIES_PER_STEP {
-            for block in index.in_bucket(bucket) {
-                entries += 1;
-                let entry = Entry::of(blocks.bytes(block));
-                // Added since the movement began.
-                if entry.epoch == self.epoch {
-                    continue;
+            let mut nth = 0;
+            loop {
+                let Some(block) = index.in_bucket(bucket).nth(nth) else { break };
+                nth += 1;
+                // Unless it was added since the movement began.
+                if Entry::of(ground.bytes(block)).epoch != self.epoch
+                    && self.take_over(block, index, ground).is_err()
+                {
+                    return self.give_up();
                 }
-                let middle = self.next.middle();
-                let length = usize::from(entry.components);
-                if length >= middle {
-                    let hash = self.key.name(NameRef::from_checked(entry.name).prefix(middle));
-                    if self.next.add(hash, length, block).is_err() {
-                        return self.give_up();
-                    }
-                }
-                Entry::set_epoch(blocks.bytes_mut(block), self.epoch);
             }
+            entries += nth;
             bucket += 1;
         }
         self.movement = Move::Building { bucket };
@@ -196,6 +229,31 @@ impl Lengths {
             self.settle();
             self.movement = Move::Clearing { bucket: 0 };
         }
+    }
+
+    /// A hint at the new middle for an entry, which moves beside it if there is room.
+    fn take_over(&mut self, mut block: u32, index: &mut Index, ground: &mut Ground) -> Result<(), IndexFull> {
+        let (middle, middle_before) = (self.next.middle(), self.middle());
+        let entry = Entry::of(ground.bytes(block));
+        let (length, entry_len) = (usize::from(entry.components), entry.len());
+        if length >= middle {
+            let prefixes = Prefixes::of(&self.key, NameRef::from_checked(entry.name));
+            let hash = prefixes.hash(middle);
+            if self.next.has_rooms()
+                && let Some(nearer) = ground.allocate_nearer(block, entry_len, self.next.home(hash))
+            {
+                ground.copy(block, nearer, entry_len);
+                ground.free(block, entry_len);
+                index.replace(prefixes.whole(), block, nearer);
+                if length >= middle_before {
+                    self.hints.moved(ground, prefixes.hash(middle_before), block, nearer);
+                }
+                block = nearer;
+            }
+            self.next.add(ground, hash, length, block)?;
+        }
+        Entry::set_epoch(ground.bytes_mut(block), self.epoch);
+        Ok(())
     }
 
     /// There was no room at the new middle: stays at the present one for good.

@@ -88,7 +88,7 @@ fn removal_uncovers_what_is_shorter() {
     assert_eq!(found(&fib, long), None);
     assert_eq!((fib.len(), fib.next_hop_sets()), (0, 0));
     // Not even hints are left.
-    assert_eq!(fib.lengths.of(&Prefixes::of(&KEY, name(long).as_ref())), Behind::default());
+    assert_eq!(fib.lengths.of(&fib.ground, &Prefixes::of(&KEY, name(long).as_ref())), Behind::default());
 }
 
 #[test]
@@ -171,7 +171,11 @@ fn sets_and_bytes_are_bounded_too() {
 /// A hundred times as many names as fit, of changing sizes: nothing leaks, and the middle follows.
 #[test]
 fn churn_leaves_nothing_behind() {
-    let mut fib = fib(1000);
+    [false, true].into_iter().for_each(churn);
+}
+
+fn churn(has_rooms: bool) {
+    let mut fib = Fib::on_ground(KEY, FibConfig::new(1000), has_rooms);
     let nth = |n: u32| {
         let components = 2 + n / 5000 % 11;
         (0..components).fold(Name::new(), |name, c| name.with_generic(format!("{c}-{n}")))
@@ -183,11 +187,11 @@ fn churn_leaves_nothing_behind() {
             assert!(fib.remove(nth(n - 900).as_ref()));
         }
         if n == 60_000 {
-            touched = fib.blocks.slabs_touched();
+            touched = fib.ground.slabs_touched();
         }
     }
     assert_eq!((fib.len(), fib.next_hop_sets()), (900, 50));
-    assert_eq!(fib.blocks.slabs_touched(), touched);
+    assert_eq!(fib.ground.slabs_touched(), touched);
     let entries: Vec<Name> = fib.entries().into_iter().map(|(name, _)| name.to_name()).collect();
     assert!(entries.is_sorted());
     assert_eq!(fib.middle(), 2 + 99_999 / 5000 % 11);
@@ -210,6 +214,50 @@ fn the_middle_moves_while_lookups_go_on() {
     }
     assert_eq!(fib.middle(), 10);
     assert_eq!(lookup(&fib, &deep(9).with_generic("x")).unwrap().prefix_len, 0);
+}
+
+/// Names of one length first, then of another, so that hints move away and back; and many behind one hint.
+#[test]
+fn entries_stand_beside_their_hints() {
+    const COUNT: usize = 4800;
+    let mut fib = Fib::on_ground(KEY, FibConfig::new(COUNT), true);
+    let nth = |n: usize| {
+        let name = Name::new().with_generic(format!("{n}"));
+        (0..if n < COUNT / 2 { 2 } else { 5 }).fold(name, |name, c| name.with_generic(format!("{c}-{n}")))
+    };
+    let beside = |fib: &Fib, numbers: core::ops::Range<usize>| {
+        let there = numbers.filter(|n| {
+            let prefixes = Prefixes::of(&KEY, nth(*n).as_ref());
+            let block = fib.find(prefixes.whole(), nth(*n).as_ref().as_bytes()).unwrap();
+            fib.ground.page_of(block)
+                == fib.lengths.beside(&prefixes).map(|bucket| bucket / ground::HINTS_PER_PAGE)
+        });
+        there.count()
+    };
+    for n in 0..COUNT / 2 {
+        fib.set(nth(n).as_ref(), &[hop(1, 0)], StrategyId(0)).unwrap();
+    }
+    assert_eq!(fib.middle(), 3);
+    let first = beside(&fib, 0..COUNT / 2);
+    assert!(first > COUNT / 2 * 95 / 100, "{first}");
+    for n in COUNT / 2..COUNT {
+        fib.set(nth(n).as_ref(), &[hop(2, 0)], StrategyId(0)).unwrap();
+    }
+    for n in 0..COUNT / 2 - 10 {
+        assert!(fib.remove(nth(n).as_ref()));
+    }
+    // Time to move, and to come back.
+    for n in 0..20_000 {
+        fib.set(nth(COUNT - 1).as_ref(), &[hop(n % 7 + 1, 0)], StrategyId(0)).unwrap();
+    }
+    assert_eq!(fib.middle(), 6);
+    assert!(fib.lengths.is_at_rest());
+    let others = beside(&fib, COUNT / 2..COUNT);
+    assert!(others > COUNT / 2 * 95 / 100, "{others}");
+    for n in COUNT / 2 - 10..COUNT {
+        let entry = lookup(&fib, &nth(n).with_generic("x")).unwrap();
+        assert_eq!(entry.prefix_len, nth(n).as_ref().len());
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -238,8 +286,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
     /// Against an ordered map searched from the longest prefix down.
     #[test]
-    fn is_a_map_by_longest_prefix(steps in steps(), prefixes_max in 1usize..60, middle in proptest::option::of(1usize..33)) {
-        let mut fib = Fib::new(KEY, FibConfig { middle, ..FibConfig::new(prefixes_max) });
+    fn is_a_map_by_longest_prefix(
+        steps in steps(),
+        prefixes_max in 1usize..60,
+        middle in proptest::option::of(1usize..33),
+        has_rooms: bool,
+    ) {
+        let mut fib = Fib::on_ground(KEY, FibConfig { middle, ..FibConfig::new(prefixes_max) }, has_rooms);
         let mut model: BTreeMap<Name, u32> = BTreeMap::new();
         for step in steps {
             match step {
@@ -277,8 +330,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
     /// A lookup with a hint finds what one without finds, though the FIB changes between stages.
     #[test]
-    fn a_hint_changes_nothing(steps in steps(), change_before in 0usize..5) {
-        let mut fib = fib(60);
+    fn a_hint_changes_nothing(steps in steps(), change_before in 0usize..5, has_rooms: bool) {
+        let mut fib = Fib::on_ground(KEY, FibConfig::new(60), has_rooms);
         for step in steps {
             match step {
                 Step::Set(name, face) => _ = fib.set(name.as_ref(), &[hop(face, face)], StrategyId(0)),
@@ -337,7 +390,7 @@ fn a_hint_that_matches_by_chance_is_seen_through() {
     let mut led_astray = 0;
     for stranger in strangers {
         let prefixes = Prefixes::of(&KEY, stranger.as_ref());
-        led_astray += u32::from(fib.lengths.of(&prefixes).lead != 0);
+        led_astray += u32::from(fib.lengths.of(&fib.ground, &prefixes).lead != 0);
         let hint = FibHint::default();
         (0..Fib::HINTED_STAGES).for_each(|stage| fib.prefetch_hinted(stage, &prefixes, &hint));
         assert_eq!(fib.lookup_hinted(stranger.as_ref(), &prefixes, &hint), None);

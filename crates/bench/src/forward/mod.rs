@@ -40,13 +40,18 @@ impl Sign for Short {
     }
 }
 
+/// Another number for each.
+const fn mix(number: u64) -> u64 {
+    let product = (number ^ number >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    product ^ product >> 32
+}
+
 /// Names of so many components, all different: the prefix (all but the last component) of number `i`, one of `prefixes`, and the whole.
 fn names(i: u64, options: &Options) -> (Name, Name) {
     let (i, turn) = (i % options.prefixes, i / options.prefixes);
     let mut random = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bf0_3635;
     let mut word = || {
-        random = (random ^ random >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        random ^= random >> 32;
+        random = mix(random);
         random
     };
     let (least, most) = options.components;
@@ -132,11 +137,14 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Numbers of all names that take part: twice as many as are pending, spread over all prefixes.
+    /// Numbers of all names that take part: twice as many as are pending, spread over all prefixes. In no order, as routes come in theirs: entries of the FIB
+    /// would be read in the order in which they lie in memory else.
     fn numbers(&self) -> impl Iterator<Item = u64> + Clone + use<> {
         let count = 2 * self.pending;
         let apart = (self.prefixes / count).max(1);
-        (0..count).map(move |i| i * apart)
+        let mut numbers: Vec<u64> = (0..count).map(|i| i * apart).collect();
+        numbers.sort_unstable_by_key(|number| mix(mix(*number)));
+        numbers.into_iter()
     }
 
     /// Packets that a content store may hold so that nothing is ever answered from it: fewer than the names that come between two uses of one.

@@ -155,8 +155,10 @@ mod tests {
 
     #[test]
     fn what_is_sent_within_the_window_arrives() {
-        let free = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let (from, to) = (free(), free());
+        // At an address of its own: a port that is free here can't be taken by a test beside this one meanwhile. Both are held until both are known.
+        let ends = [(); 2].map(|()| UdpSocket::bind("127.73.1.1:0").unwrap());
+        let [from, to] = ends.each_ref().map(|end| end.local_addr().unwrap());
+        drop(ends);
         // Waits to be ended, and ends with this test's process.
         std::thread::spawn(move || send(from, to, 5000, 1000, 32));
         let arrived = count(to, 5000).unwrap();

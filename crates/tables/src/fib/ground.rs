@@ -137,22 +137,22 @@ impl Ground {
     /// A place for an entry of `len` octets, at most [`super::BLOCK_MAX`], in the page of a bucket of the hints at rest if there is room; `None` when there
     /// is none anywhere. Its octets are whatever they were.
     pub(super) fn allocate(&mut self, len: usize, beside: Option<usize>) -> Option<u32> {
-        match beside.and_then(|bucket| self.rooms.allocate(bucket / HINTS_PER_PAGE, len)) {
-            Some(entry) => Some(entry),
-            None => self.blocks.allocate(len, self.lines.as_mut_bytes()),
+        beside
+            .and_then(|bucket| self.rooms.allocate(bucket / HINTS_PER_PAGE, len))
+            .or_else(|| self.blocks.allocate(len, self.lines.as_mut_bytes()))
+    }
+
+    /// Moves an entry of `len` octets to the page of a bucket; gives its new place, or `None` when it is there already or there is no room.
+    pub(super) fn move_beside(&mut self, entry: u32, len: usize, bucket: usize) -> Option<u32> {
+        let page = bucket / HINTS_PER_PAGE;
+        if self.rooms.page_of(entry) == Some(page) {
+            return None;
         }
-    }
-
-    /// A place in the page of a bucket for an entry that has another now; `None` when it is there already, or there is no room.
-    pub(super) fn allocate_nearer(&mut self, entry: u32, len: usize, beside: usize) -> Option<u32> {
-        let page = beside / HINTS_PER_PAGE;
-        if self.rooms.page_of(entry) == Some(page) { None } else { self.rooms.allocate(page, len) }
-    }
-
-    /// Writes the `len` octets of an entry to another place.
-    pub(super) fn copy(&mut self, entry: u32, to: u32, len: usize) {
-        let (from, to) = (entry as usize * GRAIN, to as usize * GRAIN);
-        self.lines.as_mut_bytes().copy_within(from..from + len, to);
+        let to = self.rooms.allocate(page, len)?;
+        let start = entry as usize * GRAIN;
+        self.lines.as_mut_bytes().copy_within(start..start + len, to as usize * GRAIN);
+        self.free(entry, len);
+        Some(to)
     }
 
     /// Gives the place of an entry of `len` octets back.

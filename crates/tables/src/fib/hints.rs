@@ -87,8 +87,8 @@ pub(super) struct Hints {
 
 impl Hints {
     /// Buckets for hints of so many prefixes.
-    pub(super) const fn buckets_for(prefixes_max: usize) -> usize {
-        if prefixes_max == 0 { 1 } else { prefixes_max.div_ceil(LOAD) }
+    pub(super) fn buckets_for(prefixes_max: usize) -> usize {
+        prefixes_max.div_ceil(LOAD).max(1)
     }
 
     /// At their place, which is zero.
@@ -273,9 +273,11 @@ impl Hints {
 
     /// An entry behind a hash stands in another block now.
     pub(super) fn moved(&self, ground: &mut Ground, hash: u64, block: u32, to: u32) {
-        if let Some((bucket, position)) = self.locate(ground, hash) {
-            self.bucket_mut(ground, bucket).leads[position] ^= block ^ to;
-        }
+        let Some((bucket, position)) = self.locate(ground, hash) else {
+            debug_assert!(false, "a hint was never added");
+            return;
+        };
+        self.bucket_mut(ground, bucket).leads[position] ^= block ^ to;
     }
 
     /// Forgets the hints in some buckets and some of the large counts; true when nothing is left from `bucket` on.

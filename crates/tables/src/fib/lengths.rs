@@ -162,12 +162,14 @@ impl Lengths {
             Move::Rest => self.consider(index.len()),
             Move::Building { bucket } => self.build(bucket, index, ground),
             Move::Clearing { bucket } => {
-                let done = self.next.clear_some(ground, bucket, CLEARED_PER_STEP);
-                let next = (bucket + CLEARED_PER_STEP).min(self.next.buckets());
-                match done {
-                    true if self.adaptive && self.next.has_rooms() => self.move_to(self.middle()),
-                    true => self.movement = Move::Rest,
-                    false => self.movement = Move::Clearing { bucket: next },
+                if !self.next.clear_some(ground, bucket, CLEARED_PER_STEP) {
+                    let next = (bucket + CLEARED_PER_STEP).min(self.next.buckets());
+                    self.movement = Move::Clearing { bucket: next };
+                } else if self.adaptive && self.next.has_rooms() {
+                    // Back to where entries have room beside.
+                    self.move_to(self.middle());
+                } else {
+                    self.movement = Move::Rest;
                 }
             }
         }
@@ -240,15 +242,13 @@ impl Lengths {
             let prefixes = Prefixes::of(&self.key, NameRef::from_checked(entry.name));
             let hash = prefixes.hash(middle);
             if self.next.has_rooms()
-                && let Some(nearer) = ground.allocate_nearer(block, entry_len, self.next.home(hash))
+                && let Some(to) = ground.move_beside(block, entry_len, self.next.home(hash))
             {
-                ground.copy(block, nearer, entry_len);
-                ground.free(block, entry_len);
-                index.replace(prefixes.whole(), block, nearer);
+                index.replace(prefixes.whole(), block, to);
                 if length >= middle_before {
-                    self.hints.moved(ground, prefixes.hash(middle_before), block, nearer);
+                    self.hints.moved(ground, prefixes.hash(middle_before), block, to);
                 }
-                block = nearer;
+                block = to;
             }
             self.next.add(ground, hash, length, block)?;
         }

@@ -125,7 +125,7 @@ pub trait Work: Any + Send {
 }
 
 /// As many passes of [`Element::prefetch`] as any element may ask for: hosts make no more.
-pub const PREFETCH_STAGES_MAX: usize = 4;
+pub const PREFETCH_STAGES_MAX: usize = 3;
 
 /// A packet function. Written once, run by every host.
 pub trait Element {

@@ -240,7 +240,6 @@ impl<E: Element + Send + 'static> AnyElement for Erased<E> {
             0 => self.prefetch_stage::<0>(port, packets, pool),
             1 => self.prefetch_stage::<1>(port, packets, pool),
             2 => self.prefetch_stage::<2>(port, packets, pool),
-            3 => self.prefetch_stage::<3>(port, packets, pool),
             _ => {}
         }
     }

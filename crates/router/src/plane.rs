@@ -161,11 +161,10 @@ impl Plane {
 
     fn prefetch_batch(&self, pool: &Pool) {
         // All of them, below.
-        const { assert!(PREFETCH_STAGES_MAX == 4) };
+        const { assert!(PREFETCH_STAGES_MAX == 3) };
         let _helped = self.prefetch_stage::<0>(pool)
             && self.prefetch_stage::<1>(pool)
-            && self.prefetch_stage::<2>(pool)
-            && self.prefetch_stage::<3>(pool);
+            && self.prefetch_stage::<2>(pool);
     }
 
     /// True where the next one helps a packet too.

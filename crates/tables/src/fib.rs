@@ -63,7 +63,7 @@ pub struct FibConfig {
     /// Different sets of next hops at one time.
     pub next_hop_sets_max: usize,
     /// Octets for all entries: each takes its name and 9 octets, rounded up to a multiple of 32 (of larger steps above 256). Those that stand beside
-    /// their hints, as most do where there may be more than 2^20, take none of them.
+    /// their hints, as most do where there may be more than 2^18, take none of them.
     pub entry_bytes_max: usize,
     /// Components at which a lookup starts, 1..=32; `None` lets it follow the lengths of the prefixes.
     pub middle: Option<usize>,
@@ -115,8 +115,8 @@ impl From<IndexFull> for FibError {
 }
 
 /// FIBs for more prefixes than this have room for entries beside their hints. Smaller ones would gain next to nothing, as translations of their pages are in
-/// a near cache; and a few prefixes would touch all of it.
-const SMALL_MAX: usize = 1 << 20;
+/// a near cache; and a few prefixes would touch all of it. Routers are made for so many, unless they are told of more.
+const SMALL_MAX: usize = 1 << 18;
 
 /// What the stages of [`Fib::prefetch_hinted`] found out about one name, for the lookup that follows. It holds for as long as the FIB stays as it is, and
 /// for this name only: [`forget`](Self::forget) it when the name changes.
@@ -179,7 +179,7 @@ impl Fib {
     pub const PREFETCH_STAGES: usize = 3;
 
     /// Passes of [`prefetch_hinted`](Self::prefetch_hinted) that help.
-    pub const HINTED_STAGES: usize = 4;
+    pub const HINTED_STAGES: usize = 3;
 
     /// Without prefixes. `key` is that of the [`Prefixes`] it will be asked with.
     pub fn new(key: HashKey, config: FibConfig) -> Self {
@@ -330,17 +330,17 @@ impl Fib {
     /// As [`prefetch`](Self::prefetch), in [`HINTED_STAGES`](Self::HINTED_STAGES); what a stage finds out is kept in `hint`, so that the next one and
     /// the lookup need not.
     ///
-    /// Reading what one stage asked for and asking for the next are passes apart: in a tight loop of requests many of them look for their pages at
-    /// the same time, and with large tables that takes longest.
+    /// Stage 0 asks for the hint and nothing else: in a tight loop of requests many of them look for their pages at the same time, and with large tables
+    /// that takes longest. What the hint leads to stands in the same page, so stage 1 asks for it as it reads the hint.
     #[inline(always)]
     pub fn prefetch_hinted(&self, stage: usize, prefixes: &Prefixes, hint: &FibHint) {
         match stage {
             0 => self.lengths.prefetch(&self.ground, prefixes),
-            1 => hint.keep(self, self.lengths.of(&self.ground, prefixes)),
-            2 if !hint.is_about(self) => {
-                self.prefetch_found(self.lengths.of(&self.ground, prefixes), prefixes)
+            1 => {
+                let behind = self.lengths.of(&self.ground, prefixes);
+                hint.keep(self, behind);
+                self.prefetch_found(behind, prefixes);
             }
-            2 => self.prefetch_found(hint.behind(), prefixes),
             // It was led to, and asked for.
             _ if hint.lead.get() != 0 => {}
             _ if !hint.is_about(self) => self.prefetch_entry(prefixes),

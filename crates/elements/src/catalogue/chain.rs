@@ -38,7 +38,7 @@ impl Configured for BackwardRouter {
 
 impl Configured for NameRouter {
     const PARAMETERS: &'static [ParameterInfo] = &[
-        fixed("prefixes", "1048576", "prefixes at most"),
+        fixed("prefixes", "262144", "prefixes at most"),
         live("routes", "[]", "\"/prefix FACE [cost=N] …\": where Interests go; the cheapest is taken"),
         live("nacks", "true", "whether what has no route is answered by a Nack"),
         live("data_from_next_hops_only", "false", "whether Data passes only from a next hop of its name"),
@@ -46,7 +46,7 @@ impl Configured for NameRouter {
     ];
 
     fn make(reader: &mut Reader<'_>) -> Self {
-        let prefixes = reader.integer("prefixes", 1 << 20, 1..=1 << 26) as usize;
+        let prefixes = reader.integer("prefixes", 1 << 18, 1..=1 << 26) as usize;
         let config = NameRouterConfig { fib: FibConfig::new(prefixes), ..NameRouterConfig::default() };
         NameRouter::new(reader.making().key, config)
     }

@@ -51,7 +51,7 @@ impl Configured for ContentStore {
 impl Configured for Router {
     const PARAMETERS: &'static [ParameterInfo] = &[
         fixed("pending", "262144", "pending Interests at most"),
-        fixed("prefixes", "1048576", "prefixes in the FIB at most"),
+        fixed("prefixes", "262144", "prefixes in the FIB at most"),
         fixed("dead_nonces", "262144", "nonces remembered after their Interest is gone"),
         fixed("tokens", "true", "whether each Interest that is sent carries a token for its answer"),
         fixed("lifetime_max_ms", "600000", "milliseconds that an Interest may wait at most"),
@@ -67,7 +67,7 @@ impl Configured for Router {
     fn make(reader: &mut Reader<'_>) -> Self {
         let (key, seed) = (reader.making().key, reader.making().seed);
         let pending = reader.integer("pending", 1 << 18, 1..=ENTRIES_MAX as u64) as usize;
-        let prefixes = reader.integer("prefixes", 1 << 20, 1..=1 << 26) as usize;
+        let prefixes = reader.integer("prefixes", 1 << 18, 1..=1 << 26) as usize;
         let config = RouterConfig {
             pit: PitConfig::for_entries(pending),
             fib: FibConfig::new(prefixes),

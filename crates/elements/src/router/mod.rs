@@ -106,7 +106,7 @@ impl Default for RouterConfig {
         RouterConfig {
             shard: 0,
             pit: PitConfig::default(),
-            fib: FibConfig::new(1 << 20),
+            fib: FibConfig::new(1 << 18),
             dead_nonces: 1 << 18,
             upstream_tokens: true,
             accept_data_from_any_face: false,

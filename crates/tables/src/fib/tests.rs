@@ -154,7 +154,7 @@ fn sets_and_bytes_are_bounded_too() {
         entry_bytes_max: 0,
         ..FibConfig::new(1 << 20)
     };
-    let mut fib = Fib::new(KEY, config);
+    let mut fib = Fib::on_ground(KEY, config, false);
     let hops = [hop(1, 1), hop(2, 1), hop(3, 1), hop(4, 1)];
     assert_eq!(fib.set(name("/a").as_ref(), &hops, StrategyId(0)), Err(FibError::TooManyNextHops));
     fib.set(name("/a").as_ref(), &hops[..3], StrategyId(0)).unwrap();

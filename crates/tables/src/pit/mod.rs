@@ -581,7 +581,7 @@ impl Pit {
         true
     }
 
-    /// Asks for what the index has of a name: for a whole batch in a pass of its own, as [`Fib::prefetch_hinted`](crate::fib::Fib::prefetch_hinted) says.
+    /// Asks for what the index has of a name: for a whole batch in a pass of its own, so that many look for their pages at the same time.
     #[inline(always)]
     pub fn prefetch_hash(&self, hash: u64) {
         self.index.prefetch(hash);

@@ -39,7 +39,7 @@ use nw_wire::{PACKET_LEN_MAX, sha256};
 pub use policy::PolicyKind;
 use policy::{Arrival, Policy};
 use recent::Recent;
-use record::{Entry, NONE, is_node};
+use record::{Entry, NONE};
 use tree::Tree;
 use upkeep::Upkeep;
 pub use upkeep::{Erasing, KEPT_IDLE, RECENT_MAX};
@@ -209,7 +209,7 @@ impl ContentStore {
     /// [`missed`](Self::missed) does.
     #[inline(always)]
     pub fn may_hold(&self, prefixes: &Prefixes, hint: &CsHint) -> bool {
-        !hint.is_absent(self.state()) && self.tree.index.may_have(prefixes.key())
+        !hint.is_absent(self.state()) && self.tree.keys.may_have(prefixes.key())
     }
 
     /// Which store this is and how many packets came: what is absent stays so while this is the same. Neither 0 nor all ones.
@@ -307,7 +307,7 @@ impl ContentStore {
         }
         let key = packet.prefixes.key();
         // S3-FIFO makes up its mind when asked for the victim: not in vain.
-        if !PLAIN && self.tree.index.may_have(key) {
+        if !PLAIN && self.tree.keys.may_have(key) {
             return false;
         }
         let entries = &mut self.tree.entries[..];
@@ -320,10 +320,10 @@ impl ContentStore {
         if (usize::from(entry.wire_len) - 1) / BLOCK_LEN + 1 != blocks {
             return false;
         }
-        let Some(vacancy) = self.tree.index.vacancy(key) else { return false };
-        let spot = self.tree.index.fill(&vacancy, slot);
-        if !self.tree.index.remove_at(entry.spot, entry.key, slot) {
-            self.tree.index.remove(entry.key, slot);
+        let Some(vacancy) = self.tree.keys.vacancy(key) else { return false };
+        let spot = self.tree.keys.fill(&vacancy, slot);
+        if !self.tree.keys.remove_at(entry.spot, entry.key, slot) {
+            self.tree.keys.remove(entry.key, slot);
         }
         let stays = PLAIN || self.policy.renews(entries, slot);
         let entry = &mut entries[slot as usize];
@@ -366,9 +366,9 @@ impl ContentStore {
             return self.refuse();
         }
         let Some(slot) = self.tree.arena.store(wire) else { return self.refuse() };
-        let spot = match self.tree.index.vacancy(key) {
-            Some(vacancy) => self.tree.index.fill(&vacancy, slot),
-            None if self.tree.index.insert(key, slot).is_err() => {
+        let spot = match self.tree.keys.vacancy(key) {
+            Some(vacancy) => self.tree.keys.fill(&vacancy, slot),
+            None if self.tree.keys.insert(key, slot).is_err() => {
                 self.tree.arena.free(slot, wire.len());
                 return self.refuse();
             }
@@ -512,13 +512,13 @@ impl ContentStore {
     pub fn prefetch(&self, stage: usize, prefixes: &Prefixes, hint: &CsHint) -> bool {
         match stage {
             // The first line that a hit reads. Where most miss, others are in more of a hurry.
-            0 if self.recent.is_mostly_hits() => self.tree.index.prefetch_soon(prefixes.key()),
-            0 => self.tree.index.prefetch(prefixes.key()),
+            0 if self.recent.is_mostly_hits() => self.tree.keys.prefetch_soon(prefixes.key()),
+            0 => self.tree.keys.prefetch(prefixes.key()),
             1 if !self.serve => {}
             // Most are not here.
-            1 if !self.tree.index.may_have(prefixes.key()) => hint.set_absent(self.state()),
+            1 if !self.tree.keys.may_have(prefixes.key()) => hint.set_absent(self.state()),
             1 => {
-                for id in self.tree.index.candidates(prefixes.key()).filter(|id| !is_node(*id)) {
+                for id in self.tree.keys.candidates(prefixes.key()) {
                     self.tree.entries.prefetch(id as usize);
                     self.tree.arena.prefetch(id);
                 }
@@ -533,7 +533,7 @@ impl ContentStore {
     /// As [`prefetch_insert`](Self::prefetch_insert) for a name of which only the hash is known.
     #[inline(always)]
     pub fn prefetch_hash(&self, hash: u64) {
-        self.tree.index.prefetch(hash);
+        self.tree.keys.prefetch(hash);
     }
 
     /// True while prefixes of names are kept: what is [inserted](Self::insert) needs them all then, and only the hash of the whole otherwise.
@@ -546,7 +546,7 @@ impl ContentStore {
     #[inline]
     pub fn prefetch_insert(&self, stage: usize, prefixes: &Prefixes) {
         if stage == 0 {
-            self.tree.index.prefetch(prefixes.key());
+            self.tree.keys.prefetch(prefixes.key());
         }
         if !self.upkeep.is_off() {
             self.tree.prefetch_link(stage, prefixes);
@@ -560,7 +560,7 @@ impl ContentStore {
             return self.with_digest(now, ask);
         }
         let mut newest = None;
-        for id in self.tree.index.candidates(ask.prefixes.key()) {
+        for id in self.tree.keys.candidates(ask.prefixes.key()) {
             if self.suits(id, now, ask, ask.name.as_bytes())
                 && newest.is_none_or(|other| self.age(id) < self.age(other))
             {
@@ -579,7 +579,7 @@ impl ContentStore {
         }
         // There are no more than VERSIONS_MAX.
         let suitable =
-            self.tree.index.candidates(ask.prefixes.key()).filter(|id| self.suits(*id, now, ask, name));
+            self.tree.keys.candidates(ask.prefixes.key()).filter(|id| self.suits(*id, now, ask, name));
         let versions: ArrayVec<u32, VERSIONS_MAX> = suitable.take(VERSIONS_MAX).collect();
         versions.into_iter().find(|id| self.digest(*id)[..] == digest[2..])
     }
@@ -595,7 +595,7 @@ impl ContentStore {
     #[inline(never)]
     fn same_packet(&mut self, name: &[u8], key: u64, wire: &[u8]) -> Option<u32> {
         let (mut versions, mut eldest) = (0, NONE);
-        for id in self.tree.index.candidates(key) {
+        for id in self.tree.keys.candidates(key) {
             if self.is_named(id, key, name) {
                 let entry = &self.tree.entries[id as usize];
                 if usize::from(entry.wire_len) == wire.len() && self.tree.arena.holds(id, 0, wire) {
@@ -655,9 +655,6 @@ impl ContentStore {
     /// True for an entry of this name.
     #[inline(always)]
     fn is_named(&self, id: u32, key: u64, name: &[u8]) -> bool {
-        if is_node(id) {
-            return false;
-        }
         let entry = &self.tree.entries[id as usize];
         entry.key == key && usize::from(entry.name_len) == name.len() && self.tree.starts_with(id, name)
     }
@@ -733,8 +730,8 @@ impl ContentStore {
         if linked {
             self.tree.unlink(slot);
         }
-        if !self.tree.index.remove_at(spot, key, slot) {
-            self.tree.index.remove(key, slot);
+        if !self.tree.keys.remove_at(spot, key, slot) {
+            self.tree.keys.remove(key, slot);
         }
         self.tree.arena.free(slot, usize::from(wire_len));
         self.len -= 1;

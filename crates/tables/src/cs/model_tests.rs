@@ -182,5 +182,5 @@ fn holds(cs: &ContentStore, packet: &Packet) -> bool {
             usize::from(entry.wire_len) == packet.wire.len() && cs.tree.arena.holds(id, 0, &packet.wire)
         }
     };
-    cs.tree.index.find(key, same).is_some()
+    cs.tree.keys.find(key, same).is_some()
 }

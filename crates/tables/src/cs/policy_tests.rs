@@ -195,7 +195,7 @@ fn insert(cs: &mut ContentStore, now_ms: u64, number: u8, freshness_ms: u32, uns
 
 fn has(cs: &ContentStore, number: u8) -> bool {
     let key = Prefixes::of(&KEY, named(number).as_ref()).key();
-    cs.tree.index.candidates(key).any(|id| cs.is_named(id, key, named(number).as_ref().as_bytes()))
+    cs.tree.keys.candidates(key).any(|id| cs.is_named(id, key, named(number).as_ref().as_bytes()))
 }
 
 proptest! {

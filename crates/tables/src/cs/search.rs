@@ -144,13 +144,12 @@ impl Tree {
     /// The records of one edge.
     pub fn on_edge(&self, node: u32, edge: u64) -> ArrayVec<u32, EDGE_MAX> {
         let mut sharing = ArrayVec::new();
-        for id in self.index.candidates(edge) {
+        for id in self.near_edge(edge) {
             let place = self.place(id);
             let is_on = place.linked != 0
                 && place.edge == edge
                 && place.parent == node
                 && place.depth > self.node(node).place.depth;
-            // Seen twice when an entry's key and its edge have the same tag, as one in 65536 has.
             if is_on && !sharing.contains(&id) {
                 // More than EDGE_MAX are not on an edge.
                 let _ = sharing.try_push(id);

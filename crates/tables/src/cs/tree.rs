@@ -44,7 +44,10 @@ pub(super) struct Tree {
     key: HashKey,
     pub entries: Lines<Entry>,
     nodes: Lines<Node>,
-    pub index: Index,
+    /// Entries by the hashes of their whole names. By itself, so that it is no larger than it must be: each packet looks here.
+    pub keys: Index,
+    /// Nodes, and entries whose edge is not their key, by their edges.
+    edges: Index,
     pub arena: BlockArena<BLOCK_LEN>,
     nodes_free: u32,
     nodes_untouched: u32,
@@ -76,8 +79,9 @@ impl Tree {
             key,
             entries: Lines::new(arena.capacity()),
             nodes,
-            // A key and an edge for each entry, an edge for each node.
-            index: Index::with_capacity(2 * entries_max + nodes_max),
+            // What takes a victim's place is there before that has gone.
+            keys: Index::with_capacity(entries_max + 1),
+            edges: Index::with_capacity(entries_max + nodes_max),
             arena,
             nodes_free: NONE,
             nodes_untouched: 1,
@@ -95,7 +99,8 @@ impl Tree {
     pub fn memory_bytes(&self) -> usize {
         self.entries.memory_bytes()
             + self.nodes.memory_bytes()
-            + self.index.memory_bytes()
+            + self.keys.memory_bytes()
+            + self.edges.memory_bytes()
             + self.arena.memory_bytes()
     }
 
@@ -106,7 +111,9 @@ impl Tree {
             0 => {
                 for depth in self.likely_depths(prefixes.kept()) {
                     self.hints.prefetch(self.hint_of(prefixes.hash(depth)));
-                    self.index.prefetch(prefixes.hash(prefixes.kept().min(depth + 1)));
+                    let edge = prefixes.hash(prefixes.kept().min(depth + 1));
+                    self.edges.prefetch(edge);
+                    self.keys.prefetch(edge);
                 }
             }
             1 => {
@@ -126,7 +133,7 @@ impl Tree {
     #[inline(always)]
     pub fn prefetch_removal(&self, slot: u32) {
         let Some(entry) = self.entries.get(slot as usize) else { return };
-        self.index.prefetch_soon_at(entry.spot);
+        self.keys.prefetch_soon_at(entry.spot);
         self.arena.prefetch_soon(slot, usize::from(entry.wire_len));
         if entry.place.linked != 0 {
             self.prefetch_unlink(entry);
@@ -136,7 +143,7 @@ impl Tree {
     #[cold]
     fn prefetch_unlink(&self, entry: &Entry) {
         if entry.place.edge != entry.key {
-            self.index.prefetch(entry.place.edge);
+            self.edges.prefetch(entry.place.edge);
         }
         self.prefetch_record(entry.place.before);
         self.prefetch_record(entry.place.after);
@@ -186,7 +193,7 @@ impl Tree {
                     break;
                 }
             }
-            let indexed = edge == key || self.index.insert(edge, slot).is_ok();
+            let indexed = edge == key || self.edges.insert(edge, slot).is_ok();
             self.attach(slot, node, if indexed { edge } else { key });
             break;
         }
@@ -202,7 +209,7 @@ impl Tree {
         let Entry { key, place, .. } = self.entries[slot as usize];
         self.entries[slot as usize].place.linked = 0;
         if place.edge != key {
-            self.index.remove(place.edge, slot);
+            self.edges.remove(place.edge, slot);
         }
         self.detach(slot);
         if place.parent != ROOT && self.node(place.parent).count == 1 {
@@ -235,7 +242,7 @@ impl Tree {
     #[inline]
     pub fn way_down(&self, node: u32, edge: u64, prefixes: &Prefixes) -> (u32, usize) {
         let mut entries = 0;
-        for id in self.index.candidates(edge) {
+        for id in self.near_edge(edge) {
             if !is_node(id) {
                 entries += 1;
                 continue;
@@ -251,6 +258,13 @@ impl Tree {
             }
         }
         (NONE, entries)
+    }
+
+    /// What may be on an edge: records of it, and entries of which it is the key. Some are seen twice: entries whose key and edge have one tag, as one in
+    /// 65536 has.
+    #[inline]
+    pub fn near_edge(&self, edge: u64) -> impl Iterator<Item = u32> + '_ {
+        self.edges.candidates(edge).chain(self.keys.candidates(edge))
     }
 
     /// Where to begin for a name: at a node that served lately if it is on the way, or at the root.
@@ -315,13 +329,13 @@ impl Tree {
             self.detach(id);
             if self.has_edge_record(id) {
                 if indexed {
-                    self.index.remove(edge, id);
+                    self.edges.remove(edge, id);
                 } else {
-                    indexed = self.index.replace(edge, id, new);
+                    indexed = self.edges.replace(edge, id, new);
                 }
             }
             self.attach(id, new, next);
-            if self.has_edge_record(id) && self.index.insert(next, id).is_err() && !is_node(id) {
+            if self.has_edge_record(id) && self.edges.insert(next, id).is_err() && !is_node(id) {
                 self.place_mut(id).edge = self.entries[id as usize].key;
             }
             fresh_end = fresh_end.max(if is_node(id) {
@@ -333,7 +347,7 @@ impl Tree {
         self.node_mut(new).fresh_end = fresh_end;
         if !indexed {
             // Failing that, what is below is found from shorter prefixes only.
-            let _ = self.index.insert(edge, new);
+            let _ = self.edges.insert(edge, new);
         }
         self.attach(new, parent, edge);
         if parent != ROOT && self.node(parent).count == 1 {
@@ -349,14 +363,14 @@ impl Tree {
         let Node { place, first: heir, .. } = *self.node(node);
         if self.has_edge_record(heir) {
             let edge = self.place(heir).edge;
-            self.index.remove(edge, heir);
+            self.edges.remove(edge, heir);
         }
         let heir_place = self.place_mut(heir);
         (heir_place.parent, heir_place.before, heir_place.after) = (place.parent, place.before, place.after);
         heir_place.edge = place.edge;
         if !self.has_edge_record(heir) {
-            self.index.remove(place.edge, node);
-        } else if !self.index.replace(place.edge, node, heir) && !is_node(heir) {
+            self.edges.remove(place.edge, node);
+        } else if !self.edges.replace(place.edge, node, heir) && !is_node(heir) {
             self.place_mut(heir).edge = self.entries[heir as usize].key;
         }
         match place.before {

@@ -11,7 +11,6 @@
 //! ```
 
 use super::ContentStore;
-use super::record::is_node;
 use super::search::Search;
 use crate::{Ask, Instant};
 use arrayvec::ArrayVec;
@@ -177,7 +176,7 @@ impl ContentStore {
             State::Unlinking(bucket) => (bucket, false),
             State::Off | State::On => return,
         };
-        let end = self.tree.index.buckets().min(bucket + BUCKETS_PER_ENTRY * entries);
+        let end = self.tree.keys.buckets().min(bucket + BUCKETS_PER_ENTRY * entries);
         let mut done = 0;
         while bucket < end && done < entries {
             for slot in self.in_bucket(bucket) {
@@ -192,7 +191,7 @@ impl ContentStore {
             }
             bucket += 1;
         }
-        self.upkeep.state = match (bucket < self.tree.index.buckets(), link) {
+        self.upkeep.state = match (bucket < self.tree.keys.buckets(), link) {
             (true, true) => State::Linking(bucket),
             (true, false) => State::Unlinking(bucket),
             (false, true) => State::On,
@@ -204,9 +203,9 @@ impl ContentStore {
         self.settle();
     }
 
-    /// Entries in a bucket of the index; those that are there by two hashes twice.
+    /// Entries in a bucket of the index.
     fn in_bucket(&self, bucket: usize) -> ArrayVec<u32, 16> {
-        self.tree.index.in_bucket(bucket).filter(|id| !is_node(*id)).collect()
+        self.tree.keys.in_bucket(bucket).collect()
     }
 
     /// Puts an entry that came before the tree into it.
@@ -235,14 +234,11 @@ impl ContentStore {
                 return true;
             }
         }
-        let end = self.tree.index.buckets().min(erasing.bucket + ERASE_BUCKETS);
+        let end = self.tree.keys.buckets().min(erasing.bucket + ERASE_BUCKETS);
         while erasing.bucket < end && !erasing.more {
             self.prefetch_bucket(erasing.bucket + AHEAD);
             for slot in self.in_bucket(erasing.bucket) {
-                // One that was here twice may have gone.
-                if self.tree.entries[slot as usize].wire_len == 0
-                    || !self.tree.starts_with(slot, prefix.as_bytes())
-                {
+                if !self.tree.starts_with(slot, prefix.as_bytes()) {
                     continue;
                 }
                 if erasing.left() == 0 {
@@ -254,7 +250,7 @@ impl ContentStore {
             }
             erasing.bucket += 1;
         }
-        erasing.more || erasing.bucket == self.tree.index.buckets()
+        erasing.more || erasing.bucket == self.tree.keys.buckets()
     }
 
     /// A packet may be named by its digest, too.

@@ -32,14 +32,14 @@ impl Tree {
                 };
                 assert!(end <= record.fresh_end);
                 assert!(
-                    !self.has_edge_record(id) || self.index.find(place.edge, |other| other == id).is_some()
+                    !self.has_edge_record(id) || self.edges.find(place.edge, |other| other == id).is_some()
                 );
                 (before, id, count) = (id, place.after, count + 1);
             }
             assert_eq!(count, record.count);
         }
         assert_eq!(nodes, self.nodes_in_use());
-        assert_eq!(self.index.len(), all + edges + nodes);
+        assert_eq!((self.keys.len(), self.edges.len()), (all, edges + nodes));
         entries
     }
 }

@@ -79,8 +79,9 @@ impl Tree {
             key,
             entries: Lines::new(arena.capacity()),
             nodes,
-            // What takes a victim's place is there before that has gone.
-            keys: Index::with_capacity(entries_max + 1),
+            // What takes a victim's place is there before that has gone. With a third to spare hardly any takes the long way because others passed
+            // its bucket.
+            keys: Index::with_capacity(entries_max + entries_max / 3 + 1),
             edges: Index::with_capacity(entries_max + nodes_max),
             arena,
             nodes_free: NONE,

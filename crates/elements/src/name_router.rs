@@ -45,7 +45,7 @@ pub struct NameRouterConfig {
 }
 
 impl Default for NameRouterConfig {
-    /// A million prefixes; Nacks; Data from anywhere.
+    /// As many prefixes as a router has room for by default; Nacks; Data from anywhere.
     fn default() -> Self {
         NameRouterConfig { fib: FibConfig::new(1 << 18), nacks: true, data_from_next_hops_only: false }
     }

@@ -47,7 +47,8 @@ pub struct NameRouterConfig {
 impl Default for NameRouterConfig {
     /// As many prefixes as a router has room for by default; Nacks; Data from anywhere.
     fn default() -> Self {
-        NameRouterConfig { fib: FibConfig::new(1 << 18), nacks: true, data_from_next_hops_only: false }
+        let fib = FibConfig::new(FibConfig::PREFIXES_DEFAULT);
+        NameRouterConfig { fib, nacks: true, data_from_next_hops_only: false }
     }
 }
 

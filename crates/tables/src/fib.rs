@@ -72,6 +72,9 @@ pub struct FibConfig {
 }
 
 impl FibConfig {
+    /// What a router is made for, unless it is told of more.
+    pub const PREFIXES_DEFAULT: usize = 1 << 18;
+
     /// For so many prefixes, with names of 119 octets on average at most.
     pub const fn new(prefixes_max: usize) -> Self {
         FibConfig {
@@ -115,8 +118,8 @@ impl From<IndexFull> for FibError {
 }
 
 /// FIBs for more prefixes than this have room for entries beside their hints. Smaller ones would gain next to nothing, as translations of their pages are in
-/// a near cache; and a few prefixes would touch all of it. Routers are made for so many, unless they are told of more.
-const SMALL_MAX: usize = 1 << 18;
+/// a near cache; and a few prefixes would touch all of it, so whoever asked for no room has none.
+const SMALL_MAX: usize = FibConfig::PREFIXES_DEFAULT;
 
 /// What the stages of [`Fib::prefetch_hinted`] found out about one name, for the lookup that follows. It holds for as long as the FIB stays as it is, and
 /// for this name only: [`forget`](Self::forget) it when the name changes.
@@ -175,11 +178,8 @@ pub struct Fib {
 }
 
 impl Fib {
-    /// Passes of [`prefetch`](Self::prefetch) that help.
+    /// Passes of [`prefetch`](Self::prefetch) and [`prefetch_hinted`](Self::prefetch_hinted) that help.
     pub const PREFETCH_STAGES: usize = 3;
-
-    /// Passes of [`prefetch_hinted`](Self::prefetch_hinted) that help.
-    pub const HINTED_STAGES: usize = 3;
 
     /// Without prefixes. `key` is that of the [`Prefixes`] it will be asked with.
     pub fn new(key: HashKey, config: FibConfig) -> Self {
@@ -327,8 +327,7 @@ impl Fib {
         }
     }
 
-    /// As [`prefetch`](Self::prefetch), in [`HINTED_STAGES`](Self::HINTED_STAGES); what a stage finds out is kept in `hint`, so that the next one and
-    /// the lookup need not.
+    /// As [`prefetch`](Self::prefetch); what a stage finds out is kept in `hint`, so that the next one and the lookup need not.
     ///
     /// Stage 0 asks for the hint and nothing else: in a tight loop of requests many of them look for their pages at the same time, and with large tables
     /// that takes longest. What the hint leads to stands in the same page, so stage 1 asks for it as it reads the hint.

@@ -46,7 +46,7 @@ impl Configured for NameRouter {
     ];
 
     fn make(reader: &mut Reader<'_>) -> Self {
-        let prefixes = reader.integer("prefixes", 1 << 18, 1..=1 << 26) as usize;
+        let prefixes = reader.integer("prefixes", FibConfig::PREFIXES_DEFAULT as u64, 1..=1 << 26) as usize;
         let config = NameRouterConfig { fib: FibConfig::new(prefixes), ..NameRouterConfig::default() };
         NameRouter::new(reader.making().key, config)
     }

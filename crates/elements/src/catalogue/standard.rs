@@ -67,7 +67,7 @@ impl Configured for Router {
     fn make(reader: &mut Reader<'_>) -> Self {
         let (key, seed) = (reader.making().key, reader.making().seed);
         let pending = reader.integer("pending", 1 << 18, 1..=ENTRIES_MAX as u64) as usize;
-        let prefixes = reader.integer("prefixes", 1 << 18, 1..=1 << 26) as usize;
+        let prefixes = reader.integer("prefixes", FibConfig::PREFIXES_DEFAULT as u64, 1..=1 << 26) as usize;
         let config = RouterConfig {
             pit: PitConfig::for_entries(pending),
             fib: FibConfig::new(prefixes),

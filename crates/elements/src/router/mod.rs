@@ -106,7 +106,7 @@ impl Default for RouterConfig {
         RouterConfig {
             shard: 0,
             pit: PitConfig::default(),
-            fib: FibConfig::new(1 << 18),
+            fib: FibConfig::new(FibConfig::PREFIXES_DEFAULT),
             dead_nonces: 1 << 18,
             upstream_tokens: true,
             accept_data_from_any_face: false,
@@ -230,7 +230,7 @@ impl Element for Router {
 
     fn prefetch_stages(port: In) -> usize {
         match port {
-            In::Interest => Fib::HINTED_STAGES,
+            In::Interest => Fib::PREFETCH_STAGES,
             In::Data | In::Nack => Pit::PREFETCH_STAGES,
         }
     }

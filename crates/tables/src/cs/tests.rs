@@ -296,6 +296,19 @@ fn erase_by_prefix_has_a_limit() {
     assert_eq!((cs.len(), cs.bytes(), cs.prefix_nodes(), cs.tree.assert_whole(0)), (0, 0, 0, 0));
 }
 
+/// However densely the index is filled: who waits behind a slice waits for as many entries.
+#[test]
+fn a_slice_of_an_erasure_looks_at_some_thousand_entries() {
+    let count = 20_000;
+    let mut cs = store(count, count * BLOCK_LEN);
+    (0..count).for_each(|i| _ = put(&mut cs, &format!("/{i}")));
+    assert_eq!(cs.len(), count);
+    let mut erasing = Erasing::new(usize::MAX);
+    let slices = 1 + (0..count).take_while(|_| !cs.erase_part(name("/none").as_ref(), &mut erasing)).count();
+    assert!(slices > count / 4096 && slices < count / 1024, "{slices} slices");
+    assert_eq!(cs.len(), count);
+}
+
 #[test]
 fn names_deeper_than_kept_prefixes() {
     let mut cs = store_with_tree(1000, 1 << 20);
@@ -471,7 +484,7 @@ fn many_looks_bring_the_tree() {
     assert!((50..200).contains(&looks), "{looks}");
 }
 
-/// An entry is in the index under its key and under its edge; when these have one tag it is met twice there.
+/// An entry is in one index under its key and in another under its edge; when these have one tag it is met twice on that edge.
 #[test]
 fn an_entry_whose_key_and_edge_share_a_tag_is_met_once() {
     let edge = KEY.name(name("/x").as_ref());

@@ -300,8 +300,8 @@ impl Erasing {
     }
 }
 
-/// Buckets of the index seen in one slice of an erasure.
-const ERASE_BUCKETS: usize = 2048;
+/// Buckets of the index seen in one slice of an erasure: of a full store some three thousand entries.
+const ERASE_BUCKETS: usize = 1024;
 
 /// Buckets for whose entries a walk asks ahead.
-const AHEAD: usize = 4;
+const AHEAD: usize = 2;

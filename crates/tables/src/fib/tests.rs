@@ -339,14 +339,14 @@ proptest! {
                 Step::Lookup(name) => {
                     let prefixes = Prefixes::of(&KEY, name.as_ref());
                     let hint = FibHint::default();
-                    for stage in 0..=Fib::HINTED_STAGES {
+                    for stage in 0..=Fib::PREFETCH_STAGES {
                         if stage == change_before {
                             let parent = name.as_ref().prefix(name.as_ref().len() / 2).to_name();
                             if !fib.remove(parent.as_ref()) {
                                 _ = fib.set(parent.as_ref(), &[hop(7, 7)], StrategyId(1));
                             }
                         }
-                        if stage < Fib::HINTED_STAGES {
+                        if stage < Fib::PREFETCH_STAGES {
                             fib.prefetch_hinted(stage, &prefixes, &hint);
                         }
                     }
@@ -369,7 +369,7 @@ fn a_hint_that_leads_to_another_prefix_is_seen_through() {
     let hint_for = |uri: &str| {
         let (name, hint) = (name(uri), FibHint::default());
         let prefixes = Prefixes::of(&KEY, name.as_ref());
-        (0..Fib::HINTED_STAGES).for_each(|stage| fib.prefetch_hinted(stage, &prefixes, &hint));
+        (0..Fib::PREFETCH_STAGES).for_each(|stage| fib.prefetch_hinted(stage, &prefixes, &hint));
         (name, prefixes, hint)
     };
     let (asked, prefixes, hint) = hint_for("/a/b/x");
@@ -392,7 +392,7 @@ fn a_hint_that_matches_by_chance_is_seen_through() {
         let prefixes = Prefixes::of(&KEY, stranger.as_ref());
         led_astray += u32::from(fib.lengths.of(&fib.ground, &prefixes).lead != 0);
         let hint = FibHint::default();
-        (0..Fib::HINTED_STAGES).for_each(|stage| fib.prefetch_hinted(stage, &prefixes, &hint));
+        (0..Fib::PREFETCH_STAGES).for_each(|stage| fib.prefetch_hinted(stage, &prefixes, &hint));
         assert_eq!(fib.lookup_hinted(stranger.as_ref(), &prefixes, &hint), None);
         assert_eq!(fib.lookup(stranger.as_ref(), &prefixes), None);
     }
@@ -413,7 +413,7 @@ fn a_hint_of_another_fib_is_none() {
     let asked = name("/a/b/c/d");
     let prefixes = Prefixes::of(&KEY, asked.as_ref());
     let hint = FibHint::default();
-    for stage in 0..Fib::HINTED_STAGES {
+    for stage in 0..Fib::PREFETCH_STAGES {
         // As elements in a row ask, stage by stage.
         one.prefetch_hinted(stage, &prefixes, &hint);
         other.prefetch_hinted(stage, &prefixes, &hint);
@@ -424,7 +424,7 @@ fn a_hint_of_another_fib_is_none() {
     };
     assert_eq!(hinted(&one), (3, FaceId::from_bits(302)));
     assert_eq!(hinted(&other), (2, FaceId::from_bits(302)));
-    (1..Fib::HINTED_STAGES).for_each(|stage| one.prefetch_hinted(stage, &prefixes, &hint));
+    (1..Fib::PREFETCH_STAGES).for_each(|stage| one.prefetch_hinted(stage, &prefixes, &hint));
     assert_eq!((hinted(&one), hinted(&other)), ((3, FaceId::from_bits(302)), (2, FaceId::from_bits(302))));
 }
 

@@ -23,8 +23,12 @@ pub(super) const GRAINS_PER_LINE: usize = size_of::<Line>() / GRAIN;
 /// Lines of a page, whatever the kernel's pages are: small ones, as hosts often have them below a guest's large ones.
 pub(super) const LINES_PER_PAGE: usize = 4096 / size_of::<Line>();
 
-/// Hints in a page that has room for entries: as hints are for three prefixes each, there is a line for each prefix.
+/// Hints in a page that has room for entries.
 pub(super) const HINTS_PER_PAGE: usize = 16;
+
+/// Prefixes for which there is such a page when the FIB is full: a few less than it has lines for, so that three entries of a hundred have to stand in a page near
+/// by, and three of a thousand elsewhere. Each such entry costs the translation of another page, and nothing else waits for that meanwhile.
+pub(super) const PREFIXES_PER_PAGE: usize = 45;
 
 /// A cache line: a bucket of hints, or a part of an entry.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -134,21 +138,23 @@ impl Ground {
         }
     }
 
-    /// A place for an entry of `len` octets, at most [`super::BLOCK_MAX`], in the page of a bucket of the hints at rest if there is room; `None` when there
-    /// is none anywhere. Its octets are whatever they were.
+    /// A place for an entry of `len` octets, at most [`super::BLOCK_MAX`], in the page of a bucket of the hints at rest or near that if there is room; `None`
+    /// when there is none anywhere. Its octets are whatever they were.
     pub(super) fn allocate(&mut self, len: usize, beside: Option<usize>) -> Option<u32> {
         beside
-            .and_then(|bucket| self.rooms.allocate(bucket / HINTS_PER_PAGE, len))
+            .and_then(|bucket| self.rooms.allocate_near(bucket / HINTS_PER_PAGE, len))
             .or_else(|| self.blocks.allocate(len, self.lines.as_mut_bytes()))
     }
 
-    /// Moves an entry of `len` octets to the page of a bucket; gives its new place, or `None` when it is there already or there is no room.
+    /// Moves an entry of `len` octets to the page of a bucket or near that; gives its new place, or `None` when it is as near already or there is no room.
     pub(super) fn move_beside(&mut self, entry: u32, len: usize, bucket: usize) -> Option<u32> {
         let page = bucket / HINTS_PER_PAGE;
-        if self.rooms.page_of(entry) == Some(page) {
-            return None;
-        }
-        let to = self.rooms.allocate(page, len)?;
+        let to = match self.rooms.page_of(entry) {
+            Some(stands) if stands == page => return None,
+            // Not from one page near by to another.
+            Some(stands) if Rooms::are_near(stands, page) => self.rooms.allocate(page, len)?,
+            _ => self.rooms.allocate_near(page, len)?,
+        };
         let start = entry as usize * GRAIN;
         self.lines.as_mut_bytes().copy_within(start..start + len, to as usize * GRAIN);
         self.free(entry, len);

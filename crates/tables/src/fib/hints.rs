@@ -1,7 +1,7 @@
 //! The first stage of a longest-prefix match: what lengths are worth trying for a name, from the hash of its first `middle` components.
 //!
 //! ```text
-//! bucket = one cache line:  8 leads (u32) | 8 sets of lengths (u16) | 8 tags (u8, 0 = free) | passed (u16)
+//! bucket = one cache line:  8 leads (u32) | 8 sets of lengths (u16) | 8 tags (u8, 0 = free) | passed (u16) | 8 rests of tags (6 bits)
 //! bit i of a set: there is a prefix of middle + i components (bit 14: of middle + 14 or more) that starts so
 //! bit 15: there are several that start so
 //! lead: the blocks of all that start so, one by exclusive or with the other: that of the only one where there is but one
@@ -9,9 +9,10 @@
 //!
 //! These are the virtual entries of the literature, without their names: a tag that matches by chance only adds lengths to try, in vain. So one line
 //! answers, and names are compared at the second stage only. Where a single prefix starts so, as most do that are long and have little in common,
-//! that line leads right to its entry. Probing is that of [`crate::index`].
+//! that line leads right to its entry. Probing is that of [`crate::index`]. What that line leaves open costs lines that nobody asked for early: so tags that are the
+//! same have a rest to be told apart by, and where others passed, what is led to is tried first.
 
-use super::ground::{Ground, Site};
+use super::ground::{Ground, HINTS_PER_PAGE, PREFIXES_PER_PAGE, Site};
 use crate::index::{IndexFull, PROBES_MAX};
 use crate::memory::{Lines, equal_octets};
 use nw_name::Prefixes;
@@ -19,13 +20,15 @@ use std::collections::BTreeMap;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, transmute_mut, transmute_ref};
 
 const SLOTS: usize = 8;
-/// Chosen as in [`crate::index`]: one bucket in 260 overflows.
-const LOAD: usize = 3;
 
 /// The last bit of a set that is a length, and stands for all longer prefixes too.
 const DEEPEST: usize = 14;
 /// The bit of a set that says that there are several.
 const SEVERAL: u16 = 1 << 15;
+
+/// Bits of a tag that stand apart from it.
+const REST_BITS: usize = 6;
+const REST_MASK: u8 = (1 << REST_BITS) - 1;
 
 /// A count that doesn't fit four bits: look in `many`.
 const MANY: u64 = 15;
@@ -37,7 +40,7 @@ struct Bucket {
     lengths: [u16; SLOTS],
     tags: [u8; SLOTS],
     passed: u16,
-    spare: [u8; 6],
+    rests: [u8; 6],
 }
 
 impl Bucket {
@@ -46,12 +49,36 @@ impl Bucket {
     fn matching(&self, tag: u8) -> u32 {
         equal_octets(&self.tags, tag)
     }
+
+    /// Of several positions that match, those at which the rest of the tag does, too.
+    #[cold]
+    fn narrowed(&self, matching: u32, rest: u8) -> u32 {
+        let fits = |position: &usize| matching >> position & 1 == 1 && self.rest(*position) == rest;
+        (0..SLOTS).filter(fits).fold(0, |narrowed, position| narrowed | 1 << position)
+    }
+
+    fn rest(&self, position: usize) -> u8 {
+        (self.all_rests() >> (position * REST_BITS)) as u8 & REST_MASK
+    }
+
+    fn set_rest(&mut self, position: usize, rest: u8) {
+        let at = position * REST_BITS;
+        let all = self.all_rests() & !(u64::from(REST_MASK) << at) | u64::from(rest) << at;
+        self.rests.copy_from_slice(&all.to_le_bytes()[..6]);
+    }
+
+    fn all_rests(&self) -> u64 {
+        let mut octets = [0; 8];
+        octets[..6].copy_from_slice(&self.rests);
+        u64::from_le_bytes(octets)
+    }
 }
 
 /// What is behind a hash of `middle` components.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Behind {
-    /// Lengths that may have a prefix: one bit each. Those that have are always among them, but for the one that is led to.
+    /// Lengths that may have a prefix: one bit each. Those that have are always among them, but for the one that is led to: if it is one of the name's,
+    /// there are no others of `middle` and more components.
     pub lengths: u64,
     /// The block, plus one, of the only prefix behind this hash, which may by chance be behind another; 0 where that is not known.
     pub lead: u32,
@@ -86,9 +113,9 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    /// Buckets for hints of so many prefixes.
+    /// Buckets for hints of so many prefixes: 2.8 in a bucket when the FIB is full, so that one in 400 overflows.
     pub(super) fn buckets_for(prefixes_max: usize) -> usize {
-        prefixes_max.div_ceil(LOAD).max(1)
+        (prefixes_max * HINTS_PER_PAGE).div_ceil(PREFIXES_PER_PAGE).max(1)
     }
 
     /// At their place, which is zero.
@@ -135,12 +162,15 @@ impl Hints {
     #[inline(always)]
     pub(super) fn behind(&self, ground: &Ground, hash: u64) -> Behind {
         let bucket = self.bucket(ground, self.home(hash));
-        let matching = bucket.matching(tag_of(hash));
+        let mut matching = bucket.matching(tag_of(hash));
         if matching == 0 && bucket.passed == 0 {
             return Behind::default();
         }
         // Nearly always one tag matches.
-        if matching & matching.wrapping_sub(1) != 0 || bucket.passed != 0 {
+        if matching & matching.wrapping_sub(1) != 0 {
+            matching = bucket.narrowed(matching, rest_of(hash));
+        }
+        if !matching.is_power_of_two() {
             return Behind::among(self.lengths(ground, hash));
         }
         let position = position_of(matching);
@@ -149,10 +179,14 @@ impl Hints {
             return Behind::among(self.lengths(ground, hash));
         }
         if set & SEVERAL != 0 {
-            return Behind::among(u64::from(set & !SEVERAL) << self.middle);
+            return match bucket.passed {
+                0 => Behind::among(u64::from(set & !SEVERAL) << self.middle),
+                _ => Behind::among(self.lengths(ground, hash)),
+            };
         }
         Behind {
-            lengths: 0,
+            // Where others passed, there may be any length if this one matches by chance.
+            lengths: if bucket.passed == 0 { 0 } else { u64::MAX << self.middle },
             lead: bucket.leads[position] + 1,
             lead_len: self.middle as u32 + set.trailing_zeros(),
         }
@@ -300,6 +334,7 @@ impl Hints {
             let here = self.bucket_mut(ground, bucket);
             if let Some(position) = here.tags.iter().position(|tag| *tag == 0) {
                 here.tags[position] = tag_of(hash);
+                here.set_rest(position, rest_of(hash));
                 (here.lengths[position], here.leads[position]) = (0, 0);
                 self.nodes[bucket][position] = Node { hash, counts: 0 };
                 self.each_passed(ground, home, bucket, |passed| *passed += 1);
@@ -366,6 +401,12 @@ fn position_of(matching: u32) -> usize {
 #[inline(always)]
 fn tag_of(hash: u64) -> u8 {
     ((hash >> 48) as u8).max(1)
+}
+
+/// Other bits than those of the tag and of the bucket.
+#[inline(always)]
+fn rest_of(hash: u64) -> u8 {
+    (hash >> 56) as u8 & REST_MASK
 }
 
 #[cfg(test)]
@@ -443,14 +484,69 @@ mod tests {
                 assert_eq!((behind.lead - 1, behind.lead_len), (number as u32, 3 + number as u32 % 29));
             }
         }
-        // But for the deepest and those that share a tag or a bucket with others.
-        assert!(leads > 50_000 * 14 / 29 * 95 / 100, "{leads} of 50000 lead to their entries");
+        // But for the deepest, and those that went by a full bucket or share a whole tag with others there.
+        assert!(leads > 50_000 * 14 / 29 * 99 / 100, "{leads} of 50000 lead to their entries");
         let strangers = (50_000..100_000).filter(|n| hints.behind(hash(*n)) != Behind::default()).count();
         assert!(strangers < 1_500, "{strangers} of 50000 match by chance");
         for number in 0..50_000u64 {
             hints.remove(hash(number), 3 + number as usize % 29, number as u32);
         }
         assert!(hints.is_clear());
+    }
+
+    #[test]
+    fn rests_stand_where_they_were_put() {
+        let mut bucket = Bucket::new_zeroed();
+        for turn in 0..3u8 {
+            let rest = |position: usize| (position as u8 * 23 + turn * 37 + 1) & REST_MASK;
+            (0..SLOTS).for_each(|position| bucket.set_rest(position, rest(position)));
+            (0..SLOTS).for_each(|position| assert_eq!(bucket.rest(position), rest(position)));
+            assert_eq!((bucket.narrowed(0xff, rest(5)), bucket.narrowed(0xdf, rest(5))), (1 << 5, 0));
+        }
+    }
+
+    /// Of one bucket and one tag: with different rests each leads to its own, with the same ones to any length that one of them has.
+    #[test]
+    fn tags_that_are_the_same_are_told_apart_by_their_rests() {
+        let one = hash(1) & !(0xff << 56);
+        let (other, same_rest) = (one | 5 << 56, one ^ 1);
+        let mut hints = Lab::new(3, 30, false);
+        hints.add(one, 4, 70);
+        hints.add(other, 5, 80);
+        assert_eq!(hints.behind(one), Behind { lengths: 0, lead: 71, lead_len: 4 });
+        assert_eq!(hints.behind(other), Behind { lengths: 0, lead: 81, lead_len: 5 });
+        hints.add(same_rest, 6, 90);
+        assert_eq!(hints.behind(other), Behind { lengths: 0, lead: 81, lead_len: 5 });
+        for hash in [one, same_rest] {
+            let behind = hints.behind(hash);
+            assert!(behind.lead == 0 && behind.lengths >> 4 & 1 == 1 && behind.lengths >> 6 & 1 == 1);
+        }
+        hints.remove(one, 4, 70);
+        assert_eq!(hints.behind(same_rest), Behind { lengths: 0, lead: 91, lead_len: 6 });
+        hints.remove(same_rest, 6, 90);
+        hints.remove(other, 5, 80);
+        assert!(hints.is_clear());
+    }
+
+    /// Who finds something in a bucket that others passed is led to it, and told that it may be another's: then there may be any length.
+    #[test]
+    fn where_others_passed_a_lead_is_not_all_there_is() {
+        let in_home = |number: u64| hash(9) & !(0xff << 48) | (number + 1) << 48;
+        let mut hints = Lab::new(3, 30, false);
+        (0..SLOTS as u64).for_each(|number| hints.add(in_home(number), 4, number as u32));
+        assert_eq!(hints.behind(in_home(2)), Behind { lengths: 0, lead: 3, lead_len: 4 });
+        // Two that pass: one with a tag of its own, one that looks as the first.
+        hints.add(in_home(SLOTS as u64), 5, 100);
+        hints.add(in_home(0) ^ 1, 7, 200);
+        let all = u64::MAX << 3;
+        assert_eq!(hints.behind(in_home(2)), Behind { lengths: all, lead: 3, lead_len: 4 });
+        assert_eq!(hints.behind(in_home(SLOTS as u64)), Behind { lengths: 1 << 5, lead: 0, lead_len: 0 });
+        let astray = hints.behind(in_home(0) ^ 1);
+        assert_eq!(astray, Behind { lengths: all, lead: 1, lead_len: 4 });
+        // Several behind one: their lengths, and those of all that look so.
+        hints.add(in_home(0), 6, 300);
+        let several = hints.behind(in_home(0));
+        assert_eq!(several, Behind { lengths: 1 << 4 | 1 << 6 | 1 << 7, lead: 0, lead_len: 0 });
     }
 
     #[test]

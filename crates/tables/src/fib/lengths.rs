@@ -88,12 +88,16 @@ impl Lengths {
             return Behind::among(self.shorter & up_to(count));
         }
         let behind = self.hints.behind(ground, prefixes.hash(middle));
+        let lengths = match behind.lengths {
+            0 => self.shorter,
+            lengths => lengths & self.populated & up_to(prefixes.kept()) | self.shorter,
+        };
         if behind.lead == 0 {
-            return Behind::among(behind.lengths & self.populated & up_to(prefixes.kept()) | self.shorter);
+            return Behind::among(lengths);
         }
         // It may be longer than the name.
         let is_longer = behind.lead_len as usize > count;
-        Behind { lengths: self.shorter, lead: if is_longer { 0 } else { behind.lead }, ..behind }
+        Behind { lengths, lead: if is_longer { 0 } else { behind.lead }, ..behind }
     }
 
     /// The bucket at rest that leads to a prefix with these hashes, if there is room for entries beside: after a movement, if the middle moves.

@@ -8,6 +8,10 @@ const LINE: usize = crate::memory::LINE;
 /// Longer entries would take a page from many others.
 const LEN_MAX: usize = 4 * LINE;
 
+/// Pages whose translations stand in one cache line, at eight octets each: who asks for one of them finds those of the others sooner. So they stand in for
+/// one that is full.
+const NEIGHBOURS: usize = 8;
+
 /// The lines of hints.
 const HINTS: u64 = (1 << HINTS_PER_PAGE) - 1;
 
@@ -43,6 +47,17 @@ impl Rooms {
         let first = starts.trailing_zeros() as usize;
         *taken |= mask(lines) << first;
         Some(((page * LINES_PER_PAGE + first) * GRAINS_PER_LINE) as u32)
+    }
+
+    /// True for pages that stand in for each other.
+    pub(super) const fn are_near(one: usize, other: usize) -> bool {
+        one / NEIGHBOURS == other / NEIGHBOURS
+    }
+
+    /// As [`allocate`](Self::allocate), in a page near by where that one is full.
+    pub(super) fn allocate_near(&mut self, page: usize, len: usize) -> Option<u32> {
+        let first = page / NEIGHBOURS * NEIGHBOURS;
+        (0..NEIGHBOURS).find_map(|step| self.allocate(first + (page + step) % NEIGHBOURS, len))
     }
 
     /// The page in which an entry stands beside hints; `None` for those elsewhere.
@@ -94,6 +109,23 @@ mod tests {
         rooms.free(1, all[4], LINE);
         assert_eq!(rooms.allocate(1, LINE + 1), Some(all[3]));
         assert_eq!((rooms.allocate(1, 1), rooms.allocate(1, 1)), (Some(all[5]), None));
+    }
+
+    #[test]
+    fn a_full_page_has_room_in_seven_others() {
+        const LINES: usize = LINES_PER_PAGE - HINTS_PER_PAGE;
+        let mut rooms = Rooms::new(2 * NEIGHBOURS + 2);
+        let mut pages = vec![0; 2 * NEIGHBOURS + 2];
+        while let Some(entry) = rooms.allocate_near(11, LINE) {
+            pages[rooms.page_of(entry).unwrap()] += 1;
+            // Its own first, then the one behind it.
+            assert!(pages[11] == LINES || pages[12] == 0);
+        }
+        let (first, end) = (NEIGHBOURS, 2 * NEIGHBOURS);
+        assert!(pages[first..end].iter().all(|taken| *taken == LINES), "{pages:?}");
+        assert_eq!(pages[..first].iter().chain(&pages[end..]).sum::<usize>(), 0);
+        // The last pages have fewer neighbours.
+        assert_eq!((0..3 * LINES).filter_map(|_| rooms.allocate_near(end, LINE)).count(), 2 * LINES);
     }
 
     proptest! {

@@ -156,6 +156,19 @@ pub trait Element {
         None
     }
 
+    /// True where tables are so large that [`prefetch_far`](Self::prefetch_far) helps. It stays as it is while a batch is prefetched.
+    #[inline]
+    fn is_far(&self) -> bool {
+        false
+    }
+
+    /// Asks for the one line that takes longest to come, and does nothing else, so that many such requests look for their pages at the same time. Hosts call it for a
+    /// whole batch before the first stage of [`prefetch`](Self::prefetch), if the element [is far](Self::is_far).
+    #[inline]
+    fn prefetch_far(&self, port: Self::In, packet: &Meta) {
+        let _ = (port, packet);
+    }
+
     /// Asks for the memory that [`process`](Self::process) will read for this packet, without waiting for it. Hosts call it for a whole batch, once per
     /// stage from 0 to [`prefetch_stages`](Self::prefetch_stages), before processing the first packet of the batch. It changes nothing
     /// that can be seen: at most it notes in the packet's metadata what `process` would find out again.

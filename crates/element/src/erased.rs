@@ -122,7 +122,7 @@ pub trait AnyElement: Any + Send {
     /// [`Element::TAKES_UNREAD_NAMES`].
     fn takes_unread_names(&self) -> bool;
 
-    /// [`Element::prefetch`] for each of them.
+    /// [`Element::prefetch`] for each of them; before the first stage [`Element::prefetch_far`] where that helps.
     fn prefetch(&self, stage: usize, port: u8, packets: &[Packet], pool: &Pool);
 
     /// [`Element::process`]. What leaves first is given back, what leaves after it is appended.
@@ -209,6 +209,9 @@ impl<E: Element> Erased<E> {
     #[inline(always)]
     fn prefetch_stage<const STAGE: usize>(&self, port: E::In, packets: &[Packet], pool: &Pool) {
         const { assert!(STAGE < PREFETCH_STAGES_MAX) };
+        if STAGE == 0 && self.element.is_far() {
+            packets.iter().for_each(|packet| self.element.prefetch_far(port, pool.meta(packet)));
+        }
         for packet in packets {
             self.element.prefetch(STAGE, port, pool.meta(packet));
         }

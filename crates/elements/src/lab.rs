@@ -66,6 +66,7 @@ impl<E: Element> Lab<E> {
     /// Hands a packet over and takes what leaves.
     pub fn give(&mut self, port: E::In, wire: &[u8], change: impl FnOnce(&mut Meta)) -> Vec<Left> {
         let packet = self.packet(wire, change);
+        self.element.prefetch_far(port, self.pool.meta(&packet));
         for stage in 0..E::prefetch_stages(port) {
             self.element.prefetch(stage, port, self.pool.meta(&packet));
         }

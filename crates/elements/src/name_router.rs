@@ -107,6 +107,16 @@ impl NameRouter {
         &self.fib
     }
 
+    /// True for packets of which routes are looked up.
+    #[inline(always)]
+    fn asks_fib(&self, port: In) -> bool {
+        match port {
+            In::Interest => true,
+            In::Data => self.data_from_next_hops_only,
+            In::Nack => false,
+        }
+    }
+
     #[inline]
     fn interest(&mut self, packet: Packet, context: &mut Context<'_, Out>) {
         let packet = match hints::strip(&self.regions, packet, context.pool) {
@@ -232,13 +242,23 @@ impl Element for NameRouter {
         })
     }
 
+    #[inline(always)]
+    fn is_far(&self) -> bool {
+        self.fib.is_far()
+    }
+
+    #[inline(always)]
+    fn prefetch_far(&self, port: In, meta: &Meta) {
+        if self.asks_fib(port) {
+            self.fib.prefetch_far(&meta.prefixes);
+        }
+    }
+
     #[inline]
     fn prefetch(&self, stage: usize, port: In, meta: &Meta) {
-        match port {
-            // Hints are for one FIB, and a chain may have several.
-            In::Interest => self.fib.prefetch(stage, &meta.prefixes),
-            In::Data if self.data_from_next_hops_only => self.fib.prefetch(stage, &meta.prefixes),
-            In::Data | In::Nack => {}
+        // Hints are for one FIB, and a chain may have several.
+        if self.asks_fib(port) {
+            self.fib.prefetch(stage, &meta.prefixes);
         }
     }
 

@@ -414,6 +414,18 @@ impl Element for StrategyForwarder {
         })
     }
 
+    #[inline(always)]
+    fn is_far(&self) -> bool {
+        self.fib.is_far()
+    }
+
+    #[inline(always)]
+    fn prefetch_far(&self, port: In, meta: &Meta) {
+        if port == In::Interest {
+            self.fib.prefetch_far(&meta.prefixes);
+        }
+    }
+
     #[inline]
     fn prefetch(&self, stage: usize, port: In, meta: &Meta) {
         self.ways.prefetch(stage, &meta.prefixes);

@@ -162,9 +162,21 @@ impl Plane {
     fn prefetch_batch(&self, pool: &Pool) {
         // All of them, below.
         const { assert!(PREFETCH_STAGES_MAX == 3) };
+        if self.router.is_far() {
+            self.prefetch_far(pool);
+        }
         let _helped = self.prefetch_stage::<0>(pool)
             && self.prefetch_stage::<1>(pool)
             && self.prefetch_stage::<2>(pool);
+    }
+
+    #[inline(never)]
+    fn prefetch_far(&self, pool: &Pool) {
+        for (port, packet) in &self.batch {
+            if *port == packet_dispatcher::Out::Interest {
+                self.router.prefetch_far(router::In::Interest, pool.meta(packet));
+            }
+        }
     }
 
     /// True where the next one helps a packet too.

@@ -121,6 +121,9 @@ impl From<IndexFull> for FibError {
 /// a near cache; and a few prefixes would touch all of it, so whoever asked for no room has none.
 const SMALL_MAX: usize = FibConfig::PREFIXES_DEFAULT;
 
+/// FIBs for more prefixes than this are [far](Fib::is_far). A pass over a batch takes 2 ns a packet, so it must bring more.
+const NEAR_MAX: usize = 1 << 20;
+
 /// What the stages of [`Fib::prefetch_hinted`] found out about one name, for the lookup that follows. It holds for as long as the FIB stays as it is, and
 /// for this name only: [`forget`](Self::forget) it when the name changes.
 #[derive(Clone, Debug, Default)]
@@ -316,12 +319,28 @@ impl Fib {
         Some(self.entry(block))
     }
 
+    /// True when it is so large that the first line of a lookup takes longer to come than all else a packet asks for, as its page has to be found in memory: then
+    /// [`prefetch_far`](Self::prefetch_far) helps.
+    #[inline(always)]
+    pub const fn is_far(&self) -> bool {
+        self.config.prefixes_max > NEAR_MAX
+    }
+
+    /// What stage 0 of [`prefetch`](Self::prefetch) asks for, for a whole batch of names before anything else. A processor goes on behind a few hundred instructions at most
+    /// until a page is found, so where nothing else is done between these requests, many look for their pages at the same time. Nothing where the FIB is not [far](Self::is_far).
+    #[inline(always)]
+    pub fn prefetch_far(&self, prefixes: &Prefixes) {
+        if self.is_far() {
+            self.lengths.prefetch(&self.ground, prefixes);
+        }
+    }
+
     /// Asks for the memory that [`lookup`](Self::lookup) will read, without waiting for it. For a whole batch of names, once per stage from 0 to
     /// [`PREFETCH_STAGES`](Self::PREFETCH_STAGES), before the first lookup.
     #[inline]
     pub fn prefetch(&self, stage: usize, prefixes: &Prefixes) {
         match stage {
-            0 => self.lengths.prefetch(&self.ground, prefixes),
+            0 => self.prefetch_near(prefixes),
             1 => self.prefetch_found(self.lengths.of(&self.ground, prefixes), prefixes),
             _ => self.prefetch_entry(prefixes),
         }
@@ -329,12 +348,12 @@ impl Fib {
 
     /// As [`prefetch`](Self::prefetch); what a stage finds out is kept in `hint`, so that the next one and the lookup need not.
     ///
-    /// Stage 0 asks for the hint and nothing else: in a tight loop of requests many of them look for their pages at the same time, and with large tables
-    /// that takes longest. What the hint leads to stands in the same page, so stage 1 asks for it as it reads the hint.
+    /// Stage 0 asks for the hint, unless [`prefetch_far`](Self::prefetch_far) did. What the hint leads to stands in the same page, so stage 1 asks for it as it reads
+    /// the hint.
     #[inline(always)]
     pub fn prefetch_hinted(&self, stage: usize, prefixes: &Prefixes, hint: &FibHint) {
         match stage {
-            0 => self.lengths.prefetch(&self.ground, prefixes),
+            0 => self.prefetch_near(prefixes),
             1 => {
                 let behind = self.lengths.of(&self.ground, prefixes);
                 hint.keep(self, behind);
@@ -436,6 +455,13 @@ impl Fib {
                 self.ground.free(block, entry_len);
                 Err(full.into())
             }
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_near(&self, prefixes: &Prefixes) {
+        if !self.is_far() {
+            self.lengths.prefetch(&self.ground, prefixes);
         }
     }
 

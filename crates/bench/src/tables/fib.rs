@@ -99,6 +99,9 @@ fn lookups(fib: &Fib, ask: impl Fn(u64) -> Asked, prefetch: bool) -> Samples {
     each_batch(LOOKUPS, |numbers| {
         let batch: Vec<Asked> = numbers.map(&ask).collect();
         samples.measure(batch.len(), || {
+            if prefetch && fib.is_far() {
+                batch.iter().for_each(|asked| fib.prefetch_far(&asked.prefixes));
+            }
             for stage in 0..if prefetch { Fib::PREFETCH_STAGES } else { 0 } {
                 for asked in &batch {
                     fib.prefetch(stage, &asked.prefixes);

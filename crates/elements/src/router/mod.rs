@@ -248,6 +248,18 @@ impl Element for Router {
     }
 
     #[inline(always)]
+    fn is_far(&self) -> bool {
+        self.fib.is_far()
+    }
+
+    #[inline(always)]
+    fn prefetch_far(&self, port: In, meta: &Meta) {
+        if port == In::Interest {
+            self.fib.prefetch_far(&meta.prefixes);
+        }
+    }
+
+    #[inline(always)]
     fn prefetch(&self, stage: usize, port: In, meta: &Meta) {
         // It ends in the content store then, nearly always.
         if port == In::Interest && stage > 0 && meta.cache_hint.is_maybe_here() {

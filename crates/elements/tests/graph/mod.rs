@@ -161,6 +161,7 @@ impl Graph {
             Kind::Data => (Some(content_store::In::Data), router::In::Data),
             Kind::Nack => (None, router::In::Nack),
         };
+        self.router.prefetch_far(ports.1, self.pool.meta(packet));
         for stage in 0..nw_element::PREFETCH_STAGES_MAX {
             if let Some(port) = ports.0 {
                 self.store.prefetch(stage, port, self.pool.meta(packet));

@@ -253,6 +253,31 @@ fn a_full_table_takes_nothing_and_loses_nothing() {
     assert_eq!((pit.len(), pit.capacity(), pit.is_empty()), (4, 4, false));
 }
 
+/// Whatever comes takes the place of something else until all are mixed: a new name nearly always has its place in the first bucket then.
+#[test]
+fn in_a_full_table_nearly_all_go_the_short_way() {
+    const COUNT: usize = 20_000;
+    // Keys of small numbers mix short names badly.
+    let key = HashKey::new([0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 0xa409_3822_299f_31d0, 5]);
+    let mut pit = Pit::new(key, SHARD, PitConfig::for_entries(COUNT));
+    let mut pending = std::collections::VecDeque::new();
+    let mut long = 0;
+    for number in 0..4 * COUNT {
+        if pending.len() == COUNT {
+            pit.remove(pending.pop_front().unwrap());
+        }
+        let name = Name::new().with_generic(number.to_string());
+        let prefixes = Prefixes::of(&key, name.as_ref());
+        long += usize::from(number >= COUNT && pit.index.vacancy(prefixes.key()).is_none());
+        let ask =
+            Ask { name: name.as_ref(), prefixes: &prefixes, can_be_prefix: false, must_be_fresh: false };
+        let (wire, place, nonce_start) = wire_of(name.as_ref(), 0);
+        pending.push_back(pit.find_or_insert(&ask, &wire, place, nonce_start).unwrap().0);
+    }
+    let share = long as f64 / (3 * COUNT) as f64;
+    assert!(share < 0.002, "{share}");
+}
+
 #[test]
 fn no_room_for_an_interest_takes_no_entry() {
     let mut pit = pit(PitConfig { entries_max: 8, records_max: 2, interest_slots: [1, 0, 0, 1] });

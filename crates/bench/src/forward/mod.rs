@@ -2,8 +2,8 @@
 //!
 //! Worst case for tables: every name is different, nothing is cached or aggregated, each Interest's longest prefix is all but its last
 //! component, and a million Interests are pending all the time. A timed batch begins with packets in a receive buffer and ends when what leaves
-//! has been released: decoding, hashing, content store, PIT, FIB, strategy, dead nonces, timers. Filling the buffer is not timed (a network
-//! card's work).
+//! is ready to be sent: decoding, hashing, content store, PIT, FIB, strategy, dead nonces, timers. Filling the buffer and giving packets back are not
+//! timed (a network card's work, and its driver's).
 
 use crate::machine::cycles_per_ns;
 use crate::process::own_resident_kib;

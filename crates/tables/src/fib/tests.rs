@@ -266,6 +266,32 @@ fn entries_stand_beside_their_hints() {
     }
 }
 
+/// Who asks for what is far, who doesn't, and who has no hint find the same.
+#[test]
+fn a_far_table_answers_as_a_near_one() {
+    let (mut near, mut far) = (fib(NEAR_MAX), fib(NEAR_MAX + 1));
+    assert!(!near.is_far() && far.is_far());
+    for fib in [&mut near, &mut far] {
+        for components in [0, 2, 5, 32] {
+            fib.set(deep(components).as_ref(), &[hop(components as u32 + 1, 0)], StrategyId(0)).unwrap();
+        }
+    }
+    for components in 0..40 {
+        let name = deep(components);
+        let prefixes = Prefixes::of(&KEY, name.as_ref());
+        let found = |fib: &Fib| {
+            let hint = FibHint::default();
+            fib.prefetch_far(&prefixes);
+            (0..Fib::PREFETCH_STAGES).for_each(|stage| fib.prefetch_hinted(stage, &prefixes, &hint));
+            let hinted = fib.lookup_hinted(name.as_ref(), &prefixes, &hint).map(|entry| entry.prefix_len);
+            assert_eq!(lookup(fib, &name).map(|entry| entry.prefix_len), hinted);
+            hinted
+        };
+        let longest = [0, 2, 5, 32].into_iter().rfind(|len| *len <= components);
+        assert_eq!((found(&near), found(&far)), (longest, longest));
+    }
+}
+
 /// As full as may be: most entries stand by their hints, hardly any far from them; and all are found, those whose hints passed a full bucket too.
 #[test]
 fn a_full_table_has_its_entries_near_their_hints() {

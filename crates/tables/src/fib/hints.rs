@@ -50,8 +50,7 @@ impl Bucket {
         equal_octets(&self.tags, tag)
     }
 
-    /// Of several positions that match, those at which the rest of the tag does, too.
-    #[cold]
+    /// Of positions that match, those at which the rest of the tag does, too.
     fn narrowed(&self, matching: u32, rest: u8) -> u32 {
         let fits = |position: &usize| matching >> position & 1 == 1 && self.rest(*position) == rest;
         (0..SLOTS).filter(fits).fold(0, |narrowed, position| narrowed | 1 << position)
@@ -162,16 +161,13 @@ impl Hints {
     #[inline(always)]
     pub(super) fn behind(&self, ground: &Ground, hash: u64) -> Behind {
         let bucket = self.bucket(ground, self.home(hash));
-        let mut matching = bucket.matching(tag_of(hash));
-        if matching == 0 && bucket.passed == 0 {
+        let matching = bucket.matching(tag_of(hash));
+        // Nearly always one tag matches, or none, and nobody passed.
+        if matching & matching.wrapping_sub(1) != 0 || bucket.passed != 0 {
+            return self.behind_crowd(ground, hash);
+        }
+        if matching == 0 {
             return Behind::default();
-        }
-        // Nearly always one tag matches.
-        if matching & matching.wrapping_sub(1) != 0 {
-            matching = bucket.narrowed(matching, rest_of(hash));
-        }
-        if !matching.is_power_of_two() {
-            return Behind::among(self.lengths(ground, hash));
         }
         let position = position_of(matching);
         let set = bucket.lengths[position];
@@ -179,16 +175,31 @@ impl Hints {
             return Behind::among(self.lengths(ground, hash));
         }
         if set & SEVERAL != 0 {
-            return match bucket.passed {
-                0 => Behind::among(u64::from(set & !SEVERAL) << self.middle),
-                _ => Behind::among(self.lengths(ground, hash)),
-            };
+            return Behind::among(u64::from(set & !SEVERAL) << self.middle);
         }
+        self.led_to(bucket, position)
+    }
+
+    /// [`behind`](Self::behind) where several tags match, or others passed.
+    #[inline(never)]
+    fn behind_crowd(&self, ground: &Ground, hash: u64) -> Behind {
+        let bucket = self.bucket(ground, self.home(hash));
+        let matching = bucket.narrowed(bucket.matching(tag_of(hash)), rest_of(hash));
+        let position = position_of(matching);
+        if !matching.is_power_of_two() || bucket.lengths[position] & (SEVERAL | 1 << DEEPEST) != 0 {
+            return Behind::among(self.lengths(ground, hash));
+        }
+        // Where others passed, there may be any length if this one matches by chance.
+        let lengths = if bucket.passed == 0 { 0 } else { u64::MAX << self.middle };
+        Behind { lengths, ..self.led_to(bucket, position) }
+    }
+
+    #[inline(always)]
+    fn led_to(&self, bucket: &Bucket, position: usize) -> Behind {
         Behind {
-            // Where others passed, there may be any length if this one matches by chance.
-            lengths: if bucket.passed == 0 { 0 } else { u64::MAX << self.middle },
+            lengths: 0,
             lead: bucket.leads[position] + 1,
-            lead_len: self.middle as u32 + set.trailing_zeros(),
+            lead_len: self.middle as u32 + bucket.lengths[position].trailing_zeros(),
         }
     }
 

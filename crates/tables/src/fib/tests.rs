@@ -216,6 +216,15 @@ fn the_middle_moves_while_lookups_go_on() {
     assert_eq!(lookup(&fib, &deep(9).with_generic("x")).unwrap().prefix_len, 0);
 }
 
+/// Whether the entry of a prefix stands in the page of its hint; whether there or near by.
+fn stands(fib: &Fib, name: &Name) -> (bool, bool) {
+    let prefixes = Prefixes::of(&KEY, name.as_ref());
+    let block = fib.find(prefixes.whole(), name.as_ref().as_bytes()).unwrap();
+    let page = fib.lengths.beside(&prefixes).unwrap() / ground::HINTS_PER_PAGE;
+    let stands = fib.ground.page_of(block);
+    (stands == Some(page), stands.is_some_and(|stands| rooms::Rooms::are_near(stands, page)))
+}
+
 /// Names of one length first, then of another, so that hints move away and back; and many behind one hint.
 #[test]
 fn entries_stand_beside_their_hints() {
@@ -225,19 +234,9 @@ fn entries_stand_beside_their_hints() {
         let name = Name::new().with_generic(format!("{n}"));
         (0..if n < COUNT / 2 { 2 } else { 5 }).fold(name, |name, c| name.with_generic(format!("{c}-{n}")))
     };
-    // In the page of the hint; there or near by.
     let beside = |fib: &Fib, numbers: core::ops::Range<usize>| {
-        let pages = numbers.map(|n| {
-            let prefixes = Prefixes::of(&KEY, nth(n).as_ref());
-            let block = fib.find(prefixes.whole(), nth(n).as_ref().as_bytes()).unwrap();
-            let page = fib.lengths.beside(&prefixes).unwrap() / ground::HINTS_PER_PAGE;
-            (fib.ground.page_of(block), page)
-        });
-        pages.fold((0, 0), |(there, near), (stands, page)| {
-            (
-                there + usize::from(stands == Some(page)),
-                near + usize::from(stands.is_some_and(|stands| rooms::Rooms::are_near(stands, page))),
-            )
+        numbers.map(|n| stands(fib, &nth(n))).fold((0, 0), |(there, near), (is_there, is_near)| {
+            (there + usize::from(is_there), near + usize::from(is_near))
         })
     };
     for n in 0..COUNT / 2 {
@@ -304,12 +303,11 @@ fn a_full_table_has_its_entries_near_their_hints() {
     let (mut there, mut near, mut led) = (0, 0, 0);
     for n in 0..COUNT {
         let name = nth(n);
+        let (is_there, is_near) = stands(&fib, &name);
+        there += usize::from(is_there);
+        near += usize::from(is_near);
         let prefixes = Prefixes::of(&KEY, name.as_ref());
         let block = fib.find(prefixes.whole(), name.as_ref().as_bytes()).unwrap();
-        let page = fib.lengths.beside(&prefixes).unwrap() / ground::HINTS_PER_PAGE;
-        let stands = fib.ground.page_of(block);
-        there += usize::from(stands == Some(page));
-        near += usize::from(stands.is_some_and(|stands| rooms::Rooms::are_near(stands, page)));
         led += usize::from(fib.lengths.of(&fib.ground, &prefixes).lead == block + 1);
         assert_eq!(lookup(&fib, &name.with_generic("x")).unwrap().next_hops, [hop(n as u32 + 1, 0)]);
         assert_eq!(found(&fib, &format!("/{n}/a/c")), None);

@@ -82,6 +82,11 @@ pub const METRICS: &[Metric] = &[
     ),
     counter("nw_bytes_total", &["direction"], "Octets that came and left by all faces there were."),
     counter("nw_drops_total", &["reason"], "Packets dropped, by reason."),
+    counter(
+        "nw_pool_shortages_total",
+        &["pool"],
+        "Times a pool that peers share was short: something was refused, or replaced something else.",
+    ),
     counter("nw_interests_satisfied_total", &[], "Pending Interests that were answered."),
     counter("nw_interests_unsatisfied_total", &[], "Pending Interests that ended without an answer."),
     counter("nw_content_store_hits_total", &[], "Interests answered from the content store."),

@@ -158,6 +158,19 @@ pub struct RouterStatus {
     /// Each thread that forwards.
     #[serde(default)]
     pub shards: Vec<ShardStatus>,
+    /// How often each shared pool was short since the start, zeros included.
+    #[serde(default)]
+    pub shortages: Vec<PoolShortage>,
+}
+
+/// How often a pool that several peers share was short: something was refused, or replaced something else.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolShortage {
+    /// The pool.
+    #[schema(example = "pending_interests")]
+    pub pool: String,
+    /// Shortages since the start.
+    pub count: u64,
 }
 
 /// Traffic of one prefix since the router began to count it.

@@ -1,5 +1,6 @@
 //! Why packets end: one closed enum, which is also the list of counters.
 
+use crate::shortages::Shortages;
 use nw_wire::Fault;
 
 macro_rules! reasons {
@@ -160,11 +161,13 @@ const CAUSES: usize = Cause::ALL.len();
 pub struct DropCounters {
     faults: [u64; FAULTS],
     causes: [u64; CAUSES],
+    /// Shortages of shared pools, which often go with drops.
+    pub shortages: Shortages,
 }
 
 impl Default for DropCounters {
     fn default() -> Self {
-        DropCounters { faults: [0; FAULTS], causes: [0; CAUSES] }
+        DropCounters { faults: [0; FAULTS], causes: [0; CAUSES], shortages: Shortages::default() }
     }
 }
 
@@ -201,6 +204,7 @@ impl DropCounters {
 
     /// Adds another's counts to these.
     pub fn merge(&mut self, other: &DropCounters) {
+        self.shortages.merge(&other.shortages);
         other.iter().for_each(|(reason, packets)| self.add(reason, packets));
     }
 }

@@ -15,6 +15,7 @@ pub mod journal;
 pub mod meta;
 pub mod parameters;
 pub mod pool;
+pub mod shortages;
 
 pub use announcements::{ANNOUNCEMENT_LEN_MAX, Ticket};
 pub use drops::{Cause, DropCounters, DropReason};
@@ -26,3 +27,4 @@ pub use nw_tables::memory::lending::Loan;
 pub use nw_tables::time::Instant;
 pub use parameters::{Parameters, Value};
 pub use pool::{Chunk, Packet, Pool};
+pub use shortages::{SharedPool, Shortages};

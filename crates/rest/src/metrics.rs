@@ -98,6 +98,11 @@ fn samples(snapshot: &Snapshot, text: &mut Text) {
                 text.sample(&[&drop.reason], drop.count);
             }
         }
+        "nw_pool_shortages_total" => {
+            for shortage in &status.shortages {
+                text.sample(&[&shortage.pool], shortage.count);
+            }
+        }
         // The dataset counts what the content store answered as satisfied, too; it never was pending.
         "nw_interests_satisfied_total" => {
             text.sample(&[], forwarder.satisfied_interests.saturating_sub(cs.hits));

@@ -3,7 +3,7 @@
 use crate::StartError;
 use crate::control::{Authorize, Ingress, Verdict};
 use nw_api::config::{self, Config};
-use nw_element::{FaceId, Instant};
+use nw_element::{FaceId, Instant, Shortages};
 use nw_name::{Name, NameRef};
 use nw_trust::chain::Sets;
 use nw_trust::{
@@ -26,6 +26,7 @@ const CERTIFICATE_ENDINGS: [&str; 3] = ["cert", "ndncert", "pem"];
 pub struct Authority {
     trust: nw_trust::Authority,
     start_unix_ms: u64,
+    shortages: Shortages,
 }
 
 impl Authority {
@@ -35,7 +36,12 @@ impl Authority {
     /// When a file with a key or an anchor can't be read.
     pub fn new(config: &Config, start_unix_ms: u64) -> Result<Self, StartError> {
         let trust = nw_trust::Authority::new(rules(config, start_unix_ms)?);
-        Ok(Authority { trust, start_unix_ms })
+        Ok(Authority { trust, start_unix_ms, shortages: Shortages::default() })
+    }
+
+    /// Returns how often its pools were short.
+    pub const fn shortages(&self) -> &Shortages {
+        &self.shortages
     }
 
     /// Takes over other rules, as [`rules`] reads them.

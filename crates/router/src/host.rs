@@ -17,12 +17,13 @@ use crate::plane::Plane;
 use crate::settings::{self, Share};
 use crate::shards::Crew;
 use crate::shards::order::Order;
+use crate::shortages::ShortageLog;
 use crate::xdp::KernelSteering;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use nw_api::config::Config;
 use nw_api::management::FaceEventKind;
 use nw_api::rest::LoopTime;
-use nw_element::{FaceId, FaceTable, Instant, Kind, Packet, Pool, Scope};
+use nw_element::{FaceId, FaceTable, Instant, Kind, Packet, Pool, Scope, Shortages};
 use nw_faces::{FaceEvent, Faces, InheritedUnix};
 use nw_name::HashKey;
 use nw_trust::Rules;
@@ -155,6 +156,7 @@ pub struct Host {
     /// Present while somebody looks.
     pub(crate) watch: Option<Box<Watch>>,
     pub(crate) trace_id: u64,
+    shortage_log: ShortageLog,
 }
 
 impl core::fmt::Debug for Host {
@@ -301,6 +303,7 @@ impl Host {
             packets: 0,
             watch: None,
             trace_id: 0,
+            shortage_log: ShortageLog::default(),
         })
     }
 
@@ -396,6 +399,7 @@ impl Host {
             self.faces.flush(&mut self.pool);
             self.manage(now);
             self.tick(now);
+            self.log_shortages(now);
             self.expire_watch(now);
             if let Some(crew) = &mut self.crew {
                 crew.exchange_mut().ring();
@@ -628,6 +632,25 @@ impl Host {
         // What timers made leave or happen is dealt with before the loop sleeps.
         self.tell_face_events(now);
         self.faces.flush(&mut self.pool);
+    }
+
+    /// Returns the shortages of every shared pool of this router.
+    pub(crate) fn shortages(&self) -> Shortages {
+        let mut all = self.drops();
+        all.shortages.merge(self.authority.shortages());
+        all.shortages
+    }
+
+    fn log_shortages(&mut self, now: Instant) {
+        let parts =
+            [&self.plane.drops().shortages, &self.faces.drops().shortages, self.authority.shortages()];
+        let total = parts.iter().map(|part| part.total()).sum::<u64>();
+        // Other shards report from time to time; the few sums of their reports are as cheap.
+        let others = self.crew.iter().map(|crew| crew.shortages_total()).sum::<u64>();
+        if self.shortage_log.is_behind(total + others) {
+            let shortages = self.shortages();
+            self.shortage_log.report(now, &shortages);
+        }
     }
 
     /// False when the router shall end.

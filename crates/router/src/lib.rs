@@ -14,6 +14,7 @@ pub mod placement;
 pub mod plane;
 mod settings;
 mod shards;
+mod shortages;
 pub mod xdp;
 
 pub use host::{Handle, Host, unix_path};

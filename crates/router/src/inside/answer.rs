@@ -7,9 +7,9 @@ use crate::environment::drop_name;
 use crate::shards::order::Order;
 use core::time::Duration;
 use nw_api::management::{ControlResponse, DropCount, ForwarderStatus};
-use nw_api::rest::{PrefixTraffic, RouterStatus, TopPrefixes};
+use nw_api::rest::{PoolShortage, PrefixTraffic, RouterStatus, TopPrefixes};
 use nw_element::journal::{Decision, Event, Journal};
-use nw_element::{FaceId, Instant};
+use nw_element::{DropCounters, FaceId, Instant, SharedPool};
 use nw_name::Name;
 use std::sync::Arc;
 
@@ -205,13 +205,26 @@ impl Host {
                 + reports().map(|report| report.packets_in_use).sum::<u64>(),
             loop_time: self.loop_time,
             shards,
+            shortages: self.pool_shortages(),
         }
     }
 
-    fn drop_counts(&self, zeros: bool) -> Vec<DropCount> {
+    fn pool_shortages(&self) -> Vec<PoolShortage> {
+        let shortages = self.shortages();
+        let named = |(pool, count): (SharedPool, u64)| PoolShortage { pool: pool.as_str().to_owned(), count };
+        shortages.iter().map(named).collect()
+    }
+
+    /// Returns the drop counters of all shards and faces together.
+    pub(crate) fn drops(&self) -> DropCounters {
         let mut all = self.plane.drops().clone();
         all.merge(self.faces.drops());
         self.crew.iter().for_each(|crew| crew.add_drops(&mut all));
+        all
+    }
+
+    fn drop_counts(&self, zeros: bool) -> Vec<DropCount> {
+        let all = self.drops();
         let counted = all.iter().filter(|(_, packets)| zeros || *packets > 0);
         counted.map(|(reason, count)| DropCount { reason: drop_name(reason), count }).collect()
     }

@@ -378,6 +378,12 @@ impl Crew {
         self.members.iter().map(|member| &member.last)
     }
 
+    /// Returns the shortages that the other shards and the links to them have reported.
+    pub fn shortages_total(&self) -> u64 {
+        let reported = self.reports().map(|report| report.drops.shortages.total());
+        self.exchange.drops.shortages.total() + reported.sum::<u64>()
+    }
+
     /// All other shards' drops, and this one's on the way to them.
     pub fn add_drops(&self, all: &mut DropCounters) {
         all.merge(&self.exchange.drops);

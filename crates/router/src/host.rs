@@ -144,6 +144,7 @@ pub struct Host {
     pub(crate) out: Vec<Packet>,
     /// Packets that other shards handed over.
     pub(crate) own: Vec<Packet>,
+    ended: Vec<FaceEvent>,
     untold: Vec<FaceEvent>,
     connecting: Vec<(FaceId, Ticket)>,
     /// Management has more to do.
@@ -176,6 +177,7 @@ macro_rules! hands {
             pool: &mut $host.pool,
             batch: &mut $host.batch,
             out: &mut $host.out,
+            ended: &mut $host.ended,
             untold: &mut $host.untold,
             connecting: &mut $host.connecting,
             crew: $host.crew.as_mut(),
@@ -221,8 +223,8 @@ impl Host {
         let mut known = FaceTable::new();
         let mut plane = settings::plane(&config, key, seed, Share { shard: 0, shards });
         let mut pool = Pool::new(key, CHUNKS_MAX, PACKETS_MAX);
-        let (mut batch, mut out, mut untold, mut connecting) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut batch, mut out, mut ended, mut untold, mut connecting) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
         faces.open_internal(now);
         listen(&config, inherited, &mut faces)?;
         faces.set_interface_policy(now, settings::interfaces(&config), &mut pool)?;
@@ -248,6 +250,7 @@ impl Host {
             pool: &mut pool,
             batch: &mut batch,
             out: &mut out,
+            ended: &mut ended,
             untold: &mut untold,
             connecting: &mut connecting,
             crew: crew.as_mut(),
@@ -295,6 +298,7 @@ impl Host {
             batch,
             out,
             own: Vec::new(),
+            ended,
             untold,
             connecting,
             busy: false,
@@ -399,6 +403,7 @@ impl Host {
             self.faces.flush(&mut self.pool);
             self.manage(now);
             self.tick(now);
+            self.take_in_ends(now);
             self.log_shortages(now);
             self.expire_watch(now);
             if let Some(crew) = &mut self.crew {
@@ -445,6 +450,9 @@ impl Host {
         }
         self.distribute(now);
         self.forward_own(now);
+        if !self.ended.is_empty() {
+            hands!(self, now).absorb_ended();
+        }
     }
 
     /// Takes what is this shard's through the plane, and queues what leaves.
@@ -565,6 +573,15 @@ impl Host {
             self.forward(now);
         }
         self.answer_waiting();
+    }
+
+    /// Deals with faces that ended because a write failed, until none is left: the loop may sleep then.
+    fn take_in_ends(&mut self, now: Instant) {
+        while self.faces.has_events() {
+            self.forward(now);
+            self.tell_face_events(now);
+            self.faces.flush(&mut self.pool);
+        }
     }
 
     fn tell_face_event(&mut self, now: Instant, event: FaceEvent) {

@@ -600,6 +600,11 @@ impl Host {
                 (*id, hands.faces.status(*id).map(|status| last_status(&status, now)))
             }
         };
+        match &event {
+            FaceEvent::Created(status) => self.authority.note_face(status.id, &status.uri, true),
+            FaceEvent::Destroyed(status, _) => self.authority.note_face(status.id, &status.uri, false),
+            FaceEvent::Up(_) | FaceEvent::Down(_) => {}
+        }
         let waiting = |connecting: &mut Vec<(FaceId, Ticket)>| {
             let at = connecting.iter().position(|(face, _)| *face == id)?;
             Some(connecting.swap_remove(at).1)
@@ -709,6 +714,7 @@ impl Host {
                     if let Err(error) = self.faces.set_xdp_interfaces(now, settings::xdp(&plan.rest)) {
                         tracing::error!("interfaces that go by AF_XDP stay as they are: {error}");
                     }
+                    self.authority.restrict_tcp(plan.rest.management.tcp);
                     match rules {
                         Ok(rules) => self.authority.reconfigure(*rules),
                         Err(error) => tracing::error!("who may command stays as it was: {error}"),

@@ -2,8 +2,11 @@
 
 use crate::StartError;
 use crate::control::{Authorize, Ingress, Verdict};
-use nw_api::config::{self, Config};
+use nw_api::config::{self, Config, TcpCommands};
+use nw_api::management::Verb;
+use nw_api::management::command::{self, Request};
 use nw_element::{FaceId, Instant, Shortages};
+use nw_faces::FaceUri;
 use nw_name::{Name, NameRef};
 use nw_trust::chain::Sets;
 use nw_trust::{
@@ -12,7 +15,7 @@ use nw_trust::{
 };
 use nw_wire::certificate::Certificate;
 use nw_wire::{Data, Interest, InterestBuilder, LpHeader};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -27,6 +30,9 @@ pub struct Authority {
     trust: nw_trust::Authority,
     start_unix_ms: u64,
     shortages: Shortages,
+    /// What commands over TCP may do, and the local faces that are such connections.
+    tcp: TcpCommands,
+    tcp_faces: BTreeSet<FaceId>,
 }
 
 impl Authority {
@@ -36,7 +42,49 @@ impl Authority {
     /// When a file with a key or an anchor can't be read.
     pub fn new(config: &Config, start_unix_ms: u64) -> Result<Self, StartError> {
         let trust = nw_trust::Authority::new(rules(config, start_unix_ms)?);
-        Ok(Authority { trust, start_unix_ms, shortages: Shortages::default() })
+        Ok(Authority {
+            trust,
+            start_unix_ms,
+            shortages: Shortages::default(),
+            tcp: config.management.tcp,
+            tcp_faces: BTreeSet::new(),
+        })
+    }
+
+    /// Takes over what commands over TCP may do.
+    pub const fn restrict_tcp(&mut self, tcp: TcpCommands) {
+        self.tcp = tcp;
+    }
+
+    /// Takes note of a face that is there, or has ended.
+    pub fn note_face(&mut self, id: FaceId, uri: &FaceUri, is_there: bool) {
+        if !is_there {
+            self.tcp_faces.remove(&id);
+        } else if matches!(uri, FaceUri::Tcp(_) | FaceUri::Ws(_) | FaceUri::WsClient(_)) {
+            self.tcp_faces.insert(id);
+        }
+    }
+
+    /// Why a command is refused because of the connection it came by; `None` when it is not. Faces of other machines have rules of their own.
+    fn refuses_tcp(&self, ingress: Ingress, interest: &Interest<'_>) -> Option<&'static str> {
+        if self.tcp == TcpCommands::All || !ingress.local || !self.tcp_faces.contains(&ingress.face) {
+            return None;
+        }
+        let own = |face: Option<u64>| face.is_none_or(|id| id == 0 || id == ingress.face.number());
+        let registers = match command::parse(interest) {
+            Some((_, Request::Announce { .. })) => true,
+            Some((_, Request::Command { verb: Verb::RibRegister | Verb::RibUnregister, parameters, .. })) => {
+                own(parameters.face_id)
+            }
+            _ => false,
+        };
+        match self.tcp {
+            TcpCommands::Register if registers => None,
+            TcpCommands::Register => Some(
+                "over TCP only prefixes for the own face can be registered (management.tcp); use the Unix socket",
+            ),
+            _ => Some("no commands are accepted over TCP (management.tcp); use the Unix socket"),
+        }
     }
 
     /// Returns how often its pools were short.
@@ -104,6 +152,9 @@ impl Authorize for Authority {
         _: &str,
         prefix: Option<NameRef<'_>>,
     ) -> Verdict {
+        if let Some(why) = self.refuses_tcp(ingress, interest) {
+            return Verdict::Deny(why);
+        }
         let now_ms = self.unix_ms(now);
         let asking = Asking { interest, by: asker(ingress, prefix) };
         match self.trust.command(asking, module, now_ms) {
@@ -430,5 +481,57 @@ mod tests {
         assert_eq!(authority.next_ready(), None, "nobody waits for an answer");
         assert_eq!(learn(&mut authority, "/site/alice"), Verdict::Accept);
         assert!(matches!(learn(&mut authority, "/site/bob"), Verdict::Deny(_)));
+    }
+
+    #[test]
+    fn commands_over_tcp_are_restricted_as_configured() {
+        use nw_api::management::Verb::{CsErase, FacesCreate, FacesDestroy, RibRegister, RibUnregister};
+        let face = |number| FaceId::from_number(number).unwrap();
+        let uri = |text: &str| text.parse::<FaceUri>().unwrap();
+        let faces = [(300, "tcp4://127.0.0.1:5000"), (301, "wsclient://127.0.0.1:5001"), (302, "fd://7")];
+        let command = |verb, face_id, nonce: u8| {
+            let unique = client::Uniqueness { nonce: 1, signature_nonce: [nonce; 8], time_ms: START_MS };
+            let parameters =
+                ControlParameters { face_id, ..ControlParameters::of("/p".parse::<Name>().unwrap()) };
+            client::command(Root::Localhost, verb, &parameters, unique, &nw_wire::DigestSha256).unwrap()
+        };
+        // Whether each is accepted by "all", "register", "none".
+        let cases = [
+            (RibRegister, None, [true, true, false]),
+            (RibRegister, Some(0), [true, true, false]),
+            (RibRegister, Some(1), [true, false, false]),
+            (RibUnregister, None, [true, true, false]),
+            (RibUnregister, Some(999), [true, false, false]),
+            (CsErase, None, [true, false, false]),
+            (FacesCreate, None, [true, false, false]),
+            (FacesDestroy, Some(999), [true, false, false]),
+        ];
+        let mut nonce = 0;
+        for (at, word) in ["all", "register", "none"].into_iter().enumerate() {
+            let config = Config::parse("test", &format!("[management]\ntcp = \"{word}\"\n")).unwrap();
+            let mut authority = Authority::new(&config, START_MS).unwrap();
+            faces.iter().for_each(|(id, text)| authority.note_face(face(*id), &uri(text), true));
+            for (verb, face_id, accepted) in &cases {
+                for (id, text) in faces {
+                    nonce += 1;
+                    let own = face_id.map(|wanted| if wanted == 1 { id + 1 } else { wanted });
+                    let wire = command(*verb, own, nonce);
+                    let interest = Interest::check(&wire).unwrap();
+                    let ingress = Ingress { face: face(id), local: true };
+                    let (module, word) = (verb.module(), verb.word());
+                    let verdict = authority.command(Instant::START, &interest, ingress, module, word, None);
+                    let expected = accepted[at] || text == "fd://7";
+                    assert_eq!(verdict == Verdict::Accept, expected, "{verb} {own:?} by {text}: {verdict:?}");
+                }
+            }
+            // The id of a face that has ended means nothing.
+            authority.note_face(face(300), &uri("tcp4://127.0.0.1:5000"), false);
+            nonce += 1;
+            let wire = command(CsErase, None, nonce);
+            let interest = Interest::check(&wire).unwrap();
+            let ingress = Ingress { face: face(300), local: true };
+            let verdict = authority.command(Instant::START, &interest, ingress, "cs", "erase", None);
+            assert_eq!(verdict, Verdict::Accept);
+        }
     }
 }

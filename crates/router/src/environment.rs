@@ -31,6 +31,8 @@ pub struct Hands<'a> {
     pub batch: &'a mut Vec<Packet>,
     /// Packets that leave by what control does: pending Interests that got a new next hop.
     pub out: &'a mut Vec<Packet>,
+    /// Faces that ended and whose last packets may still have to be forwarded: forwarding does not know of it yet.
+    pub ended: &'a mut Vec<FaceEvent>,
     /// Face events to be told to control afterwards; forwarding knows of them already.
     pub untold: &'a mut Vec<FaceEvent>,
     /// Faces that are being connected for somebody.
@@ -42,30 +44,46 @@ pub struct Hands<'a> {
 }
 
 impl Hands<'_> {
-    /// Tells forwarding what happened to faces, at once; control is told later.
+    /// Tells forwarding what happened to faces, at once; control is told later. The ends of faces wait for
+    /// [`absorb_ended`](Self::absorb_ended): what they received before is forwarded first.
     pub fn absorb_face_events(&mut self) {
         for event in self.faces.events() {
-            match &event {
-                FaceEvent::Created(status) => {
-                    self.known.insert(status.id, status.info());
-                    let (id, info) = (status.id, status.info());
-                    self.plane
-                        .with_router(self.now, self.pool, self.out, |router, _| router.add_face(id, info));
-                }
-                FaceEvent::Destroyed(status, reason) => {
-                    tracing::debug!(face = status.id.number(), uri = %status.uri, %reason, "face ended");
-                    self.known.remove(status.id);
-                    self.plane.remove_face(self.now, status.id);
-                }
-                FaceEvent::Up(_) | FaceEvent::Down(_) => {}
+            if matches!(event, FaceEvent::Destroyed(..)) {
+                self.ended.push(event);
+                continue;
             }
-            if let (Some(crew), FaceEvent::Created(status) | FaceEvent::Destroyed(status, _)) =
-                (&mut self.crew, &event)
-            {
-                crew.tell_face(self.faces, self.known, status.id);
-            }
-            self.untold.push(event);
+            self.absorb(event);
         }
+        self.faces.take_last_packets(self.batch);
+    }
+
+    /// Tells forwarding which faces have ended, after their last packets were forwarded.
+    pub fn absorb_ended(&mut self) {
+        for event in core::mem::take(self.ended) {
+            self.absorb(event);
+        }
+    }
+
+    fn absorb(&mut self, event: FaceEvent) {
+        match &event {
+            FaceEvent::Created(status) => {
+                self.known.insert(status.id, status.info());
+                let (id, info) = (status.id, status.info());
+                self.plane.with_router(self.now, self.pool, self.out, |router, _| router.add_face(id, info));
+            }
+            FaceEvent::Destroyed(status, reason) => {
+                tracing::debug!(face = status.id.number(), uri = %status.uri, %reason, "face ended");
+                self.known.remove(status.id);
+                self.plane.remove_face(self.now, status.id);
+            }
+            FaceEvent::Up(_) | FaceEvent::Down(_) => {}
+        }
+        if let (Some(crew), FaceEvent::Created(status) | FaceEvent::Destroyed(status, _)) =
+            (&mut self.crew, &event)
+        {
+            crew.tell_face(self.faces, self.known, status.id);
+        }
+        self.untold.push(event);
     }
 
     fn share(&self) -> Share {
@@ -135,6 +153,9 @@ impl Environment for Hands<'_> {
     fn destroy_face(&mut self, face: FaceId) {
         self.faces.close(face, self.pool);
         self.absorb_face_events();
+        if self.batch.is_empty() {
+            self.absorb_ended();
+        }
     }
 
     fn face_status(&self, face: FaceId) -> Option<api::FaceStatus> {
@@ -142,11 +163,15 @@ impl Environment for Hands<'_> {
     }
 
     fn has_face(&self, face: FaceId) -> bool {
-        self.known.contains(face)
+        let has_ended = self
+            .ended
+            .iter()
+            .any(|event| matches!(event, FaceEvent::Destroyed(status, _) if status.id == face));
+        self.known.contains(face) && !has_ended
     }
 
     fn face_ids(&self) -> Vec<FaceId> {
-        let mut ids: Vec<_> = self.known.ids().collect();
+        let mut ids: Vec<_> = self.known.ids().filter(|id| self.has_face(*id)).collect();
         ids.sort_unstable();
         ids
     }

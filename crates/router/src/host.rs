@@ -144,6 +144,7 @@ pub struct Host {
     pub(crate) out: Vec<Packet>,
     /// Packets that other shards handed over.
     pub(crate) own: Vec<Packet>,
+    ended: Vec<FaceEvent>,
     untold: Vec<FaceEvent>,
     connecting: Vec<(FaceId, Ticket)>,
     /// Management has more to do.
@@ -176,6 +177,7 @@ macro_rules! hands {
             pool: &mut $host.pool,
             batch: &mut $host.batch,
             out: &mut $host.out,
+            ended: &mut $host.ended,
             untold: &mut $host.untold,
             connecting: &mut $host.connecting,
             crew: $host.crew.as_mut(),
@@ -221,8 +223,8 @@ impl Host {
         let mut known = FaceTable::new();
         let mut plane = settings::plane(&config, key, seed, Share { shard: 0, shards });
         let mut pool = Pool::new(key, CHUNKS_MAX, PACKETS_MAX);
-        let (mut batch, mut out, mut untold, mut connecting) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut batch, mut out, mut ended, mut untold, mut connecting) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
         faces.open_internal(now);
         listen(&config, inherited, &mut faces)?;
         faces.set_interface_policy(now, settings::interfaces(&config), &mut pool)?;
@@ -248,6 +250,7 @@ impl Host {
             pool: &mut pool,
             batch: &mut batch,
             out: &mut out,
+            ended: &mut ended,
             untold: &mut untold,
             connecting: &mut connecting,
             crew: crew.as_mut(),
@@ -295,6 +298,7 @@ impl Host {
             batch,
             out,
             own: Vec::new(),
+            ended,
             untold,
             connecting,
             busy: false,
@@ -399,6 +403,7 @@ impl Host {
             self.faces.flush(&mut self.pool);
             self.manage(now);
             self.tick(now);
+            self.take_in_ends(now);
             self.log_shortages(now);
             self.expire_watch(now);
             if let Some(crew) = &mut self.crew {
@@ -445,6 +450,9 @@ impl Host {
         }
         self.distribute(now);
         self.forward_own(now);
+        if !self.ended.is_empty() {
+            hands!(self, now).absorb_ended();
+        }
     }
 
     /// Takes what is this shard's through the plane, and queues what leaves.
@@ -567,6 +575,15 @@ impl Host {
         self.answer_waiting();
     }
 
+    /// Deals with faces that ended because a write failed, until none is left: the loop may sleep then.
+    fn take_in_ends(&mut self, now: Instant) {
+        while self.faces.has_events() {
+            self.forward(now);
+            self.tell_face_events(now);
+            self.faces.flush(&mut self.pool);
+        }
+    }
+
     fn tell_face_event(&mut self, now: Instant, event: FaceEvent) {
         let hands = &mut hands!(self, now);
         let kind = match &event {
@@ -583,6 +600,11 @@ impl Host {
                 (*id, hands.faces.status(*id).map(|status| last_status(&status, now)))
             }
         };
+        match &event {
+            FaceEvent::Created(status) => self.authority.note_face(status.id, &status.uri, true),
+            FaceEvent::Destroyed(status, _) => self.authority.note_face(status.id, &status.uri, false),
+            FaceEvent::Up(_) | FaceEvent::Down(_) => {}
+        }
         let waiting = |connecting: &mut Vec<(FaceId, Ticket)>| {
             let at = connecting.iter().position(|(face, _)| *face == id)?;
             Some(connecting.swap_remove(at).1)
@@ -692,6 +714,7 @@ impl Host {
                     if let Err(error) = self.faces.set_xdp_interfaces(now, settings::xdp(&plan.rest)) {
                         tracing::error!("interfaces that go by AF_XDP stay as they are: {error}");
                     }
+                    self.authority.restrict_tcp(plan.rest.management.tcp);
                     match rules {
                         Ok(rules) => self.authority.reconfigure(*rules),
                         Err(error) => tracing::error!("who may command stays as it was: {error}"),

@@ -254,6 +254,18 @@ words! {
     }
 }
 
+words! {
+    /// What commands that arrive over TCP may do.
+    TcpCommands {
+        /// Everything that other local faces may do.
+        All = "all",
+        /// Register, announce and unregister prefixes for the connection's own face.
+        Register = "register",
+        /// Nothing.
+        None = "none",
+    }
+}
+
 section! {
     /// Who may command the router, by kinds of signers; [[allow]] has finer rules. By default whoever reaches a local face may do
     /// everything (`faces.unix.mode` says who reaches the unix socket), and nobody on another machine anything.
@@ -270,6 +282,10 @@ section! {
         grace_s: u32 = 120, in 1..=86_400;
         /// From where `/localhop/nfd` registers routes, each face for itself; who may is decided as above and by [[allow]].
         localhop: Reach = Reach::Local;
+        /// What commands may do that arrive over a TCP or WebSocket connection from this machine: `all` that the options above allow, `register`
+        /// only prefixes for the connection's own face, or `none`. Status can be read in any case. Programs that use the Unix socket are not
+        /// affected.
+        tcp: TcpCommands = TcpCommands::All;
     }
 }
 

@@ -1,7 +1,7 @@
 //! From readiness of sockets to decoded packets.
 
 use super::face::{Face, Token, Transport};
-use super::{ACCEPT_PAUSE, Faces, Whence, watch_again};
+use super::{ACCEPT_PAUSE, Faces, LAST_READS_MAX, Whence, watch_again};
 use crate::config::FaceOptions;
 use crate::datagram::sys::{self, Received};
 use crate::datagram::{DatagramSocket, Medium, Peer};
@@ -50,6 +50,7 @@ impl Faces {
             Some(Token::Face(id)) => self.stream_ready(now, id, flags, pool, batch),
             None => {}
         }
+        self.take_last_packets(batch);
     }
 
     /// Takes in a link packet that the owner of the internal face sends; as if it had been received.
@@ -129,7 +130,8 @@ impl Faces {
             return self.lose_stream(now, id, reason, pool);
         }
         if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
-            if let Err(reason) = self.read_stream(now, id, pool, batch) {
+            let reads = self.config.stream_reads_per_turn;
+            if let Err(reason) = self.read_stream(now, id, reads, pool, batch) {
                 return self.lose_stream(now, id, reason, pool);
             }
             if opening {
@@ -153,10 +155,22 @@ impl Faces {
         Ok(())
     }
 
+    /// Reads what the connection of a face that is about to end still holds: what was complete before its end is processed as ever.
+    pub(super) fn read_last(&mut self, id: FaceId, pool: &mut Pool) {
+        let Some(Face { transport: Transport::Stream(stream), .. }) = self.slots.get(id) else { return };
+        if stream.is_readable() {
+            let mut batch = core::mem::take(&mut self.last_packets);
+            // How it ends is known already.
+            let _ = self.read_stream(self.latest, id, LAST_READS_MAX, pool, &mut batch);
+            self.last_packets = batch;
+        }
+    }
+
     fn read_stream(
         &mut self,
         now: Instant,
         id: FaceId,
+        reads: usize,
         pool: &mut Pool,
         batch: &mut Vec<Packet>,
     ) -> Result<(), CloseReason> {
@@ -170,7 +184,7 @@ impl Faces {
         if let Some(websocket) = &mut stream.websocket {
             websocket.heard();
         }
-        let (reads, spare) = (self.config.stream_reads_per_turn, &mut self.spare_buffers);
+        let spare = &mut self.spare_buffers;
         let read = stream.read(reads, pool, spare, |packet, pool| {
             let mut tally = Tally { face: counters, all: drops };
             match packet {

@@ -30,7 +30,7 @@ use handshakes::Handshake;
 use interfaces::InterfaceFaces;
 use lanes::Junior;
 pub use lanes::{Lane, Stray, Twins, Whence};
-use nw_element::{Cause, DropCounters, FaceId, Instant, Pool};
+use nw_element::{Cause, DropCounters, FaceId, Instant, Packet, Pool};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -43,6 +43,9 @@ const AGAIN_PER_TURN: usize = 64;
 
 /// Frames of AF_XDP that another shard hindered from being handed back are to be in so long.
 const SETTLE_PAUSE: Duration = Duration::from_micros(50);
+
+/// Reads of up to 64 KiB of what a connection still holds when its face ends for another reason than its own end.
+const LAST_READS_MAX: usize = 128;
 
 /// Timers served in one turn.
 const TIMERS_PER_TURN: usize = 1024;
@@ -71,6 +74,8 @@ pub struct Faces {
     timers: Timers,
     budget: ReassemblyBudget,
     events: Vec<FaceEvent>,
+    /// What faces that ended had received and not given yet.
+    last_packets: Vec<Packet>,
     drops: DropCounters,
     /// Counters of faces that have ended.
     ended: FaceCounters,
@@ -109,6 +114,7 @@ impl Faces {
             spare_buffers: Vec::new(),
             timers: Timers::default(),
             events: Vec::new(),
+            last_packets: Vec::new(),
             drops: DropCounters::default(),
             ended: FaceCounters::default(),
             latest: Instant::START,
@@ -123,9 +129,23 @@ impl Faces {
         Token::from_bits(token).is_some()
     }
 
-    /// Takes what happened since the last call, in order.
+    /// Takes what happened since the last call, in order. [`FaceEvent::Created`] goes before packets that were received since the last call,
+    /// [`FaceEvent::Destroyed`] behind them and behind [`take_last_packets`](Self::take_last_packets): what a peer sent before its end counts.
     pub fn events(&mut self) -> impl Iterator<Item = FaceEvent> + use<> {
         core::mem::take(&mut self.events).into_iter()
+    }
+
+    /// Takes packets that faces had received before they ended, where that was found out by another call than [`on_ready`](Self::on_ready):
+    /// a command, a failed write, a timer.
+    #[inline]
+    pub fn take_last_packets(&mut self, batch: &mut Vec<Packet>) {
+        batch.append(&mut self.last_packets);
+    }
+
+    /// Returns whether [`events`](Self::events) or [`take_last_packets`](Self::take_last_packets) have something to give.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty() || !self.last_packets.is_empty()
     }
 
     /// When [`tick`](Self::tick) wants to be called, if ever.
@@ -167,7 +187,8 @@ impl Faces {
     pub fn close_all(&mut self, pool: &mut Pool) {
         self.flush(pool);
         let ids: Vec<FaceId> = self.ids().collect();
-        ids.into_iter().for_each(|id| self.end_face(id, CloseReason::Asked, pool));
+        ids.into_iter().for_each(|id| self.remove_face(id, CloseReason::Asked, pool));
+        self.last_packets.drain(..).for_each(|packet| pool.release(packet));
         (0..self.handshakes.len()).for_each(|index| drop(self.take_handshake(index as u32)));
         self.listeners.clear();
         self.sockets.clear();
@@ -307,7 +328,13 @@ impl Faces {
         LinkService::new(settings, now.as_nanos())
     }
 
+    /// Ends a face. What its connection still holds is read first.
     fn end_face(&mut self, id: FaceId, reason: CloseReason, pool: &mut Pool) {
+        self.read_last(id, pool);
+        self.remove_face(id, reason, pool);
+    }
+
+    fn remove_face(&mut self, id: FaceId, reason: CloseReason, pool: &mut Pool) {
         let Some(mut face) = self.slots.remove(id) else { return };
         let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
         for item in face.outbox.items() {

@@ -5,7 +5,7 @@ use crate::shm::fault::SharedMemoryFault;
 use crate::uri::FaceUri;
 use crate::websocket::fault::WebSocketFault;
 use core::time::Duration;
-use nw_element::{FaceId, FaceInfo, Instant, LinkType, Scope};
+use nw_element::{FaceId, FaceInfo, Instant, LinkType, Peer, Scope};
 
 /// How a face ends. Numbers as NFD's management protocol has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,6 +102,15 @@ impl FaceStatus {
     /// What forwarding needs to know.
     pub const fn info(&self) -> FaceInfo {
         FaceInfo { scope: self.scope, link_type: self.link_type }
+    }
+
+    /// The peer, where its address tells it from others.
+    pub const fn peer(&self) -> Peer {
+        match (&self.uri, self.link_type, self.uri.address()) {
+            (FaceUri::Ether(mac), LinkType::PointToPoint, _) => Peer::of_mac(mac.0),
+            (_, LinkType::PointToPoint, Some(address)) => Peer::of_ip(address.ip()),
+            _ => Peer::UNKNOWN,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use nw_api::management::{
     self as api, ChannelStatus, CsInfo, DropCount, ForwarderStatus, ShardStatus, XdpStatus, flags,
 };
 use nw_api::rest::LoopTime;
-use nw_element::{DropReason, FaceId, FaceTable, Instant, LinkType, Packet, Pool, Scope};
+use nw_element::{DropReason, Element as _, FaceId, FaceTable, Instant, LinkType, Packet, Pool, Scope};
 use nw_elements::strategy::{StrategyError, StrategyId};
 use nw_faces::{FaceError, FaceEvent, FaceFlags, FaceOptions, FaceStatus, FaceUri, Faces, Persistency};
 use nw_name::{Name, NameRef};
@@ -69,7 +69,11 @@ impl Hands<'_> {
             FaceEvent::Created(status) => {
                 self.known.insert(status.id, status.info());
                 let (id, info) = (status.id, status.info());
-                self.plane.with_router(self.now, self.pool, self.out, |router, _| router.add_face(id, info));
+                let peer = status.peer();
+                self.plane.with_router(self.now, self.pool, self.out, |router, _| {
+                    router.add_face(id, info);
+                    router.set_peer(id, peer);
+                });
             }
             FaceEvent::Destroyed(status, reason) => {
                 tracing::debug!(face = status.id.number(), uri = %status.uri, %reason, "face ended");

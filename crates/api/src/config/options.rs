@@ -176,8 +176,12 @@ section! {
     Tables = "tables" {
         /// Pending Interests.
         pit_entries: u32 = 262_144, in 64..=67_108_863;
-        /// Pending Interests of one face; 0 is half of the table, so that no single face can take it all from the others.
+        /// Pending Interests of one face; 0 is half of the table. When the table is full, a pending Interest of the peer with the most gives way to one of a
+        /// peer with less.
         pit_entries_per_face: u32 = 0;
+        /// Seconds that a pending Interest is kept at most, whatever its lifetime. Interests of other machines are kept for at most 4 s while the table is more
+        /// than half full, and for 1 s from seven eighths on.
+        lifetime_max_s: u32 = 3600, in 1..=3600;
         /// Prefixes of the FIB.
         fib_prefixes: u32 = 262_144, in 64..=67_108_864;
         /// Next hops of one prefix; of more routes the cheapest are used.

@@ -438,6 +438,7 @@ impl Host {
                 FaceEvent::Created(status) => match self.door_of(&status) {
                     Some((at, is_accepted)) => {
                         self.engine.add_face(status.id, status.info(), at, is_accepted);
+                        self.engine.set_peer(status.id, status.peer());
                         self.doors[at].is_connecting = !is_accepted && !status.up;
                         routes_change |= !is_accepted || self.engine.graph().faces[at].is_single;
                         tracing::debug!(face = self.doors[at].name, id = status.id.number(), uri = %status.uri, "face");

@@ -12,16 +12,16 @@ pub struct Clocks {
     pub unix_ms: u64,
 }
 
-/// Returns a time span as people read it, rounded up: `121 s`, `3 h 20 min`, `17 days`.
+/// Returns a time span as people read it: `121 s`, `3 h 20 min`, `17 days`. Seconds are rounded up, so that what is beyond a limit looks so.
 pub fn describe_span(span_ms: u64) -> String {
     let seconds = span_ms.div_ceil(1000);
-    let minutes = seconds.div_ceil(60);
+    let minutes = (span_ms / 1000 + 30) / 60;
     match (seconds, minutes) {
         (0..600, _) => format!("{seconds} s"),
         (_, 0..60) => format!("{minutes} min"),
         (_, 60..2880) if minutes % 60 == 0 => format!("{} h", minutes / 60),
         (_, 60..2880) => format!("{} h {} min", minutes / 60, minutes % 60),
-        _ => format!("{} days", minutes.div_ceil(1440)),
+        _ => format!("{} days", (minutes + 720) / 1440),
     }
 }
 
@@ -33,7 +33,7 @@ mod tests {
     fn span_is_described_in_the_unit_that_fits() {
         for (seconds, text) in [
             (121, "121 s"),
-            (601, "11 min"),
+            (601, "10 min"),
             (3600, "1 h"),
             (12_000, "3 h 20 min"),
             (172_800, "2 days"),

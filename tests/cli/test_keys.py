@@ -417,7 +417,7 @@ class Authority(Keys):
         # Nobody vouches for it.
         self.generate("/site/mallory")
         process, said = self.serve(router, "--key", "/site/mallory", "--store", self.store, "/site/mallory")
-        self.assertRegex(said, r"^nw: can't serve the name: the router refused rib/register: 403 \w.+\n$")
+        self.assertRegex(said, r"^nw: can't serve the name: rib/register refused \(403\): \w.+\n$")
         self.assertEqual(process.wait(PATIENCE_S), 1)
         # Somebody else's anchor of the same name.
         impostor = Path(self.folder) / "impostor"

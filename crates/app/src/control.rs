@@ -26,7 +26,7 @@ pub enum ControlError {
     #[error("can't sign the command: {0}")]
     Signing(#[from] nw_trust::Error),
     /// It said no.
-    #[error("the router refused {verb}: {} {}", response.code, response.text)]
+    #[error("{verb} refused ({}): {}", response.code, response.text)]
     Refused {
         /// What was asked.
         verb: Verb,

@@ -44,7 +44,7 @@ pub fn import(file: &Path, order: &Order) -> Result<ExitCode> {
         Ok(count) => count,
         Err(ImportError::Refused { index, response }) => {
             let line = lines.get(index as usize).copied().unwrap_or_default();
-            bail!("line {line}: the router refused it: {} {}", response.code, response.text);
+            bail!("line {line} refused ({}): {}", response.code, response.text);
         }
         Err(error) => return Err(error.into()),
     };

@@ -5,13 +5,14 @@ use crate::control::{Authorize, Ingress, Verdict};
 use nw_api::config::{self, Config, TcpCommands};
 use nw_api::management::Verb;
 use nw_api::management::command::{self, Request};
-use nw_element::{FaceId, Instant, Shortages};
+use nw_element::{FaceId, Instant, SharedPool, Shortages};
 use nw_faces::FaceUri;
 use nw_name::{Name, NameRef};
 use nw_trust::chain::Sets;
+use nw_trust::fetch::FetchShortages;
 use nw_trust::{
-    Allow, Anchor, Asker, Asking, CommandRules, Decision, Key, Reach, Rules, Signer, VerifyKey, Vouch,
-    certificate,
+    Allow, Anchor, Asker, Asking, Clocks, CommandRules, Decision, Key, Reach, Rules, Signer, VerifyKey,
+    Vouch, certificate,
 };
 use nw_wire::certificate::Certificate;
 use nw_wire::{Data, Interest, InterestBuilder, LpHeader};
@@ -24,11 +25,10 @@ const ANCHORS_MAX: usize = 4096;
 /// Names of files in a folder of anchors.
 const CERTIFICATE_ENDINGS: [&str; 3] = ["cert", "ndncert", "pem"];
 
-/// The rules, and the wall clock that signatures are held to.
+/// The rules, and what waits for certificates.
 #[derive(Debug)]
 pub struct Authority {
     trust: nw_trust::Authority,
-    start_unix_ms: u64,
     shortages: Shortages,
     /// What commands over TCP may do, and the local faces that are such connections.
     tcp: TcpCommands,
@@ -36,15 +36,14 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// As the configuration says; `start_unix_ms` is milliseconds since 1970 at [`Instant::START`].
+    /// As the configuration says; `unix_ms` is the time, milliseconds since 1970.
     ///
     /// # Errors
     /// When a file with a key or an anchor can't be read.
-    pub fn new(config: &Config, start_unix_ms: u64) -> Result<Self, StartError> {
-        let trust = nw_trust::Authority::new(rules(config, start_unix_ms)?);
+    pub fn new(config: &Config, unix_ms: u64) -> Result<Self, StartError> {
+        let trust = nw_trust::Authority::new(rules(config, unix_ms)?);
         Ok(Authority {
             trust,
-            start_unix_ms,
             shortages: Shortages::default(),
             tcp: config.management.tcp,
             tcp_faces: BTreeSet::new(),
@@ -113,39 +112,38 @@ impl Authority {
     /// A Data that came to the internal face: perhaps a certificate.
     pub fn on_data(&mut self, now: Instant, wire: &[u8]) {
         if let Ok(data) = Data::check(wire) {
-            let now_ms = self.unix_ms(now);
-            self.trust.on_data(&data, wire, now_ms);
+            self.trust.on_data(&data, wire, now.as_millis());
         }
     }
 
     /// The next command that can be decided now.
-    pub fn next_ready(&mut self) -> Option<(Vec<u8>, Ingress)> {
+    pub fn next_ready(&mut self) -> Option<(Vec<u8>, FaceId)> {
         let ready = self.trust.next_ready()?;
-        let face = FaceId::from_number(ready.face).unwrap_or(FaceId::NONE);
-        Some((ready.interest, Ingress { face, local: ready.local }))
+        Some((ready.interest, FaceId::from_number(ready.face).unwrap_or(FaceId::NONE)))
     }
 
     /// When [`on_timeout`](Self::on_timeout) is to be called.
     pub fn next_timeout(&self) -> Instant {
-        let due_ms = self.trust.next_timeout_ms().map(|due_ms| due_ms.saturating_sub(self.start_unix_ms));
-        due_ms.map_or(Instant::NEVER, Instant::from_millis)
+        self.trust.next_timeout_ms().map_or(Instant::NEVER, Instant::from_millis)
     }
 
     /// Gives up certificates that took too long.
     pub fn on_timeout(&mut self, now: Instant) {
-        let now_ms = self.unix_ms(now);
-        self.trust.on_timeout(now_ms);
+        self.trust.on_timeout(now.as_millis());
     }
 
-    fn unix_ms(&self, now: Instant) -> u64 {
-        self.start_unix_ms.saturating_add(now.as_millis())
+    /// Takes over how often places were used up.
+    fn count_shortages(&mut self) {
+        let FetchShortages { commands, certificates } = self.trust.shortages();
+        self.shortages.set(SharedPool::Commands, commands);
+        self.shortages.set(SharedPool::CertificateFetches, certificates);
     }
 }
 
 impl Authorize for Authority {
     fn command(
         &mut self,
-        now: Instant,
+        clocks: Clocks,
         interest: &Interest<'_>,
         ingress: Ingress,
         module: &str,
@@ -153,47 +151,50 @@ impl Authorize for Authority {
         prefix: Option<NameRef<'_>>,
     ) -> Verdict {
         if let Some(why) = self.refuses_tcp(ingress, interest) {
-            return Verdict::Deny(why);
+            return Verdict::Deny(why.into());
         }
-        let now_ms = self.unix_ms(now);
         let asking = Asking { interest, by: asker(ingress, prefix) };
-        match self.trust.command(asking, module, now_ms) {
+        let decision = self.trust.command(asking, module, clocks);
+        self.count_shortages();
+        match decision {
             Decision::Accept => Verdict::Accept,
             Decision::Later => Verdict::Later,
             // "Malformed signature or KeyLocator: silence."
             Decision::Refuse(refusal) if refusal.is_silent() => Verdict::Silent,
             // Control logs it.
-            Decision::Refuse(refusal) => Verdict::Deny(refusal.as_str()),
+            Decision::Refuse(refusal) => Verdict::Deny(refusal.to_string().into()),
         }
     }
 
     fn announcement(
         &mut self,
-        now: Instant,
+        clocks: Clocks,
         announcement: &Data<'_>,
         prefix: NameRef<'_>,
         ingress: Ingress,
         interest: &Interest<'_>,
     ) -> Verdict {
-        let now_ms = self.unix_ms(now);
         let asking = Asking { interest, by: asker(ingress, Some(prefix)) };
-        match self.trust.announcement(announcement, asking, now_ms) {
+        let decision = self.trust.announcement(announcement, asking, clocks);
+        self.count_shortages();
+        match decision {
             Decision::Accept => Verdict::Accept,
             Decision::Later => Verdict::Later,
             // Control logs it.
-            Decision::Refuse(refusal) => Verdict::Deny(refusal.as_str()),
+            Decision::Refuse(refusal) => Verdict::Deny(refusal.to_string().into()),
         }
     }
 
     fn learned(
         &mut self,
-        now: Instant,
+        clocks: Clocks,
         announcement: &Data<'_>,
         prefix: NameRef<'_>,
         ingress: Ingress,
     ) -> Verdict {
-        let now_ms = self.unix_ms(now);
-        match self.trust.learned(announcement, asker(ingress, Some(prefix)), now_ms) {
+        let decision = self.trust.learned(announcement, asker(ingress, Some(prefix)), clocks);
+        self.count_shortages();
+        match decision {
             Decision::Accept => Verdict::Accept,
             Decision::Later => {
                 tracing::debug!(face = %ingress.face, %prefix, "announcement not learnt yet: its signer's certificate is asked for");
@@ -201,14 +202,14 @@ impl Authorize for Authority {
             }
             Decision::Refuse(refusal) => {
                 tracing::debug!(face = %ingress.face, %prefix, %refusal, "announcement not learnt");
-                Verdict::Deny(refusal.as_str())
+                Verdict::Deny(refusal.to_string().into())
             }
         }
     }
 }
 
 fn asker(ingress: Ingress, prefix: Option<NameRef<'_>>) -> Asker<'_> {
-    Asker { face: ingress.face.number(), local: ingress.local, prefix }
+    Asker { face: ingress.face.number(), local: ingress.local, peer: ingress.peer, prefix }
 }
 
 /// What the configuration says of who may command; reads its files and folders.
@@ -353,11 +354,17 @@ mod tests {
     use super::*;
     use nw_api::management::{ControlParameters, Root, Verb, client};
     use nw_trust::certificate::{Validity, issue, self_signed};
-    use nw_trust::{Key, KeyKind, text};
+    use nw_trust::{Key, KeyKind, Peer, text};
     use nw_wire::Sign;
 
     const START_MS: u64 = 1_750_000_000_000;
     const VALID: Validity = Validity { not_before_s: 1_700_000_000, not_after_s: 1_800_000_000 };
+
+    const AT_START: Clocks = Clocks { elapsed_ms: 0, unix_ms: START_MS };
+
+    fn remote() -> Ingress {
+        Ingress { face: FaceId::from_number(300).unwrap(), local: false, peer: Peer::Face(300) }
+    }
 
     fn key(identity: &str) -> Key {
         Key::generate(KeyKind::EcdsaP256, identity.parse::<Name>().unwrap().as_ref()).unwrap()
@@ -381,9 +388,9 @@ mod tests {
     }
 
     fn ask(authority: &mut Authority, (wire, prefix): &(Vec<u8>, Name)) -> Verdict {
-        let ingress = Ingress { face: FaceId::from_number(300).unwrap(), local: false };
+        let ingress = remote();
         let interest = Interest::check(wire).unwrap();
-        authority.command(Instant::START, &interest, ingress, "rib", "register", Some(prefix.as_ref()))
+        authority.command(AT_START, &interest, ingress, "rib", "register", Some(prefix.as_ref()))
     }
 
     #[test]
@@ -407,7 +414,7 @@ mod tests {
                 Verdict::Later,
                 "{anchor}"
             );
-            let elsewhere = Verdict::Deny("no rule lets the command's signer do this");
+            let elsewhere = Verdict::Deny("no rule lets the command's signer do this".into());
             assert_eq!(ask(&mut authority, &register(&key("/site/alice"), "/site/bob")), elsewhere);
         }
         for (anchor, why) in [
@@ -442,8 +449,8 @@ mod tests {
         let spki = alice.public_key().unwrap();
         let certificate = issue(alice.name(), &spki, up, &site, 1, VALID).unwrap();
         authority.on_data(Instant::START, &certificate);
-        let (wire, ingress) = authority.next_ready().unwrap();
-        assert_eq!((&wire, ingress.face.number(), ingress.local), (&command.0, 300, false));
+        let (wire, face) = authority.next_ready().unwrap();
+        assert_eq!((&wire, face.number()), (&command.0, 300));
         assert_eq!(ask(&mut authority, &command), Verdict::Accept);
         assert_eq!(authority.next_timeout(), Instant::NEVER);
         // Other rules from now on.
@@ -460,16 +467,16 @@ mod tests {
         let mut config = config(&format!("base64 = {anchor:?}"));
         config.allow[0].privileges = vec![config::Allowed::Announce];
         let mut authority = Authority::new(&config, START_MS).unwrap();
-        let ingress = Ingress { face: FaceId::from_number(300).unwrap(), local: false };
+        let ingress = remote();
         let name: Name = "/site/alice/32=PA/v=1/seg=0".parse().unwrap();
         let wire = nw_wire::DataBuilder::new(name.as_ref(), b"x").encode(&alice).unwrap();
         let data = Data::check(&wire).unwrap();
         let learn = |authority: &mut Authority, prefix: &str| {
-            authority.learned(Instant::START, &data, prefix.parse::<Name>().unwrap().as_ref(), ingress)
+            authority.learned(AT_START, &data, prefix.parse::<Name>().unwrap().as_ref(), ingress)
         };
         assert_eq!(
             learn(&mut authority, "/site/bob"),
-            Verdict::Deny("no rule lets the command's signer do this")
+            Verdict::Deny("no rule lets the command's signer do this".into())
         );
         assert_eq!(learn(&mut authority, "/site/alice"), Verdict::Later);
         assert_eq!(learn(&mut authority, "/site/alice"), Verdict::Later);

@@ -7,6 +7,7 @@ use crate::plane::Plane;
 use crate::settings::Share;
 use crate::shards::Crew;
 use crate::shards::order::{Order, Report};
+use crate::wall::WallClock;
 use core::time::Duration;
 use nw_api::management::{
     self as api, ChannelStatus, CsInfo, DropCount, ForwarderStatus, ShardStatus, XdpStatus, flags,
@@ -41,6 +42,7 @@ pub struct Hands<'a> {
     pub crew: Option<&'a mut Crew>,
     /// Packets that this shard forwarded, and how it spent its time.
     pub work: (u64, LoopTime),
+    pub wall: WallClock,
 }
 
 impl Hands<'_> {
@@ -103,6 +105,10 @@ impl Hands<'_> {
 }
 
 impl Environment for Hands<'_> {
+    fn unix_ms(&self) -> u64 {
+        self.wall.unix_ms()
+    }
+
     fn create_face(&mut self, ticket: Ticket, request: &FaceRequest<'_>) -> Created {
         let parse =
             |text: &str| text.parse::<FaceUri>().map_err(|error| Refusal::new(400, error.to_string()));
@@ -286,6 +292,8 @@ impl Environment for Hands<'_> {
         let others = || self.crew.iter().flat_map(|crew| crew.reports());
         let all = |own: u64, other: fn(&Report) -> u64| own + others().map(other).sum::<u64>();
         ForwarderStatus {
+            start_timestamp: self.wall.start_unix_ms(),
+            current_timestamp: self.wall.unix_ms(),
             fib_entries: router.fib().len() as u64,
             pit_entries: all(router.pit().len() as u64, |report| report.status.pit_entries),
             measurements_entries: all(router.measurements().len() as u64, |report| report.measurements),

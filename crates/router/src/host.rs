@@ -18,6 +18,7 @@ use crate::settings::{self, Share};
 use crate::shards::Crew;
 use crate::shards::order::Order;
 use crate::shortages::ShortageLog;
+use crate::wall::WallClock;
 use crate::xdp::KernelSteering;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use nw_api::config::Config;
@@ -26,7 +27,7 @@ use nw_api::rest::LoopTime;
 use nw_element::{FaceId, FaceTable, Instant, Kind, Packet, Pool, Scope, Shortages};
 use nw_faces::{FaceEvent, Faces, InheritedUnix};
 use nw_name::HashKey;
-use nw_trust::Rules;
+use nw_trust::{Peer, Rules};
 use nw_wire::{LpPacket, Token};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
@@ -34,7 +35,7 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{self, Duration, SystemTime, UNIX_EPOCH};
+use std::time::{self, Duration};
 
 /// How long management may keep packets waiting in one turn. What is begun is ended: one command, or one part of what takes long.
 const MANAGEMENT_PER_TURN: Duration = Duration::from_micros(250);
@@ -89,7 +90,7 @@ impl Handle {
     pub fn reload(&self, config: Config) {
         let signer = advertiser_signer(&config);
         // Files are read here, not in the router's thread.
-        let rules = authorize::rules(&config, unix_ms()).map(Box::new);
+        let rules = authorize::rules(&config, WallClock::start().unix_ms()).map(Box::new);
         let mut plan = Plan::of(config);
         match signer {
             Ok(signer) => plan = plan.signed_by(signer),
@@ -130,6 +131,7 @@ pub struct Host {
     messages: Receiver<Message>,
     handle: Handle,
     started: time::Instant,
+    pub(crate) wall: WallClock,
     /// Without faces, routes and strategies, which control keeps.
     config: Config,
     pub(crate) faces: Faces,
@@ -182,6 +184,7 @@ macro_rules! hands {
             connecting: &mut $host.connecting,
             crew: $host.crew.as_mut(),
             work: ($host.packets, $host.loop_time),
+            wall: $host.wall,
         }
     };
 }
@@ -209,8 +212,8 @@ impl Host {
         epoll::add(&epoll, &wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)
             .map_err(system("to watch a descriptor"))?;
         let (key, seed) = random().map_err(system("random octets"))?;
-        let start_unix_ms = unix_ms();
-        let authority = Authority::new(&config, start_unix_ms)?;
+        let wall = WallClock::start();
+        let authority = Authority::new(&config, wall.unix_ms())?;
         let (now, started) = (Instant::START, time::Instant::now());
         if config.forwarder.shards == 0 {
             config.forwarder.shards = Machine::here().shards() as u32;
@@ -255,11 +258,12 @@ impl Host {
             connecting: &mut connecting,
             crew: crew.as_mut(),
             work: (0, LoopTime::default()),
+            wall,
         };
         hands.absorb_face_events();
         let control_config = ControlConfig {
             version: concat!("namewire ", env!("CARGO_PKG_VERSION")).to_owned(),
-            start_unix_ms,
+            seed,
             next_hops_max: config.tables.next_hops_per_prefix as usize,
             routes_max: config.tables.routes as usize,
         };
@@ -287,6 +291,7 @@ impl Host {
             wake,
             messages,
             started,
+            wall,
             config,
             faces,
             known,
@@ -327,6 +332,11 @@ impl Host {
             (listener.uri.to_string(), listener.udp.as_ref().and_then(nw_faces::UdpBuffer::advice))
         };
         self.faces.listeners().into_iter().map(describe).collect()
+    }
+
+    /// Time since the start, on the clock of the loop.
+    pub(crate) fn started(&self) -> Duration {
+        self.started.elapsed()
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -470,8 +480,7 @@ impl Host {
     pub(crate) fn learn(&mut self, now: Instant, lesson: Packet) {
         let meta = self.pool.meta(&lesson);
         let (kind, face) = (meta.kind, meta.ingress);
-        let local = self.known.info(face).is_some_and(|info| info.scope == Scope::Local);
-        let ingress = Ingress { face, local };
+        let ingress = self.ingress(face);
         let bytes = self.pool.bytes(&lesson).to_vec();
         self.pool.release(lesson);
         let hands = &mut hands!(self, now);
@@ -541,19 +550,30 @@ impl Host {
             (None, _) => {}
         }
         let face = packet.incoming_face_id.and_then(FaceId::from_number).unwrap_or(FaceId::NONE);
-        let local = self.known.info(face).is_some_and(|info| info.scope == Scope::Local);
-        let ingress = Ingress { face, local };
+        let ingress = self.ingress(face);
         let (authority, token) = (&mut self.authority, packet.pit_token);
         self.control.on_interest(now, ingress, token, wire, authority, &mut hands!(self, now));
+    }
+
+    /// What management is told of the face that something came by.
+    fn ingress(&self, face: FaceId) -> Ingress {
+        let local = self.known.info(face).is_some_and(|info| info.scope == Scope::Local);
+        let address = || self.faces.status(face)?.uri.address();
+        let peer = match local {
+            false => address().map_or(Peer::Face(face.number()), |address| Peer::at(address.ip())),
+            true => Peer::Face(face.number()),
+        };
+        Ingress { face, local, peer }
     }
 
     /// Asks for certificates that commands wait for, and passes a command in again whose certificates came, or will not: one, for checking its
     /// signatures takes as long as a part of other work. True when there was something: to be called again, with packets in between.
     fn follow_up_on_certificates(&mut self, now: Instant) -> bool {
         let mut done = false;
-        if let Some((interest, ingress)) = self.authority.next_ready() {
+        if let Some((interest, face)) = self.authority.next_ready() {
             done = true;
-            if self.known.contains(ingress.face) {
+            if self.known.contains(face) {
+                let ingress = self.ingress(face);
                 let (authority, hands) = (&mut self.authority, &mut hands!(self, now));
                 self.control.on_interest(now, ingress, Token::NONE, &interest, authority, hands);
             }
@@ -754,11 +774,6 @@ fn random() -> Result<(HashKey, u64), Errno> {
     getrandom::fill(&mut octets).map_err(|_| Errno::IO)?;
     let word = |at: usize| u64::from_ne_bytes(core::array::from_fn(|i| octets[8 * at + i]));
     Ok((HashKey::new([word(0), word(1), word(2), word(3)]), word(4)))
-}
-
-/// The wall clock, milliseconds since 1970.
-fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
 /// Of an Interest of our own.

@@ -42,6 +42,7 @@ use nw_api::management::command::{self, Request};
 use nw_api::management::{ControlParameters, ControlResponse, FaceEventKind, FaceStatus, Root, Verb};
 use nw_name::{Component, Name, NameRef};
 use nw_tables::{FaceId, Instant};
+use nw_trust::{Clocks, Peer};
 use nw_wire::{DataBuilder, DigestSha256, Interest, PACKET_LEN_MAX, Token};
 use publisher::Publisher;
 use quiet::Quiet;
@@ -66,8 +67,8 @@ const COMPONENTS_MAX: usize = 32;
 pub struct ControlConfig {
     /// Software and version, as `status/general` says it.
     pub version: String,
-    /// Milliseconds since 1970 at [`Instant::START`].
-    pub start_unix_ms: u64,
+    /// A random number, for nonces.
+    pub seed: u64,
     /// Next hops that a prefix may have in the FIB.
     pub next_hops_max: usize,
     /// Routes, all prefixes together.
@@ -117,6 +118,13 @@ struct Asked {
     token: Token,
 }
 
+impl Asked {
+    /// Reads both clocks.
+    fn clocks(&self, env: &dyn Environment) -> Clocks {
+        Clocks { elapsed_ms: self.now.as_millis(), unix_ms: env.unix_ms() }
+    }
+}
+
 /// What carrying out a command comes to.
 enum Outcome {
     Done(Box<ControlResponse>),
@@ -155,7 +163,7 @@ impl Control {
             tickets: 0,
             answered: Vec::new(),
             work: Work::default(),
-            advertiser: Advertiser::new(config.start_unix_ms),
+            advertiser: Advertiser::new(config.seed),
             refusals: Quiet::default(),
             config,
         };
@@ -321,10 +329,17 @@ impl Control {
         env: &mut dyn Environment,
     ) -> Reply {
         let prefix = prefix_of(verb, parameters);
-        match authority.command(asked.now, interest, asked.ingress, verb.module(), verb.word(), prefix) {
+        match authority.command(
+            asked.clocks(env),
+            interest,
+            asked.ingress,
+            verb.module(),
+            verb.word(),
+            prefix,
+        ) {
             Verdict::Silent => return Reply::Silent,
             Verdict::Later => return Reply::Later,
-            Verdict::Deny(why) => return self.deny(asked, interest, why, env),
+            Verdict::Deny(why) => return self.deny(asked, interest, &why, env),
             Verdict::Accept => {}
         }
         if self.is_busy() {
@@ -375,7 +390,8 @@ impl Control {
         if self.is_busy() {
             return Ok(ControlResponse::refuse(503, "too many changes are under way: try again"));
         }
-        let ingress = Ingress { face: FaceId::INTERNAL, local: true };
+        let peer = Peer::Face(FaceId::INTERNAL.number());
+        let ingress = Ingress { face: FaceId::INTERNAL, local: true, peer };
         let asked = Asked { now, ingress, root: Root::Localhost, token: Token::NONE };
         match self.carry_out(asked, verb, parameters, env) {
             Outcome::Done(response) => {
@@ -404,19 +420,8 @@ impl Control {
         &self.config.version
     }
 
-    /// The time, milliseconds since 1970.
-    pub fn wall_ms(&self, now: Instant) -> u64 {
-        self.unix_ms(now)
-    }
-
     /// 403, and a line in the log: a few of them a second.
-    fn deny(
-        &mut self,
-        asked: Asked,
-        interest: &Interest<'_>,
-        why: &'static str,
-        env: &mut dyn Environment,
-    ) -> Reply {
+    fn deny(&mut self, asked: Asked, interest: &Interest<'_>, why: &str, env: &mut dyn Environment) -> Reply {
         if let Some(unsaid) = self.refusals.speak(asked.now) {
             let name = interest.name().prefix(4);
             tracing::info!(face = %asked.ingress.face, local = asked.ingress.local, command = %name, unsaid, "command refused: {why}");
@@ -552,10 +557,6 @@ impl Control {
         }
         log_refusal("a change taken back", self.commit(env));
         Err(refusal)
-    }
-
-    fn unix_ms(&self, now: Instant) -> u64 {
-        self.config.start_unix_ms.saturating_add(now.as_millis())
     }
 
     fn next_ticket(&mut self) -> Ticket {

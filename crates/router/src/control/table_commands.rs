@@ -79,9 +79,10 @@ impl Control {
             }
         };
         let (now, ingress, prefix) = (asked.now, asked.ingress, announcement.prefix);
+        let clocks = asked.clocks(env);
         // The command last: accepted, it counts as seen.
-        let verdict = match authority.announcement(now, &announcement.data, prefix, ingress, interest) {
-            Verdict::Accept => authority.command(now, interest, ingress, "rib", "announce", Some(prefix)),
+        let verdict = match authority.announcement(clocks, &announcement.data, prefix, ingress, interest) {
+            Verdict::Accept => authority.command(clocks, interest, ingress, "rib", "announce", Some(prefix)),
             verdict => verdict,
         };
         match verdict {
@@ -97,7 +98,7 @@ impl Control {
                 }
                 self.answer(interest.name(), asked.token, &response, env)
             }
-            Verdict::Deny(why) => self.deny(asked, interest, why, env),
+            Verdict::Deny(why) => self.deny(asked, interest, &why, env),
             Verdict::Silent => Reply::Silent,
             Verdict::Later => Reply::Later,
         }
@@ -109,7 +110,7 @@ impl Control {
         announcement: &Announcement<'_>,
         env: &mut dyn Environment,
     ) -> ControlResponse {
-        let Some(lifetime_ms) = announcement.lifetime_ms(self.unix_ms(asked.now)) else {
+        let Some(lifetime_ms) = announcement.lifetime_ms(env.unix_ms()) else {
             return ControlResponse::refuse(403, "the announcement is not valid at this time");
         };
         let parameters = ControlParameters {

@@ -171,10 +171,17 @@ impl Control {
         authority: &mut dyn Authorize,
         env: &mut dyn Environment,
     ) -> Reply {
-        match authority.command(asked.now, interest, asked.ingress, "rib", "import", Some(NameRef::ROOT)) {
+        match authority.command(
+            asked.clocks(env),
+            interest,
+            asked.ingress,
+            "rib",
+            "import",
+            Some(NameRef::ROOT),
+        ) {
             Verdict::Silent => return Reply::Silent,
             Verdict::Later => return Reply::Later,
-            Verdict::Deny(why) => return self.deny(asked, interest, why, env),
+            Verdict::Deny(why) => return self.deny(asked, interest, &why, env),
             Verdict::Accept => {}
         }
         let name = interest.name();

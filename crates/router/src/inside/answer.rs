@@ -53,11 +53,13 @@ impl Host {
             Question::Prefixes(components) => Answer::Prefixes(Box::new(self.top_prefixes(now, components))),
             Question::StartTap(filter) => {
                 let started = self.watch.get_or_insert_default().start_tap(now, *filter);
-                let start_ns = self.control.wall_ms(Instant::START) * 1_000_000;
-                Answer::TapStarted(started.map(|id| (id, start_ns)))
+                Answer::TapStarted(started)
             }
             Question::TakeTap(id) => {
-                let capture = self.watch.as_mut().and_then(|watch| watch.take_tap(now, id));
+                let mut capture = self.watch.as_mut().and_then(|watch| watch.take_tap(now, id));
+                // Read anew each time: the wall clock may have been set since the last.
+                let start_unix_ns = self.wall.unix().saturating_sub(self.started()).as_nanos() as u64;
+                capture.iter_mut().for_each(|capture| capture.start_unix_ns = start_unix_ns);
                 Answer::Tap(capture.map(Box::new))
             }
             Question::StopTap(id) => {
@@ -186,15 +188,9 @@ impl Host {
         let (forwarder, content_store, shards) =
             self.with_control(now, |_, hands| (hands.forwarder_status(), hands.cs_info(), hands.shards()));
         let totals = self.faces.totals();
-        let current_timestamp = self.control.wall_ms(now);
         let reports = || self.crew.iter().flat_map(|crew| crew.reports());
         RouterStatus {
-            forwarder: ForwarderStatus {
-                version: self.control.version().to_owned(),
-                start_timestamp: self.control.wall_ms(Instant::START),
-                current_timestamp,
-                ..forwarder
-            },
+            forwarder: ForwarderStatus { version: self.control.version().to_owned(), ..forwarder },
             content_store,
             content_store_bytes: self.plane.content_store().store().bytes() as u64
                 + reports().map(|report| report.store_bytes).sum::<u64>(),

@@ -524,9 +524,9 @@ mod tests {
                     let own = face_id.map(|wanted| if wanted == 1 { id + 1 } else { wanted });
                     let wire = command(*verb, own, nonce);
                     let interest = Interest::check(&wire).unwrap();
-                    let ingress = Ingress { face: face(id), local: true };
+                    let ingress = Ingress { face: face(id), local: true, peer: Peer::Face(id) };
                     let (module, word) = (verb.module(), verb.word());
-                    let verdict = authority.command(Instant::START, &interest, ingress, module, word, None);
+                    let verdict = authority.command(AT_START, &interest, ingress, module, word, None);
                     let expected = accepted[at] || text == "fd://7";
                     assert_eq!(verdict == Verdict::Accept, expected, "{verb} {own:?} by {text}: {verdict:?}");
                 }
@@ -536,8 +536,8 @@ mod tests {
             nonce += 1;
             let wire = command(CsErase, None, nonce);
             let interest = Interest::check(&wire).unwrap();
-            let ingress = Ingress { face: face(300), local: true };
-            let verdict = authority.command(Instant::START, &interest, ingress, "cs", "erase", None);
+            let ingress = Ingress { face: face(300), local: true, peer: Peer::Face(300) };
+            let verdict = authority.command(AT_START, &interest, ingress, "cs", "erase", None);
             assert_eq!(verdict, Verdict::Accept);
         }
     }

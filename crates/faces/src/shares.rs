@@ -1,7 +1,8 @@
 //! Which peer has how many on-demand faces, and which face gives way when there are too many.
 //!
 //! A peer is a user of this machine, an IPv4 address, an IPv6 network of 64 bits, this machine's loopback addresses together, or a network
-//! card. Faces of users are told apart by process too, so that a program that holds many does not keep out the same user's others.
+//! card. A peer's faces are told apart further: those of a user by process, so that a program that holds many does not keep out the same user's others; those of
+//! an address by transport.
 //!
 //! Face ids are kept in queues by age. Faces that ended are left in them and passed over later; what is counted are those that are there.
 
@@ -11,6 +12,11 @@ use crate::uri::FaceUri;
 use nw_element::FaceId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
+
+/// How an address is reached.
+const BY_TCP: u32 = 0;
+const BY_WEBSOCKET: u32 = 1;
+const BY_DATAGRAMS: u32 = 2;
 
 /// Entries of a queue beyond twice the faces in it that are cleared away.
 const ENDED_MAX: usize = 64;
@@ -37,8 +43,8 @@ pub enum PeerKey {
 pub struct Owner {
     /// The peer.
     pub peer: PeerKey,
-    /// Its process, where that is known; else 0.
-    pub process: u32,
+    /// Which part of the peer: a user's process (0 if it is not known), or how an address is reached.
+    pub part: u32,
 }
 
 impl Owner {
@@ -48,13 +54,14 @@ impl Owner {
             Peer::Ip(address) => PeerKey::of_ip(address.ip()),
             Peer::Mac(mac) => PeerKey::Card(mac),
         };
-        Owner { peer, process: 0 }
+        Owner { peer, part: BY_DATAGRAMS }
     }
 
     /// Of a connection over IP.
     pub fn of_uri(uri: &FaceUri) -> Self {
         let peer = uri.address().map_or(PeerKey::Unknown, |address| PeerKey::of_ip(address.ip()));
-        Owner { peer, process: 0 }
+        let part = if matches!(uri, FaceUri::Tcp(_)) { BY_TCP } else { BY_WEBSOCKET };
+        Owner { peer, part }
     }
 }
 
@@ -78,16 +85,16 @@ pub struct PeerShares {
     len: usize,
 }
 
-/// The faces of one peer, by process.
+/// The faces of one peer, by part.
 #[derive(Debug, Default)]
 struct PeerShare {
-    processes: BTreeMap<u32, ProcessShare>,
+    parts: BTreeMap<u32, PartShare>,
     by_len: BTreeSet<(usize, u32)>,
     len: usize,
 }
 
 #[derive(Debug, Default)]
-struct ProcessShare {
+struct PartShare {
     queue: VecDeque<FaceId>,
     len: usize,
 }
@@ -95,9 +102,9 @@ struct ProcessShare {
 /// A queue from which a face may give way.
 #[derive(Debug)]
 pub enum Candidates<'a> {
-    /// Faces of a peer or process with more than the newcomer would have.
+    /// Faces of a peer or part with more than the newcomer would have.
     Larger(&'a mut VecDeque<FaceId>),
-    /// Nothing has more: only faces that are hardly used should give way.
+    /// Nothing has more: only faces that are hardly used are to give way.
     Equal(&'a mut VecDeque<FaceId>),
 }
 
@@ -107,34 +114,40 @@ impl PeerShares {
         self.len
     }
 
+    /// Returns how many faces an owner has.
+    pub fn len_of(&self, owner: Owner) -> usize {
+        let part = self.peers.get(&owner.peer).and_then(|share| share.parts.get(&owner.part));
+        part.map_or(0, |part| part.len)
+    }
+
     /// Adds a face.
     pub fn add(&mut self, owner: Owner, face: FaceId, is_there: impl Fn(FaceId) -> bool) {
         let share = self.peers.entry(owner.peer).or_default();
         self.by_len.remove(&(share.len, owner.peer));
         share.len += 1;
         self.by_len.insert((share.len, owner.peer));
-        let process = share.processes.entry(owner.process).or_default();
-        share.by_len.remove(&(process.len, owner.process));
-        process.len += 1;
-        share.by_len.insert((process.len, owner.process));
+        let part = share.parts.entry(owner.part).or_default();
+        share.by_len.remove(&(part.len, owner.part));
+        part.len += 1;
+        share.by_len.insert((part.len, owner.part));
         self.len += 1;
-        push(&mut process.queue, process.len, face, &is_there);
+        push(&mut part.queue, part.len, face, &is_there);
         push(&mut self.queue, self.len, face, &is_there);
     }
 
     /// Takes out a face that has ended; it stays in the queues for now.
     pub fn remove(&mut self, owner: Owner) {
         let Some(share) = self.peers.get_mut(&owner.peer) else { return };
-        let Some(process) = share.processes.get_mut(&owner.process) else { return };
+        let Some(part) = share.parts.get_mut(&owner.part) else { return };
         self.by_len.remove(&(share.len, owner.peer));
-        share.by_len.remove(&(process.len, owner.process));
+        share.by_len.remove(&(part.len, owner.part));
         self.len -= 1;
         share.len -= 1;
-        process.len -= 1;
-        if process.len > 0 {
-            share.by_len.insert((process.len, owner.process));
+        part.len -= 1;
+        if part.len > 0 {
+            share.by_len.insert((part.len, owner.part));
         } else {
-            share.processes.remove(&owner.process);
+            share.parts.remove(&owner.part);
         }
         if share.len > 0 {
             self.by_len.insert((share.len, owner.peer));
@@ -144,27 +157,31 @@ impl PeerShares {
     }
 
     /// Returns the faces among which one gives way to a newcomer: of the peer with most, if it has more than the newcomer's peer with one
-    /// more; else of the process with most of the same peer, likewise; else all. `None` when there are no faces.
+    /// more; else of the largest part of the same peer, likewise. Where nothing has more these are the newcomer's own, if it has several,
+    /// else all. `None` when there are no faces.
     pub fn candidates(&mut self, newcomer: Owner) -> Option<Candidates<'_>> {
         let own = self.peers.get(&newcomer.peer).map_or(0, |share| share.len);
         let (most, largest) = *self.by_len.last()?;
         let is_other = most > own + 1;
-        let peer = if is_other { largest } else { newcomer.peer };
-        let Some(share) = self.peers.get_mut(&peer) else { return Some(Candidates::Equal(&mut self.queue)) };
+        if !is_other && own < 2 {
+            return Some(Candidates::Equal(&mut self.queue));
+        }
+        let share = self.peers.get_mut(if is_other { &largest } else { &newcomer.peer })?;
         let (most, largest) = *share.by_len.last()?;
-        let own = share.processes.get(&newcomer.process).map_or(0, |process| process.len);
-        match share.processes.get_mut(&largest) {
-            Some(process) if is_other || most > own + 1 => Some(Candidates::Larger(&mut process.queue)),
-            _ => Some(Candidates::Equal(&mut self.queue)),
+        let own = share.parts.get(&newcomer.part).map_or(0, |part| part.len);
+        let queue = &mut share.parts.get_mut(&largest)?.queue;
+        match is_other || most > own + 1 {
+            true => Some(Candidates::Larger(queue)),
+            false => Some(Candidates::Equal(queue)),
         }
     }
 
-    /// Returns the faces of the process with most of the peer with most.
+    /// Returns the faces of the largest part of the peer with most.
     pub fn largest(&mut self) -> Option<&mut VecDeque<FaceId>> {
         let (_, peer) = self.by_len.last()?;
         let share = self.peers.get_mut(peer)?;
-        let (_, process) = share.by_len.last()?;
-        share.processes.get_mut(process).map(|process| &mut process.queue)
+        let (_, part) = share.by_len.last()?;
+        share.parts.get_mut(part).map(|part| &mut part.queue)
     }
 }
 
@@ -183,7 +200,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn owner(peer: u32, process: u32) -> Owner {
-        Owner { peer: PeerKey::User(peer), process }
+        Owner { peer: PeerKey::User(peer), part: process }
     }
 
     #[test]
@@ -221,6 +238,12 @@ mod tests {
         assert_eq!(larger(owner(1, 12)), Some(hog.clone()), "another program of the same user");
         assert_eq!(larger(owner(1, 11)), Some(hog), "a program with fewer");
         assert_eq!(larger(owner(1, 10)), None, "the one with most");
+        let Some(Candidates::Equal(queue)) = shares.candidates(owner(1, 10)) else { panic!("none") };
+        assert_eq!(queue.len(), 5, "only its own may give way to it");
+        let mut shares = PeerShares::default();
+        (1..9).for_each(|peer| drop(add(&mut shares, owner(peer, 0))));
+        let Some(Candidates::Equal(queue)) = shares.candidates(owner(9, 0)) else { panic!("none") };
+        assert_eq!(queue.len(), 8, "where all have one, any may");
     }
 
     proptest! {

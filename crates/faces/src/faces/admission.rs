@@ -8,7 +8,8 @@
 //! ```
 //!
 //! When a pool is full, a face of the peer with most on-demand faces gives way to a newcomer whose peer has fewer: a user, an IP address, an
-//! IPv6 network of 64 bits, a network card; then, of one user, a face of the process with most. Where nothing has more, only a face that is hardly
+//! IPv6 network of 64 bits, a network card; then, of one peer, a face of the
+//! process or transport with most. Where nothing has more, only a face that is hardly
 //! used gives way. Everything that is refused or gives way is counted as a shortage, which the host logs.
 
 use super::Faces;
@@ -104,7 +105,7 @@ impl Faces {
                 let found = credentials::of_peer(socket.as_fd());
                 Owner {
                     peer: PeerKey::User(found.map_or(u32::MAX, |found| found.uid)),
-                    process: found.map_or(0, |found| found.pid),
+                    part: found.map_or(0, |found| found.pid),
                 }
             }
             uri => Owner::of_uri(uri),
@@ -171,6 +172,11 @@ impl Faces {
         }
         // Into the place that became free, so that the reserve stays what it is.
         rustix::io::fcntl_dupfd_cloexec(&socket, 0).ok()
+    }
+
+    /// Returns how many accepted connections an owner has.
+    pub(super) fn connections_of(&mut self, owner: Owner) -> usize {
+        self.shares.connections.of(owner).len_of(owner)
     }
 
     /// Returns whether a connection that can't be accepted for want of descriptors can be after all, to be judged: the spare descriptor is

@@ -92,10 +92,11 @@ impl Faces {
         }
     }
 
-    /// Gives up a handshake for a newcomer's descriptor, of a peer that has several; false when none has.
+    /// Gives up a handshake for a newcomer's descriptor, of the peer with most; false when no peer has more than the newcomer has connections.
     pub(super) fn drop_handshake_for(&mut self, newcomer: Owner) -> bool {
+        let own = self.connections_of(newcomer);
         match self.most_handshakes() {
-            Some((peer, count)) if count > 1 && peer != newcomer.peer => {
+            Some((peer, count)) if count > own => {
                 self.expire_oldest_handshake(peer);
                 true
             }

@@ -123,6 +123,8 @@ pub enum CloseReason {
     PeerClosed,
     /// An on-demand face whose peer was silent for long.
     Idle,
+    /// An on-demand face of a peer with many, when faces or descriptors were short.
+    GaveWay,
     /// What came in on a stream was no packet, so where the next one starts can't be known.
     FramingLost(nw_wire::Error),
     /// The peer of a WebSocket connection did what ends it.
@@ -141,6 +143,7 @@ impl core::fmt::Display for CloseReason {
             CloseReason::Asked => f.write_str("asked for"),
             CloseReason::PeerClosed => f.write_str("closed by the peer"),
             CloseReason::Idle => f.write_str("idle"),
+            CloseReason::GaveWay => f.write_str("faces or descriptors are short and this peer has many"),
             CloseReason::FramingLost(error) => write!(f, "the stream holds no packets: {error}"),
             CloseReason::WebSocket(fault) => write!(f, "WebSocket: {fault}"),
             CloseReason::SharedMemory(fault) => write!(f, "shared memory: {fault}"),
@@ -170,7 +173,7 @@ pub struct ListenerStatus {
     pub uri: FaceUri,
     /// Peers taken in since the start.
     pub accepted: u64,
-    /// Peers turned away since the start, because there were too many faces or descriptors, or because they spoke no WebSocket, or offered no memory, where that is to be.
+    /// Peers turned away since the start, because there were too many faces or too few descriptors, or because they spoke no WebSocket, or offered no memory, where that is to be.
     pub refused: u64,
     /// Datagram sockets only.
     pub udp: Option<UdpBuffer>,

@@ -20,7 +20,8 @@ const PORT: u16 = 6363;
 section! {
     /// All faces.
     Faces = "faces" {
-        /// Faces there may be at one time.
+        /// Faces there may be at one time. Peers over IP and Ethernet have at most half of them; a part is kept for programs of this machine, root
+        /// and the router's own user. When there are too many, a face of the peer with most gives way.
         max: u32 = 16_384, in 16..=1_000_000;
         /// KiB that may wait for one face whose socket is full; beyond them its packets are dropped.
         queue_kib: u32 = 1024, in 64..=1_048_576;

@@ -6,6 +6,7 @@ use crate::counters::FaceCounters;
 use crate::datagram::{Burst, Peer};
 use crate::link::LinkService;
 use crate::outbox::Outbox;
+use crate::shares::Owner;
 use crate::status::Persistency;
 use crate::stream::Stream;
 use crate::uri::FaceUri;
@@ -62,6 +63,8 @@ pub(super) struct Face {
     pub(super) counters: FaceCounters,
     /// Which listener accepted it.
     pub(super) listener: Option<u32>,
+    /// Whose it is, if it was made because its peer connected or spoke.
+    pub(super) owner: Option<Owner>,
     /// Lent from the spare ones while there is something in it.
     pub(super) outbox: Outbox,
     /// Something is in the outbox.
@@ -99,6 +102,7 @@ impl Face {
             link,
             counters: FaceCounters::default(),
             listener: None,
+            owner: None,
             outbox: Outbox::default(),
             dirty: false,
             awaits_writable: false,

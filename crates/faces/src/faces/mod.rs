@@ -1,5 +1,6 @@
 //! The faces of one shard: listeners, sockets, link services, ids, timers.
 
+mod admission;
 mod egress;
 mod face;
 mod frames;
@@ -24,13 +25,14 @@ use crate::status::{CloseReason, FaceEvent, FaceStatus, ListenerStatus};
 use crate::stream::Spare;
 use crate::timers::{Timer, Timers};
 use crate::uri::FaceUri;
+use admission::{Descriptors, Shares};
 use core::time::Duration;
 use face::{Face, Token, Transport};
 use handshakes::Handshake;
 use interfaces::InterfaceFaces;
 use lanes::Junior;
 pub use lanes::{Lane, Stray, Twins, Whence};
-use nw_element::{Cause, DropCounters, FaceId, Instant, Packet, Pool};
+use nw_element::{Cause, DropCounters, FaceId, Instant, Packet, Pool, SharedPool};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -59,6 +61,8 @@ pub struct Faces {
     config: FacesConfig,
     epoll: OwnedFd,
     slots: FaceSlab<Face>,
+    shares: Shares,
+    descriptors: Descriptors,
     /// Some are empty: nothing listens there any more.
     listeners: Vec<Option<Listener>>,
     /// WebSocket connections that are no faces yet.
@@ -101,8 +105,10 @@ impl Faces {
         Ok(Faces {
             budget: ReassemblyBudget::new(config.reassembly),
             config,
+            descriptors: Descriptors::new(&epoll),
             epoll,
             slots: FaceSlab::new(),
+            shares: Shares::default(),
             listeners: Vec::new(),
             handshakes: Vec::new(),
             sockets: Vec::new(),
@@ -308,9 +314,19 @@ impl Faces {
         }
     }
 
+    /// Returns an error when there are as many faces as others than on-demand ones may fill.
+    fn check_commanded(&mut self) -> Result<(), FaceError> {
+        if self.slots.len() >= self.commanded_faces_max() {
+            self.drops.shortages.record(SharedPool::Faces);
+            return Err(FaceError::TooMany(self.commanded_faces_max()));
+        }
+        Ok(())
+    }
+
     /// Makes a face, if there may be one more, and tells.
     fn add_face(&mut self, make: impl FnOnce(FaceId) -> Face) -> Result<FaceId, FaceError> {
         if self.slots.len() >= self.config.faces_max {
+            self.drops.shortages.record(SharedPool::Faces);
             return Err(FaceError::TooMany(self.config.faces_max));
         }
         let id = self.slots.insert(make).ok_or(FaceError::TooMany(self.config.faces_max))?;
@@ -368,9 +384,7 @@ impl Faces {
             None => self.ended.merge(&face.counters),
             Some(_) => self.ended_lanes.push((id, core::mem::take(&mut face.counters))),
         }
-        if let Some(Some(listener)) = face.listener.map(|index| &mut self.listeners[index as usize]) {
-            listener.faces -= 1;
-        }
+        self.forget_owner(&face);
         let status = self.describe(id, &face);
         match &mut face.transport {
             Transport::Stream(stream) => {

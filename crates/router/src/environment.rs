@@ -18,7 +18,7 @@ use nw_elements::strategy::{StrategyError, StrategyId};
 use nw_faces::{FaceError, FaceEvent, FaceFlags, FaceOptions, FaceStatus, FaceUri, Faces, Persistency};
 use nw_name::{Name, NameRef};
 use nw_tables::cs::Erasing;
-use nw_wire::{LpHeader, Token};
+use nw_wire::{LpHeader, PACKET_LEN_MAX, Token};
 use std::sync::Arc;
 
 /// Everything but control itself, lent for the time of one call.
@@ -112,6 +112,13 @@ impl Environment for Hands<'_> {
             }
             Err(FaceError::Exists(id)) => Created::Exists(id),
             Err(error) => Created::Refused(refusal(&error)),
+        }
+    }
+
+    fn abandon_face(&mut self, ticket: Ticket) {
+        if let Some(at) = self.connecting.iter().position(|(_, other)| *other == ticket) {
+            let (face, _) = self.connecting.swap_remove(at);
+            self.destroy_face(face);
         }
     }
 
@@ -412,7 +419,8 @@ fn describe(status: &FaceStatus, now: Instant) -> api::FaceStatus {
         },
         base_congestion_marking_interval: Some(status.marking_interval.as_nanos() as u64),
         default_congestion_threshold: Some(status.marking_threshold),
-        mtu: status.mtu.map(|mtu| mtu as u64),
+        // As NFD: a face without a limit of its own carries the largest packet there is.
+        mtu: Some(status.mtu.map_or(PACKET_LEN_MAX, |mtu| mtu.min(PACKET_LEN_MAX)) as u64),
         in_interests: counters.in_interests,
         in_data: counters.in_data,
         in_nacks: counters.in_nacks,

@@ -159,6 +159,8 @@ pub struct Host {
     pub(crate) watch: Option<Box<Watch>>,
     pub(crate) trace_id: u64,
     shortage_log: ShortageLog,
+    /// Of the places for commands of others that wait.
+    pub(crate) rest_shortages: Shortages,
 }
 
 impl core::fmt::Debug for Host {
@@ -309,6 +311,7 @@ impl Host {
             watch: None,
             trace_id: 0,
             shortage_log: ShortageLog::default(),
+            rest_shortages: Shortages::default(),
         })
     }
 
@@ -658,12 +661,19 @@ impl Host {
     pub(crate) fn shortages(&self) -> Shortages {
         let mut all = self.drops();
         all.shortages.merge(self.authority.shortages());
+        all.shortages.merge(&self.control.shortages());
+        all.shortages.merge(&self.rest_shortages);
         all.shortages
     }
 
     fn log_shortages(&mut self, now: Instant) {
-        let parts =
-            [&self.plane.drops().shortages, &self.faces.drops().shortages, self.authority.shortages()];
+        let parts = [
+            &self.plane.drops().shortages,
+            &self.faces.drops().shortages,
+            self.authority.shortages(),
+            &self.control.shortages(),
+            &self.rest_shortages,
+        ];
         let total = parts.iter().map(|part| part.total()).sum::<u64>();
         // Other shards report from time to time; the few sums of their reports are as cheap.
         let others = self.crew.iter().map(|crew| crew.shortages_total()).sum::<u64>();

@@ -212,11 +212,11 @@ impl Rib {
     }
 
     /// Removes a next hop of exactly this prefix, whoever set it.
-    pub fn remove_next_hop(&mut self, name: NameRef<'_>, face: FaceId) {
+    pub fn remove_next_hop(&mut self, name: NameRef<'_>, face: FaceId) -> bool {
         self.at_once_left = self.at_once_max;
-        let Some(&id) = self.index.get(name.as_bytes()) else { return };
+        let Some(&id) = self.index.get(name.as_bytes()) else { return false };
         if !self.next_hops_of(id).is_some_and(|hops| hops.iter().any(|hop| hop.face == face)) {
-            return;
+            return false;
         }
         // A next hop that only was set by hand needs no mark that it is not there.
         let has_routes = self.entry(id).routes > 0;
@@ -225,6 +225,7 @@ impl Rib {
         self.change_face(id, face, true, |rib| {
             rib.put_by_hand(id, face, by_hand);
         });
+        true
     }
 
     /// Chooses a name's strategy; returns the choice before.

@@ -85,7 +85,18 @@ fn segments_say_which_is_last_and_are_kept_while_fetched() {
     }
     let beyond = InterestBuilder::new(versioned.clone().with_segment(last + 1)).encode();
     assert_eq!(bench.interest(APP, &beyond), Reply::Silent);
-    bench.now = bench.control.next_timeout();
+    // The last 256 packets are kept, so that a client may ask once more after seconds.
+    bench.now = bench.now.plus_millis(60_000);
+    bench.control.on_timeout(bench.now, &mut bench.env);
+    let again = InterestBuilder::new(versioned.clone().with_segment(1)).encode();
+    assert_eq!(bench.interest(APP, &again), Reply::Sent);
+    bench.env.sent.clear();
+    for n in 0..256 {
+        let filter = FaceQueryFilter { face_id: Some(n), ..Default::default() };
+        assert_eq!(bench.interest(APP, &client::dataset(Dataset::FacesQuery, Some(&filter), 1)), Reply::Sent);
+    }
+    bench.env.sent.clear();
+    bench.now = bench.now.plus_millis(1000);
     bench.control.on_timeout(bench.now, &mut bench.env);
     let gone = InterestBuilder::new(versioned.with_segment(0)).encode();
     assert_eq!(bench.interest(APP, &gone), Reply::Silent);

@@ -19,6 +19,7 @@ use nw_faces::{FaceError, FaceEvent, FaceFlags, FaceOptions, FaceStatus, FaceUri
 use nw_name::{Name, NameRef};
 use nw_tables::cs::Erasing;
 use nw_wire::{LpHeader, PACKET_LEN_MAX, Token};
+use rustix::io::Errno;
 use std::sync::Arc;
 
 /// Everything but control itself, lent for the time of one call.
@@ -49,8 +50,12 @@ impl Hands<'_> {
         for event in self.faces.events() {
             match &event {
                 FaceEvent::Created(status) => {
-                    self.known.insert(status.id, status.info());
-                    let (id, info) = (status.id, status.info());
+                    let (id, mut info) = (status.id, status.info());
+                    if id == FaceId::NULL {
+                        // Not to be asked by strategies that try every neighbour.
+                        info.scope = Scope::Local;
+                    }
+                    self.known.insert(id, info);
                     self.plane
                         .with_router(self.now, self.pool, self.out, |router, _| router.add_face(id, info));
                 }
@@ -100,6 +105,9 @@ impl Environment for Hands<'_> {
         };
         let options =
             FaceOptions { persistency: Some(persistency(request.persistency)), ..options(&request.options) };
+        if uri == FaceUri::Null {
+            return Created::Exists(FaceId::NULL);
+        }
         match self.faces.connect(self.now, &uri, local.as_ref(), &options) {
             Ok(id) => {
                 self.absorb_face_events();
@@ -389,6 +397,16 @@ fn refusal(error: &FaceError) -> Refusal {
     let code = match error {
         FaceError::Uri(_) | FaceError::NotCanonical(_) | FaceError::InterfaceNeeded(_) => 400,
         FaceError::NoInterface(_) | FaceError::NoAddress(..) => 504,
+        // Nothing answers there: over a unix socket the system says so at once, and says that the file is missing.
+        FaceError::System { action: "connect to", errno, .. }
+            if error.is_retryable()
+                || matches!(
+                    *errno,
+                    Errno::NOENT | Errno::NOTDIR | Errno::HOSTUNREACH | Errno::NETUNREACH
+                ) =>
+        {
+            504
+        }
         FaceError::System { .. } if error.is_retryable() => 504,
         FaceError::TooMany(_) | FaceError::PacketSocket | FaceError::System { .. } => 500,
         _ => 406,

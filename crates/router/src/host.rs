@@ -229,6 +229,7 @@ impl Host {
         let (mut batch, mut out, mut untold, mut connecting) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         faces.open_internal(now);
+        faces.open_null(now);
         listen(&config, inherited, &mut faces)?;
         faces.set_interface_policy(now, settings::interfaces(&config), &mut pool)?;
         faces.set_xdp(now, settings::xdp(&config), Box::new(KernelSteering { key, shards: shards as u8 }))?;
@@ -628,8 +629,8 @@ impl Host {
             }
             FaceEvent::Created(_) | FaceEvent::Down(_) => {}
         }
-        // The internal face has always been there.
-        if let Some(status) = status.filter(|_| id != FaceId::INTERNAL) {
+        // The router's own faces have always been there.
+        if let Some(status) = status.filter(|_| id.number() >= u64::from(FaceId::FIRST)) {
             self.control.face_event(now, kind, &status, hands);
         }
     }

@@ -40,7 +40,9 @@ use advertise::Advertiser;
 use events::Events;
 use nw_api::config::Reach;
 use nw_api::management::command::{self, Request};
-use nw_api::management::{ControlParameters, ControlResponse, FaceEventKind, FaceStatus, Root, Verb};
+use nw_api::management::{
+    ControlParameters, ControlResponse, Dataset, FaceEventKind, FaceQueryFilter, FaceStatus, Root, Verb,
+};
 use nw_element::{SharedPool, Shortages};
 use nw_name::{Component, Name, NameRef};
 use nw_tables::{FaceId, Instant};
@@ -176,6 +178,8 @@ impl Control {
             control.choose(named(prefix).as_ref(), named(strategy).as_ref(), env)?;
         }
         control.set_by_hand(named(LOCALHOST_NFD).as_ref(), FaceId::INTERNAL, Some(ByHand::Cost(0)), env)?;
+        // Programs look for any management Data under /localhost, as there is where NFD runs.
+        control.set_by_hand(named(LOCALHOST).as_ref(), FaceId::INTERNAL, Some(ByHand::Unlisted), env)?;
         Ok(control)
     }
 
@@ -205,7 +209,9 @@ impl Control {
         env: &mut dyn Environment,
     ) -> Reply {
         let Ok(interest) = Interest::check(wire) else { return Reply::Silent };
-        let Some((root, request)) = command::parse(&interest) else { return Reply::Silent };
+        let Some((root, request)) = command::parse(&interest) else {
+            return self.on_discovery(now, ingress, token, &interest, env);
+        };
         let served = match root {
             Root::Localhost => ingress.local,
             Root::Localhop => reaches(self.localhop, ingress.local),
@@ -256,6 +262,36 @@ impl Control {
                 Reply::Silent
             }
         }
+    }
+
+    /// An Interest for anything under a name that begins those of datasets, such as `/localhost`: answered by the first of them.
+    fn on_discovery(
+        &mut self,
+        now: Instant,
+        ingress: Ingress,
+        token: Token,
+        interest: &Interest<'_>,
+        env: &mut dyn Environment,
+    ) -> Reply {
+        let name = interest.name();
+        if !interest.can_be_prefix() || !ingress.local || name.is_empty() {
+            return Reply::Silent;
+        }
+        let begins = |dataset: &Dataset| {
+            *dataset != Dataset::FacesQuery && name.is_prefix_of(dataset.name(Root::Localhost).as_ref())
+        };
+        let all = [Dataset::StatusGeneral].iter().chain(Dataset::ALL);
+        let Some(dataset) = all.copied().find(begins) else { return Reply::Silent };
+        let prefix = dataset.name(Root::Localhost);
+        let asks = publisher::Asks {
+            dataset,
+            prefix: prefix.as_ref(),
+            version: None,
+            segment: None,
+            can_be_prefix: true,
+            face: ingress.face,
+        };
+        self.on_dataset(now, asks, FaceQueryFilter::default(), token, env)
     }
 
     /// Something happened to a face. Tell every creation and end, and links that fail and work again.
@@ -614,6 +650,7 @@ fn as_protocol_answers(verb: Verb, response: ControlResponse) -> ControlResponse
     }
 }
 
+const LOCALHOST: &str = "/localhost";
 const LOCALHOST_NFD: &str = "/localhost/nfd";
 const LOCALHOP_NFD: &str = "/localhop/nfd";
 

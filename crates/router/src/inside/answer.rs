@@ -201,7 +201,11 @@ impl Host {
         let totals = self.faces.totals();
         let reports = || self.crew.iter().flat_map(|crew| crew.reports());
         RouterStatus {
-            forwarder: ForwarderStatus { version: self.control.version().to_owned(), ..forwarder },
+            forwarder: ForwarderStatus {
+                version: self.control.version().to_owned(),
+                fib_entries: self.control.rib().listed_len() as u64,
+                ..forwarder
+            },
             content_store,
             content_store_bytes: self.plane.content_store().store().bytes() as u64
                 + reports().map(|report| report.store_bytes).sum::<u64>(),

@@ -9,6 +9,7 @@ fn every_router_has_these() {
     let bench = Bench::new();
     assert_eq!(bench.hops("/localhost/nfd"), Some(vec![(1, 0)]));
     assert_eq!(bench.hops("/"), Some(vec![]));
+    assert_eq!(bench.hops("/localhost"), Some(vec![(1, 0)]), "not listed");
     assert_eq!(bench.strategy("/"), Some(fake::STRATEGIES[0]));
     assert_eq!(bench.strategy("/localhost"), Some(fake::STRATEGIES[1]));
     assert_eq!(bench.strategy("/localhost/nfd"), Some(fake::STRATEGIES[0]));
@@ -403,6 +404,10 @@ fn announcements_have_their_time() {
     assert_eq!(announce(&mut bench, &content("20261121T003002", "20271121T003101")).code, 403, "not yet");
     assert_eq!(announce(&mut bench, &content("20251121T003002", "20261121T003000")).code, 403, "no longer");
     assert_eq!(announce(&mut bench, &content("2025-11-21", "20261121T003000")).code, 400);
+    // No such days, as in certificates.
+    for nowhere in ["20270231T000000", "20270229T120000", "20271301T000000", "2027+101T000000"] {
+        assert_eq!(announce(&mut bench, &content("20261120T000000", nowhere)).code, 400, "{nowhere}");
+    }
 }
 
 /// The wall clock is set by NTP, or goes on while the machine sleeps: what counts is what it shows when it is needed.

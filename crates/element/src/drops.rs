@@ -114,6 +114,8 @@ reasons! {
     Draining = "draining",
     /// Ended where an element's purpose is to end packets.
     Sink = "sink",
+    /// Sent to the null face, to which its route leads.
+    NullFace = "null_face",
 }
 
 impl Cause {

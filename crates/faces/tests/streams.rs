@@ -409,7 +409,7 @@ fn internal_and_null_faces() {
     assert!(host.faces.drops().total(Cause::FaceQueueFull) > 50);
     assert!(!host.faces.close(id, &mut host.pool));
     host.send(FaceId::NULL, Kind::Data, &data("a", 10));
-    assert_eq!(host.faces.drops().total(Cause::Sink), 1);
+    assert_eq!(host.faces.drops().total(Cause::NullFace), 1);
     host.check_pool();
 }
 

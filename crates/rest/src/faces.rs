@@ -75,10 +75,10 @@ pub async fn create(
 
 /// End a face
 ///
-/// Its routes go with it. A face that is not there is no error.
+/// Its routes go with it.
 #[utoipa::path(
     delete, path = "/v1/faces/{id}", tag = "faces", params(("id" = u64, Path, description = "The face's id")),
-    responses((status = 204), (status = 403, body = Problem))
+    responses((status = 204), (status = 403, body = Problem), (status = 404, body = Problem))
 )]
 pub async fn destroy(Shared(state): Shared<State>, Path(id): Path<u64>) -> Result<StatusCode, Refused> {
     let parameters = ControlParameters { face_id: Some(id), ..ControlParameters::default() };

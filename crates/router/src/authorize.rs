@@ -22,6 +22,8 @@ use std::path::Path;
 
 /// Anchors of all files and folders together.
 const ANCHORS_MAX: usize = 4096;
+/// What is refused where it is not the command.
+const ANNOUNCEMENT: &str = "the prefix announcement";
 /// Names of files in a folder of anchors.
 const CERTIFICATE_ENDINGS: [&str; 3] = ["cert", "ndncert", "pem"];
 
@@ -181,7 +183,7 @@ impl Authorize for Authority {
             Decision::Accept => Verdict::Accept,
             Decision::Later => Verdict::Later,
             // Control logs it.
-            Decision::Refuse(refusal) => Verdict::Deny(refusal.to_string().into()),
+            Decision::Refuse(refusal) => Verdict::Deny(refusal.of(ANNOUNCEMENT).into()),
         }
     }
 
@@ -202,7 +204,7 @@ impl Authorize for Authority {
             }
             Decision::Refuse(refusal) => {
                 tracing::debug!(face = %ingress.face, %prefix, %refusal, "announcement not learnt");
-                Verdict::Deny(refusal.to_string().into())
+                Verdict::Deny(refusal.of(ANNOUNCEMENT).into())
             }
         }
     }
@@ -476,7 +478,7 @@ mod tests {
         };
         assert_eq!(
             learn(&mut authority, "/site/bob"),
-            Verdict::Deny("no rule lets the command's signer do this".into())
+            Verdict::Deny("no rule lets the prefix announcement's signer do this".into())
         );
         assert_eq!(learn(&mut authority, "/site/alice"), Verdict::Later);
         assert_eq!(learn(&mut authority, "/site/alice"), Verdict::Later);

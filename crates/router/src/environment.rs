@@ -18,7 +18,8 @@ use nw_elements::strategy::{StrategyError, StrategyId};
 use nw_faces::{FaceError, FaceEvent, FaceFlags, FaceOptions, FaceStatus, FaceUri, Faces, Persistency};
 use nw_name::{Name, NameRef};
 use nw_tables::cs::Erasing;
-use nw_wire::{LpHeader, Token};
+use nw_wire::{LpHeader, PACKET_LEN_MAX, Token};
+use rustix::io::Errno;
 use std::sync::Arc;
 
 /// Everything but control itself, lent for the time of one call.
@@ -69,8 +70,12 @@ impl Hands<'_> {
     fn absorb(&mut self, event: FaceEvent) {
         match &event {
             FaceEvent::Created(status) => {
-                self.known.insert(status.id, status.info());
-                let (id, info) = (status.id, status.info());
+                let (id, mut info) = (status.id, status.info());
+                if id == FaceId::NULL {
+                    // Not to be asked by strategies that try every neighbour.
+                    info.scope = Scope::Local;
+                }
+                self.known.insert(id, info);
                 let peer = status.peer();
                 self.plane.with_router(self.now, self.pool, self.out, |router, _| {
                     router.add_face(id, info);
@@ -122,6 +127,9 @@ impl Environment for Hands<'_> {
         };
         let options =
             FaceOptions { persistency: Some(persistency(request.persistency)), ..options(&request.options) };
+        if uri == FaceUri::Null {
+            return Created::Exists(FaceId::NULL);
+        }
         match self.faces.connect(self.now, &uri, local.as_ref(), &options) {
             Ok(id) => {
                 self.absorb_face_events();
@@ -134,6 +142,13 @@ impl Environment for Hands<'_> {
             }
             Err(FaceError::Exists(id)) => Created::Exists(id),
             Err(error) => Created::Refused(refusal(&error)),
+        }
+    }
+
+    fn abandon_face(&mut self, ticket: Ticket) {
+        if let Some(at) = self.connecting.iter().position(|(_, other)| *other == ticket) {
+            let (face, _) = self.connecting.swap_remove(at);
+            self.destroy_face(face);
         }
     }
 
@@ -411,6 +426,16 @@ fn refusal(error: &FaceError) -> Refusal {
     let code = match error {
         FaceError::Uri(_) | FaceError::NotCanonical(_) | FaceError::InterfaceNeeded(_) => 400,
         FaceError::NoInterface(_) | FaceError::NoAddress(..) => 504,
+        // Nothing answers there: over a unix socket the system says so at once, and says that the file is missing.
+        FaceError::System { action: "connect to", errno, .. }
+            if error.is_retryable()
+                || matches!(
+                    *errno,
+                    Errno::NOENT | Errno::NOTDIR | Errno::HOSTUNREACH | Errno::NETUNREACH
+                ) =>
+        {
+            504
+        }
         FaceError::System { .. } if error.is_retryable() => 504,
         FaceError::TooMany(_) | FaceError::PacketSocket | FaceError::System { .. } => 500,
         _ => 406,
@@ -441,7 +466,8 @@ fn describe(status: &FaceStatus, now: Instant) -> api::FaceStatus {
         },
         base_congestion_marking_interval: Some(status.marking_interval.as_nanos() as u64),
         default_congestion_threshold: Some(status.marking_threshold),
-        mtu: status.mtu.map(|mtu| mtu as u64),
+        // As NFD: a face without a limit of its own carries the largest packet there is.
+        mtu: Some(status.mtu.map_or(PACKET_LEN_MAX, |mtu| mtu.min(PACKET_LEN_MAX)) as u64),
         in_interests: counters.in_interests,
         in_data: counters.in_data,
         in_nacks: counters.in_nacks,

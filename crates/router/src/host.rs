@@ -160,6 +160,8 @@ pub struct Host {
     pub(crate) watch: Option<Box<Watch>>,
     pub(crate) trace_id: u64,
     shortage_log: ShortageLog,
+    /// Of the places for commands of others that wait.
+    pub(crate) rest_shortages: Shortages,
 }
 
 impl core::fmt::Debug for Host {
@@ -229,6 +231,7 @@ impl Host {
         let (mut batch, mut out, mut ended, mut untold, mut connecting) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
         faces.open_internal(now);
+        faces.open_null(now);
         listen(&config, inherited, &mut faces)?;
         faces.set_interface_policy(now, settings::interfaces(&config), &mut pool)?;
         faces.set_xdp(now, settings::xdp(&config), Box::new(KernelSteering { key, shards: shards as u8 }))?;
@@ -313,6 +316,7 @@ impl Host {
             watch: None,
             trace_id: 0,
             shortage_log: ShortageLog::default(),
+            rest_shortages: Shortages::default(),
         })
     }
 
@@ -647,8 +651,8 @@ impl Host {
             }
             FaceEvent::Created(_) | FaceEvent::Down(_) => {}
         }
-        // The internal face has always been there.
-        if let Some(status) = status.filter(|_| id != FaceId::INTERNAL) {
+        // The router's own faces have always been there.
+        if let Some(status) = status.filter(|_| id.number() >= u64::from(FaceId::FIRST)) {
             self.control.face_event(now, kind, &status, hands);
         }
     }
@@ -680,12 +684,19 @@ impl Host {
     pub(crate) fn shortages(&self) -> Shortages {
         let mut all = self.drops();
         all.shortages.merge(self.authority.shortages());
+        all.shortages.merge(&self.control.shortages());
+        all.shortages.merge(&self.rest_shortages);
         all.shortages
     }
 
     fn log_shortages(&mut self, now: Instant) {
-        let parts =
-            [&self.plane.drops().shortages, &self.faces.drops().shortages, self.authority.shortages()];
+        let parts = [
+            &self.plane.drops().shortages,
+            &self.faces.drops().shortages,
+            self.authority.shortages(),
+            &self.control.shortages(),
+            &self.rest_shortages,
+        ];
         let total = parts.iter().map(|part| part.total()).sum::<u64>();
         // Other shards report from time to time; the few sums of their reports are as cheap.
         let others = self.crew.iter().map(|crew| crew.shortages_total()).sum::<u64>();

@@ -122,7 +122,7 @@ impl Authority {
     /// May whoever signed this Data, such as a prefix announcement, speak for the prefix? Nothing is remembered of it. A Data has no time of
     /// its own: whoever asks looks at its ValidityPeriod.
     pub fn announcement(&mut self, data: &Data<'_>, asking: Asking<'_>, clocks: Clocks) -> Decision {
-        let finding = match Signature::of(data) {
+        let finding = match Signature::of_announcement(data) {
             Ok(signature) => self.find(&signature, asking.by, Privilege::Announce, clocks),
             Err(refusal) => Finding::Refused(refusal),
         };
@@ -136,7 +136,7 @@ impl Authority {
     /// As [`announcement`](Self::announcement), of one that nobody waits for: [`Decision::Later`] when a certificate is asked for, and nothing comes
     /// back by [`next_ready`](Self::next_ready); whoever shows it again then may be believed.
     pub fn learned(&mut self, data: &Data<'_>, by: Asker<'_>, clocks: Clocks) -> Decision {
-        let finding = match Signature::of(data) {
+        let finding = match Signature::of_announcement(data) {
             Ok(signature) => self.find(&signature, by, Privilege::Announce, clocks),
             Err(refusal) => Finding::Refused(refusal),
         };

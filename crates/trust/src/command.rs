@@ -152,6 +152,13 @@ impl Refusal {
     }
 }
 
+impl Refusal {
+    /// Returns the refusal of something else than a command, such as "the prefix announcement".
+    pub fn of(self, subject: &str) -> String {
+        self.to_string().replace("the command", subject).replace("a command from", &format!("{subject} from"))
+    }
+}
+
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match *self {

@@ -85,6 +85,11 @@ impl Replay {
         now_ms: u64,
     ) -> Result<(), Refusal> {
         self.check_fresh(time_ms, now_ms)?;
+        // Keys become known and unknown as the configuration is read again. What is not verified changes nothing for what is.
+        let other = if is_verified { &self.unverified } else { &self.verified };
+        if other.get(&key).is_some_and(|history| history.seen.binary_search(&(time_ms, command)).is_ok()) {
+            return Err(Refusal::Replayed);
+        }
         let grace_ms = self.grace_ms;
         let keys = if is_verified { &mut self.verified } else { &mut self.unverified };
         if keys.len() >= KEYS_MAX && !keys.contains_key(&key) {

@@ -194,7 +194,16 @@ fn data_that_speaks_for_somebody_is_held_to_the_same_rules() {
             Ok(Vec::new())
         }
     }
-    assert_eq!(decide(&policy, &announce(&Null(key(KeyKind::Hmac))), true), Err(Refusal::Unsigned));
+    // It proves as much as a digest, and is taken where that would be.
+    let null = announce(&Null(key(KeyKind::Hmac)));
+    assert_eq!(decide(&policy, &null, true), Ok(()));
+    assert_eq!(decide(&policy, &null, false), Err(Refusal::DigestNotEnough));
+    let closed = CommandPolicy::new(CommandRules { digest: Reach::Nowhere, ..CommandRules::default() });
+    let refusal = decide(&closed, &null, true).unwrap_err();
+    assert_eq!(
+        refusal.of("the prefix announcement"),
+        "the prefix announcement from here must be signed by a key"
+    );
 }
 
 #[test]

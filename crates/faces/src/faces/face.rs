@@ -35,6 +35,8 @@ pub(super) enum Transport {
     Down,
     /// The mailbox of the router itself.
     Internal,
+    /// Nothing: it drops all that is sent to it.
+    Null,
 }
 
 /// How a stream that this end connected is connected again.
@@ -118,7 +120,7 @@ impl Face {
     /// nobody closes a group's face by being silent.
     pub(super) fn may_be(&self, persistency: Persistency) -> bool {
         match self.uri {
-            FaceUri::Fd(_) | FaceUri::Internal => false,
+            FaceUri::Fd(_) | FaceUri::Internal | FaceUri::Null => false,
             FaceUri::Unix(_) | FaceUri::Shm(_) => persistency != Persistency::OnDemand,
             FaceUri::WsClient(_) => persistency == Persistency::OnDemand,
             FaceUri::Tcp(_) | FaceUri::Ws(_) => {

@@ -293,7 +293,7 @@ impl Faces {
         let settings = face.link.settings();
         let up = match &face.transport {
             Transport::Stream(stream) => stream.connected,
-            Transport::Datagram { .. } | Transport::Internal => true,
+            Transport::Datagram { .. } | Transport::Internal | Transport::Null => true,
             Transport::Down => false,
         };
         FaceStatus {
@@ -393,7 +393,7 @@ impl Faces {
                 let _ = epoll::delete(&self.epoll, &stream.socket);
             }
             Transport::Datagram { socket, peer, .. } => self.forget_peer(*socket, peer, id),
-            Transport::Internal | Transport::Down => {}
+            Transport::Internal | Transport::Null | Transport::Down => {}
         }
         self.events.push(FaceEvent::Destroyed(Box::new(status), reason));
     }
@@ -460,7 +460,7 @@ impl Faces {
                 self.sockets[*socket].as_ref().map_or(0, DatagramSocket::queue_bytes) + burst.waiting.len()
             }
             Transport::Internal => self.mailbox.bytes(),
-            Transport::Down => 0,
+            Transport::Null | Transport::Down => 0,
         }
     }
 

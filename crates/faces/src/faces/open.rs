@@ -205,6 +205,16 @@ impl Faces {
         FaceId::INTERNAL
     }
 
+    /// Makes the face that drops all that is sent to it, [`FaceId::NULL`]: what a route to it covers goes nowhere.
+    pub fn open_null(&mut self, now: Instant) -> FaceId {
+        let ends = (FaceUri::Null, FaceUri::Null);
+        let link = self.link(now, LinkSettings::new(&self.config, None));
+        let face = Face::new(now, ends, Scope::NonLocal, Persistency::Permanent, Transport::Null, link);
+        self.slots.set_reserved(FaceId::NULL, face);
+        self.tell_created(FaceId::NULL);
+        FaceId::NULL
+    }
+
     pub(super) fn add_stream(
         &mut self,
         now: Instant,

@@ -154,7 +154,7 @@ impl Control {
             Dataset::StatusGeneral => {
                 let status = ForwarderStatus {
                     version: self.config.version.clone(),
-                    fib_entries: self.rib.prefixes_len() as u64,
+                    fib_entries: self.rib.listed_len() as u64,
                     ..env.forwarder_status()
                 };
                 status.encode_fields(&mut item);

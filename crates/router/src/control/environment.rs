@@ -25,6 +25,10 @@ pub trait Environment {
     /// [`Control::face_completed`](super::Control::face_completed) with the same ticket, exactly once, also when the connection fails.
     fn create_face(&mut self, ticket: Ticket, request: &FaceRequest<'_>) -> Created;
 
+    /// Gives up a face of which [`Created::Later`] was said: it ends, and [`Control::face_completed`](super::Control::face_completed) is not
+    /// called.
+    fn abandon_face(&mut self, ticket: Ticket);
+
     /// Changes a face that is there.
     ///
     /// # Errors

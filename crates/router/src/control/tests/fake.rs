@@ -26,6 +26,7 @@ pub(in crate::control) struct Fake {
     pub(in crate::control) outcomes: BTreeMap<String, Created>,
     pub(in crate::control) tickets: Vec<(Ticket, String)>,
     pub(in crate::control) destroyed: Vec<u64>,
+    pub(in crate::control) abandoned: Vec<Ticket>,
     pub(in crate::control) announced: BTreeMap<Name, (Vec<u8>, Instant)>,
     /// What the wall clock shows.
     pub(in crate::control) unix_ms: u64,
@@ -63,6 +64,7 @@ impl Fake {
             outcomes: BTreeMap::new(),
             tickets: Vec::new(),
             destroyed: Vec::new(),
+            abandoned: Vec::new(),
             announced: BTreeMap::new(),
             unix_ms: 1_795_221_001_000,
             next: 400,
@@ -100,6 +102,10 @@ impl Environment for Fake {
         status.flags = request.options.flags & request.options.mask;
         status.mtu = request.options.mtu.or(status.mtu);
         Created::Now(id)
+    }
+
+    fn abandon_face(&mut self, ticket: Ticket) {
+        self.abandoned.push(ticket);
     }
 
     fn update_face(&mut self, face: FaceId, change: &FaceChange) -> Result<(), UpdateRefusal> {

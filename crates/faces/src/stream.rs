@@ -16,6 +16,7 @@ use nw_wire::tlv::{Framing, frame, is_critical, read_number};
 use nw_wire::{Error, Fault, types};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
+use std::cell::Cell;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -29,8 +30,15 @@ const DRAINED_MAX: usize = 32;
 /// away what was said last.
 const UNREAD_MAX: usize = 16;
 
+/// Bytes of a read on a face whose Interests had to wait for room lately, or that is new. Twice as many after each read that
+/// brought that much and had nothing wait.
+const READ_LEN_MIN: usize = 16 << 10;
+
 /// Buffers for the beginnings of packets that are kept when no face needs them.
 const SPARE_MAX: usize = 64;
+
+/// Bytes of the longest read.
+pub const READ_LEN_MAX: usize = 64 << 10;
 
 /// Buffers that faces take when a read ends within a packet, and give back when the rest has come.
 pub type Spare = Vec<Vec<u8>>;
@@ -46,8 +54,12 @@ pub struct Stream {
     pub websocket: Option<Box<WebSocket>>,
     /// What octets go by instead of the socket.
     pub shared: Option<Box<Shared>>,
-    /// What the last read left of a packet: shorter than the longest link packet.
+    /// What the last read left: the beginning of a packet; or more, if it is deferred.
     carry: Vec<u8>,
+    /// There may be whole packets in `carry`, which were not to be taken in yet.
+    deferred: bool,
+    /// Bytes that the next read may bring.
+    read_len: usize,
     /// What the socket refused.
     queue: ByteQueue,
     /// Octets that waited in the system when that was last looked at; only TCP.
@@ -66,6 +78,8 @@ impl Stream {
             websocket: websocket.map(Box::new),
             shared: None,
             carry: Vec::new(),
+            deferred: false,
+            read_len: READ_LEN_MIN,
             queue: ByteQueue::default(),
             kernel_queue: 0,
             looked_at: Instant::START,
@@ -99,6 +113,11 @@ impl Stream {
         !self.connected && self.shared.is_none()
     }
 
+    /// The socket can be written once it is connected, and something is to be sent then.
+    pub fn awaits_connection(&self) -> bool {
+        self.is_connecting() && !self.websocket.as_ref().is_some_and(|websocket| websocket.has_asked())
+    }
+
     /// Something waits until the socket can be written. Beside shared memory a message says that there is room.
     pub fn awaits_writable(&self) -> bool {
         !self.queue.is_empty() && self.shared.is_none() && !self.is_opening()
@@ -112,18 +131,38 @@ impl Stream {
         }
     }
 
-    /// Octets that wait for the socket.
+    /// Bytes that wait for the socket.
     pub fn queue_bytes(&self) -> usize {
         self.queue.len()
     }
 
+    /// Bytes of memory that wait for the socket, or for their turn to be taken in.
+    pub fn memory_bytes(&self) -> usize {
+        self.queue.memory_bytes() + if self.deferred { self.carry.capacity() } else { 0 }
+    }
+
+    /// True when packets were read that [`read`](Self::read) is still to show.
+    pub const fn has_deferred(&self) -> bool {
+        self.deferred
+    }
+
+    /// Drops what waits for the socket, but for a packet that was sent in part. Returns how many packets were dropped.
+    pub fn drop_queue(&mut self) -> usize {
+        let is_framed = self.websocket.is_some();
+        self.queue.drop_newest(|bytes| match frame(bytes, LINK_PACKET_LEN_MAX) {
+            Ok(Framing::Whole(len)) if !is_framed => Some(len),
+            _ => None,
+        })
+    }
+
     /// Reads at most `reads` times and shows each packet; `None` for one that there was no room for. Leaves the rest to the next turn.
+    /// Shows no more when `left` is 0, to be counted down by `each`: what was read and not shown waits here, and `has_deferred` holds.
     ///
     /// # Errors
     /// Why the stream is at its end. Packets shown before are good.
     pub fn read(
         &mut self,
-        reads: usize,
+        (reads, left): (usize, &Cell<usize>),
         pool: &mut Pool,
         spare: &mut Spare,
         mut each: impl FnMut(Option<Packet>, &mut Pool),
@@ -134,9 +173,11 @@ impl Stream {
             let carried = self.carry.len();
             let buffer = pool.chunk_bytes_mut(&chunk);
             buffer[..carried].copy_from_slice(&self.carry);
-            let room = buffer.len() - carried;
-            let filled = match self.receive(&mut buffer[carried..]) {
-                Ok(read @ 1..) => carried + read,
+            let room = self.read_len.min(buffer.len() - carried);
+            let received =
+                if self.deferred { Ok(0) } else { self.receive(&mut buffer[carried..carried + room]) };
+            let filled = match received {
+                Ok(read) if read > 0 || self.deferred => carried + read,
                 other => {
                     pool.release_chunk(chunk);
                     return other.map(drop);
@@ -144,16 +185,23 @@ impl Stream {
             };
             self.put_back(spare);
             let (at, end) = match &mut self.websocket {
-                None => cut(&chunk, filled, pool, &mut each),
-                Some(socket) => socket.cut(&chunk, filled, pool, &mut self.queue, &mut each),
+                None => cut(&chunk, filled, pool, left, &mut each),
+                Some(socket) => socket.cut(&chunk, filled, pool, (&mut self.queue, left), &mut each),
             };
+            let had_deferred =
+                core::mem::replace(&mut self.deferred, left.get() == 0 && at < filled && end.is_ok());
+            if self.deferred {
+                self.read_len = READ_LEN_MIN;
+            } else if filled == carried + room {
+                self.read_len = (2 * self.read_len).min(READ_LEN_MAX);
+            }
             if at < filled && end.is_ok() {
                 self.carry = spare.pop().unwrap_or_default();
                 self.carry.extend_from_slice(&pool.chunk_bytes(&chunk)[at..filled]);
             }
             pool.release_chunk(chunk);
             end?;
-            if filled < carried + room {
+            if self.deferred || !had_deferred && filled < carried + room {
                 return Ok(());
             }
         }
@@ -321,10 +369,14 @@ fn cut(
     chunk: &Chunk,
     filled: usize,
     pool: &mut Pool,
+    left: &Cell<usize>,
     each: &mut impl FnMut(Option<Packet>, &mut Pool),
 ) -> (usize, Result<(), CloseReason>) {
     let mut at = 0;
     loop {
+        if left.get() == 0 {
+            return (at, Ok(()));
+        }
         let rest = &pool.chunk_bytes(chunk)[at..filled];
         if is_foreign(rest) {
             return (at, Err(CloseReason::FramingLost(Error::new(Fault::UnknownPacket, 0))));
@@ -433,7 +485,7 @@ mod tests {
                 let (now, later) = rest.split_at(rest.len().min(*cuts.next().unwrap()));
                 theirs.write_all(now).unwrap();
                 rest = later;
-                let read = stream.read(2, &mut pool, &mut spare, |packet, pool| {
+                let read = stream.read((2, &Cell::new(usize::MAX)), &mut pool, &mut spare, |packet, pool| {
                     let packet = packet.expect("there is room");
                     got.push(pool.bytes(&packet).to_vec());
                     pool.release(packet);

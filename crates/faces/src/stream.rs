@@ -155,14 +155,14 @@ impl Stream {
         })
     }
 
-    /// Reads at most `reads` times and shows each packet; `None` for one that there was no room for. Leaves the rest to the next turn.
+    /// Reads at most `reads` times, up to `len_max` bytes each, and shows each packet; `None` for one that there was no room for. Leaves the rest to the next turn.
     /// Shows no more when `left` is 0, to be counted down by `each`: what was read and not shown waits here, and `has_deferred` holds.
     ///
     /// # Errors
     /// Why the stream is at its end. Packets shown before are good.
     pub fn read(
         &mut self,
-        (reads, left): (usize, &Cell<usize>),
+        (reads, len_max, left): (usize, usize, &Cell<usize>),
         pool: &mut Pool,
         spare: &mut Spare,
         mut each: impl FnMut(Option<Packet>, &mut Pool),
@@ -173,7 +173,7 @@ impl Stream {
             let carried = self.carry.len();
             let buffer = pool.chunk_bytes_mut(&chunk);
             buffer[..carried].copy_from_slice(&self.carry);
-            let room = self.read_len.min(buffer.len() - carried);
+            let room = self.read_len.min(len_max).min(buffer.len() - carried);
             let received =
                 if self.deferred { Ok(0) } else { self.receive(&mut buffer[carried..carried + room]) };
             let filled = match received {
@@ -485,7 +485,7 @@ mod tests {
                 let (now, later) = rest.split_at(rest.len().min(*cuts.next().unwrap()));
                 theirs.write_all(now).unwrap();
                 rest = later;
-                let read = stream.read((2, &Cell::new(usize::MAX)), &mut pool, &mut spare, |packet, pool| {
+                let read = stream.read((2, READ_LEN_MAX, &Cell::new(usize::MAX)), &mut pool, &mut spare, |packet, pool| {
                     let packet = packet.expect("there is room");
                     got.push(pool.bytes(&packet).to_vec());
                     pool.release(packet);

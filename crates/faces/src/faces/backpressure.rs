@@ -24,6 +24,9 @@ const SHARED_POLL: Duration = Duration::from_micros(500);
 /// A remote face that stalled does not rest again for this long: two routers that load a link in both directions lose little time.
 const REMOTE_PAUSE: Duration = Duration::from_secs(10);
 
+/// Bytes of a read on a face whose answers are likely to be dropped.
+const STALLED_READ_LEN: usize = 2 << 10;
+
 /// The part of a queue's bound above which reading rests.
 const HIGH_PARTS: usize = 4;
 /// The part of a queue's bound below which reading goes on.
@@ -60,21 +63,20 @@ impl Reading {
 }
 
 impl Faces {
-    /// How many Interests a stream face may take in at once: so many that their answers have room in its send queue.
-    pub(super) fn interests_max(&self, face: &Face) -> usize {
-        let Transport::Stream(stream) = &face.transport else { return usize::MAX };
-        if matches!(face.reading, Reading::Stalled { .. }) {
-            return usize::MAX;
+    /// How many Interests a stream face may take in at once: so many that their answers have room in its send queue. And how many
+    /// bytes it may read.
+    pub(super) fn read_bounds(&self, face: &Face) -> (usize, usize) {
+        let Transport::Stream(stream) = &face.transport else { return (usize::MAX, READ_LEN_MAX) };
+        let queue_max = self.send_budget.limit(face.is_local(), self.config.queue_bytes_max);
+        // Most answers will be dropped: others get their turn soon. What waits in the face takes memory as well: when that is short,
+        // packets are dropped instead.
+        if matches!(face.reading, Reading::Stalled { .. }) || queue_max < READ_LEN_MAX {
+            return (usize::MAX, STALLED_READ_LEN);
         }
         // With several shards the answers to what was taken in before are still on their way.
         let parts = if self.config.share_ports { 4 } else { 1 };
-        let queue_max = self.send_budget.limit(face.is_local(), self.config.queue_bytes_max);
-        // What waits in the face takes memory as well: when that is short, packets are dropped instead.
-        if queue_max < READ_LEN_MAX {
-            return usize::MAX;
-        }
         let room = queue_max.saturating_sub(stream.queue_bytes()) / parts;
-        (room / LINK_PACKET_LEN_MAX).max(1)
+        ((room / LINK_PACKET_LEN_MAX).max(1), READ_LEN_MAX)
     }
 
     /// True while a stream face is not to be read from.

@@ -181,7 +181,7 @@ impl Faces {
         pool: &mut Pool,
         batch: &mut Vec<Packet>,
     ) -> Result<(), CloseReason> {
-        let interests_max = self.slots.get(id).map_or(0, |face| self.interests_max(face));
+        let (interests_max, len_max) = self.slots.get(id).map_or((0, 0), |face| self.read_bounds(face));
         let Some(Face { transport, link, counters, scope, heard, requests, .. }) = self.slots.get_mut(id)
         else {
             return Ok(());
@@ -195,7 +195,7 @@ impl Faces {
         }
         let (reads, spare) = (self.config.stream_reads_per_turn, &mut self.spare_buffers);
         let (left, mut others) = (Cell::new(interests_max), 0);
-        let read = stream.read((reads, &left), pool, spare, |packet, pool| {
+        let read = stream.read((reads, len_max, &left), pool, spare, |packet, pool| {
             let mut tally = Tally { face: counters, all: drops };
             match packet {
                 Some(packet) => {

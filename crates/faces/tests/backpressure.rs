@@ -257,7 +257,8 @@ fn readers_that_do_not_read_share_a_bound_and_others_go_on() {
         start.elapsed() > Duration::from_secs(2)
     });
     let shortages = host.faces.drops().shortages.count(SharedPool::SendQueues);
-    assert!(most <= 8 << 20 && shortages > 1000, "{most} bytes, {shortages} shortages");
+    // A packet that was sent in part is completed, whatever that takes.
+    assert!(most <= 9 << 20 && shortages > 1000, "{most} bytes, {shortages} shortages");
     // A newcomer gets its answers, although nothing of the rest has moved.
     let mut newcomer = TcpStream::connect(address).unwrap();
     newcomer.write_all(&interest("newcomer")).unwrap();

@@ -15,8 +15,11 @@ pub const LINK_PACKET_LEN_MAX: usize = PACKET_LEN_MAX + nw_wire::lp::HEADER_LEN_
 pub struct FacesConfig {
     /// Faces there may be at one time.
     pub faces_max: usize,
-    /// Octets that may wait for a face whose socket is full; beyond them its packets are dropped.
+    /// Bytes that may wait for a face whose socket is full; beyond them its packets are dropped.
     pub queue_bytes_max: usize,
+    /// Bytes of memory that all send queues may take together, copies that reliable faces keep among them. The kernel's send buffers
+    /// of accepted connections may take as much again.
+    pub queues_bytes_max: usize,
     /// On-demand faces over IP and Ethernet, all listeners together, but never more than half of `faces_max`: programs of this machine have the
     /// rest. [`WebSocketConfig`] has a bound of its own for each listener.
     pub peers_max: usize,
@@ -26,7 +29,7 @@ pub struct FacesConfig {
     pub udp_reads_per_turn: usize,
     /// Connections taken from one listener before others get their turn.
     pub accepts_per_turn: usize,
-    /// SO_SNDBUF asked for on unix and TCP sockets, octets.
+    /// SO_SNDBUF requested for unix and TCP sockets, bytes. Accepted connections get less when there are many.
     pub stream_send_buffer: usize,
     /// Octets of a ring of shared memory, one each way, where this end makes it: a power of two from 64 KiB to 1 MiB.
     pub shared_ring_len: usize,
@@ -91,6 +94,7 @@ impl Default for FacesConfig {
         FacesConfig {
             faces_max: 65_536,
             queue_bytes_max: 1 << 20,
+            queues_bytes_max: 256 << 20,
             peers_max: usize::MAX,
             stream_reads_per_turn: 1,
             udp_reads_per_turn: 4,

@@ -3,7 +3,7 @@
 //! [`Faces`] owns every face: it turns readiness of sockets into decoded packets and queued packets into gathered writes. Non-blocking,
 //! driven by the host's epoll loop; no thread, no async runtime, no clock. Layer 4 (edges): refuses to know tables.
 
-#![deny(unsafe_code)] // but where it says so: datagram::sys, datagram::packet, shm::memory, xdp::rings, credentials, heap, and one call in inherited
+#![deny(unsafe_code)] // but where it says so: datagram::sys, datagram::packet, shm::memory, xdp::rings, credentials, heap, mapping, and one call in inherited
 
 pub mod config;
 pub mod counters;
@@ -17,9 +17,11 @@ pub mod interfaces;
 pub mod link;
 mod listener;
 pub mod mac;
+mod mapping;
 mod memory;
 pub mod outbox;
 pub mod queue;
+mod send_budget;
 mod shares;
 pub mod shm;
 mod slab;

@@ -16,6 +16,7 @@ use nw_wire::tlv::{Framing, frame};
 use nw_wire::{Error, Fault, LpPacket, types};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
+use std::cell::Cell;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -32,8 +33,15 @@ const UNREAD_MAX: usize = 16;
 /// Bytes at the head of a stream that are looked at to recognise text.
 const TEXT_LEN: usize = 16;
 
+/// Bytes of a read on a face whose Interests had to wait for room lately, or that is new. Twice as many after each read that
+/// brought that much and had nothing wait.
+const READ_LEN_MIN: usize = 16 << 10;
+
 /// Buffers for the beginnings of packets that are kept when no face needs them.
 const SPARE_MAX: usize = 64;
+
+/// Bytes of the longest read.
+pub const READ_LEN_MAX: usize = 64 << 10;
 
 /// Buffers that faces take when a read ends within a packet, and give back when the rest has come.
 pub type Spare = Vec<Vec<u8>>;
@@ -49,8 +57,12 @@ pub struct Stream {
     pub websocket: Option<Box<WebSocket>>,
     /// What octets go by instead of the socket.
     pub shared: Option<Box<Shared>>,
-    /// What the last read left of a packet: shorter than the longest link packet.
+    /// What the last read left: the beginning of a packet; or more, if it is deferred.
     carry: Vec<u8>,
+    /// There may be whole packets in `carry`, which were not to be taken in yet.
+    deferred: bool,
+    /// Bytes that the next read may bring.
+    read_len: usize,
     /// What the socket refused.
     queue: ByteQueue,
     /// Octets that waited in the system when that was last looked at; only TCP.
@@ -73,6 +85,8 @@ impl Stream {
             websocket: websocket.map(Box::new),
             shared: None,
             carry: Vec::new(),
+            deferred: false,
+            read_len: READ_LEN_MIN,
             queue: ByteQueue::default(),
             kernel_queue: 0,
             looked_at: Instant::START,
@@ -108,6 +122,11 @@ impl Stream {
         !self.connected && self.shared.is_none()
     }
 
+    /// The socket can be written once it is connected, and something is to be sent then.
+    pub fn awaits_connection(&self) -> bool {
+        self.is_connecting() && !self.websocket.as_ref().is_some_and(|websocket| websocket.has_asked())
+    }
+
     /// Something waits until the socket can be written. Beside shared memory a message says that there is room.
     pub fn awaits_writable(&self) -> bool {
         !self.queue.is_empty() && self.shared.is_none() && !self.is_opening()
@@ -121,23 +140,43 @@ impl Stream {
         }
     }
 
-    /// Octets that wait for the socket.
+    /// Bytes that wait for the socket.
     pub fn queue_bytes(&self) -> usize {
         self.queue.len()
     }
 
-    /// Reads at most `reads` times and shows each packet; `None` for one that there was no room for. Leaves the rest to the next turn.
+    /// Bytes of memory that wait for the socket, or for their turn to be taken in.
+    pub fn memory_bytes(&self) -> usize {
+        self.queue.memory_bytes() + if self.deferred { self.carry.capacity() } else { 0 }
+    }
+
+    /// True when packets were read that [`read`](Self::read) is still to show.
+    pub const fn has_deferred(&self) -> bool {
+        self.deferred
+    }
+
+    /// Drops what waits for the socket, but for a packet that was sent in part. Returns how many packets were dropped.
+    pub fn drop_queue(&mut self) -> usize {
+        let is_framed = self.websocket.is_some();
+        self.queue.drop_newest(|bytes| match frame(bytes, LINK_PACKET_LEN_MAX) {
+            Ok(Framing::Whole(len)) if !is_framed => Some(len),
+            _ => None,
+        })
+    }
+
+    /// Reads at most `reads` times, up to `len_max` bytes each, and shows each packet; `None` for one that there was no room for. Leaves the rest to the next turn.
+    /// Shows no more when `left` is 0, to be counted down by `each`: what was read and not shown waits here, and `has_deferred` holds.
     ///
     /// # Errors
     /// Why the stream is at its end. Packets shown before are good.
     pub fn read(
         &mut self,
-        reads: usize,
+        (reads, len_max, left): (usize, usize, &Cell<usize>),
         pool: &mut Pool,
         spare: &mut Spare,
         each: impl FnMut(Option<Packet>, &mut Pool),
     ) -> Result<(), CloseReason> {
-        let read = self.read_packets(reads, pool, spare, each);
+        let read = self.read_packets((reads, len_max, left), pool, spare, each);
         self.read_ended |= read.is_err();
         read
     }
@@ -149,7 +188,7 @@ impl Stream {
 
     fn read_packets(
         &mut self,
-        reads: usize,
+        (reads, len_max, left): (usize, usize, &Cell<usize>),
         pool: &mut Pool,
         spare: &mut Spare,
         mut each: impl FnMut(Option<Packet>, &mut Pool),
@@ -160,9 +199,11 @@ impl Stream {
             let carried = self.carry.len();
             let buffer = pool.chunk_bytes_mut(&chunk);
             buffer[..carried].copy_from_slice(&self.carry);
-            let room = buffer.len() - carried;
-            let filled = match self.receive(&mut buffer[carried..]) {
-                Ok(read @ 1..) => carried + read,
+            let room = self.read_len.min(len_max).min(buffer.len() - carried);
+            let received =
+                if self.deferred { Ok(0) } else { self.receive(&mut buffer[carried..carried + room]) };
+            let filled = match received {
+                Ok(read) if read > 0 || self.deferred => carried + read,
                 other => {
                     pool.release_chunk(chunk);
                     return other.map(drop);
@@ -170,16 +211,23 @@ impl Stream {
             };
             self.put_back(spare);
             let (at, end) = match &mut self.websocket {
-                None => cut(&chunk, filled, &mut self.confirmed, pool, &mut each),
-                Some(socket) => socket.cut(&chunk, filled, pool, &mut self.queue, &mut each),
+                None => cut(&chunk, filled, (&mut self.confirmed, left), pool, &mut each),
+                Some(socket) => socket.cut(&chunk, filled, pool, (&mut self.queue, left), &mut each),
             };
+            let had_deferred =
+                core::mem::replace(&mut self.deferred, left.get() == 0 && at < filled && end.is_ok());
+            if self.deferred {
+                self.read_len = READ_LEN_MIN;
+            } else if filled == carried + room {
+                self.read_len = (2 * self.read_len).min(READ_LEN_MAX);
+            }
             if at < filled && end.is_ok() {
                 self.carry = spare.pop().unwrap_or_default();
                 self.carry.extend_from_slice(&pool.chunk_bytes(&chunk)[at..filled]);
             }
             pool.release_chunk(chunk);
             end?;
-            if filled < carried + room {
+            if self.deferred || !had_deferred && filled < carried + room {
                 return Ok(());
             }
         }
@@ -346,13 +394,16 @@ pub fn hang_up(socket: BorrowedFd<'_>) {
 fn cut(
     chunk: &Chunk,
     filled: usize,
-    confirmed: &mut bool,
+    (confirmed, left): (&mut bool, &Cell<usize>),
     pool: &mut Pool,
     each: &mut impl FnMut(Option<Packet>, &mut Pool),
 ) -> (usize, Result<(), CloseReason>) {
     let unknown = || Err(CloseReason::FramingLost(Error::new(Fault::UnknownPacket, 0)));
     let mut at = 0;
     loop {
+        if left.get() == 0 {
+            return (at, Ok(()));
+        }
         let rest = &pool.chunk_bytes(chunk)[at..filled];
         if is_unknown_protocol(rest) {
             return (at, unknown());
@@ -454,10 +505,15 @@ mod tests {
         let mut stream = Stream::new(ours.into(), true, None);
         theirs.write_all(written).unwrap();
         let mut count = 0;
-        let read = stream.read(4, &mut pool, &mut Spare::new(), |packet, pool| {
-            count += 1;
-            packet.into_iter().for_each(|packet| pool.release(packet));
-        });
+        let read = stream.read(
+            (4, READ_LEN_MAX, &Cell::new(usize::MAX)),
+            &mut pool,
+            &mut Spare::new(),
+            |packet, pool| {
+                count += 1;
+                packet.into_iter().for_each(|packet| pool.release(packet));
+            },
+        );
         assert_eq!(pool.chunks_in_use(), 0);
         assert_eq!(stream.is_readable(), read.is_ok());
         (count, read.is_ok())
@@ -568,7 +624,7 @@ mod tests {
                 let (now, later) = rest.split_at(rest.len().min(*cuts.next().unwrap()));
                 theirs.write_all(now).unwrap();
                 rest = later;
-                let read = stream.read(2, &mut pool, &mut spare, |packet, pool| {
+                let read = stream.read((2, READ_LEN_MAX, &Cell::new(usize::MAX)), &mut pool, &mut spare, |packet, pool| {
                     let packet = packet.expect("there is room");
                     got.push(pool.bytes(&packet).to_vec());
                     pool.release(packet);

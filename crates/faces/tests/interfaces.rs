@@ -9,7 +9,8 @@ use nw_faces::interfaces::filter::{Filter, Pattern};
 use nw_faces::interfaces::policy::{EtherPolicy, GroupPolicy, InterfacePolicy};
 use nw_faces::{FaceError, FaceId, FaceOptions, FaceStatus, FacesConfig, LinkType, Persistency, Scope};
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,12 @@ const GROUP: &str = "ether://[01:00:5e:00:17:aa]";
 fn ip(words: &str) -> bool {
     let run = Command::new("ip").args(words.split(' ')).stdout(Stdio::null()).stderr(Stdio::null()).status();
     run.is_ok_and(|status| status.success())
+}
+
+/// Says that a test is skipped, and why, where the test runner does not hide it: on the process's own standard error.
+fn skip(why: &str) {
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
 }
 
 /// Moves this thread into a network namespace.
@@ -39,7 +46,7 @@ impl Side {
     fn new(test: &str, card: &'static str, config: FacesConfig) -> Option<Side> {
         let netns = format!("nwf{}{test}{card}", std::process::id());
         if !ip(&format!("netns add {netns}")) {
-            eprintln!("skipped: needs root and the command ip, to make network namespaces");
+            skip("root and the command ip are needed, to make network namespaces");
             return None;
         }
         let handle = File::open(format!("/run/netns/{netns}")).unwrap();
@@ -207,7 +214,7 @@ fn ethernet_peers() {
 fn vlan() {
     let Some(mut cable) = Cable::new("v") else { return };
     if !ip(&format!("-n {} link add link vb name vb.7 type vlan id 7", cable.b.netns)) {
-        return eprintln!("skipped: this kernel has no VLANs");
+        return skip("this kernel has no VLAN interfaces (802.1Q)");
     }
     assert!(ip(&format!("-n {} link set vb.7 up", cable.b.netns)));
     let tagged = EtherPolicy { multicast: true, vlan: 7, ..EtherPolicy::default() };
@@ -217,6 +224,110 @@ fn vlan() {
     let face = cable.a.face(GROUP).unwrap().id;
     let back = cable.exchange(face);
     assert_eq!(cable.b.host.faces.status(back).unwrap().local_uri.to_string(), "dev://vb.7");
+}
+
+/// Writes frames as they are, from one end of the cable.
+struct RawFrames {
+    socket: OwnedFd,
+}
+
+impl RawFrames {
+    fn open(side: &mut Side) -> RawFrames {
+        let socket = side.inside(|_| {
+            // SAFETY: the call takes three numbers.
+            let socket = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) };
+            assert!(socket >= 0, "a packet socket");
+            // SAFETY: a descriptor that was made just now and that nothing else owns.
+            unsafe { OwnedFd::from_raw_fd(socket) }
+        });
+        let name = std::ffi::CString::new(side.card).unwrap();
+        // SAFETY: sockaddr_ll is plain C data; the name ends with a zero; the address lives until bind returns.
+        let bound = side.inside(|_| unsafe {
+            let mut address: libc::sockaddr_ll = core::mem::zeroed();
+            address.sll_family = libc::AF_PACKET as _;
+            address.sll_ifindex = libc::if_nametoindex(name.as_ptr()) as _;
+            libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as _)
+        });
+        assert_eq!(bound, 0);
+        RawFrames { socket }
+    }
+
+    /// An Interest in a frame behind tags, to the group of NDN.
+    fn send(&self, tags: &[[u8; 4]], name: &str) {
+        let mut frame = vec![0x01, 0x00, 0x5e, 0x00, 0x17, 0xaa, 2, 0, 0, 0, 0, 99];
+        tags.iter().for_each(|tag| frame.extend_from_slice(tag));
+        frame.extend_from_slice(&[0x86, 0x24]);
+        frame.extend_from_slice(&interest(name));
+        frame.resize(frame.len().max(60), 0);
+        // SAFETY: the buffer is as long as said, and lives until the call returns.
+        let sent = unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+        assert_eq!(sent, frame.len() as isize, "{}", std::io::Error::last_os_error());
+    }
+}
+
+#[test]
+fn vlan_receives_its_own_frames_and_no_others() {
+    for (vlan, test) in [(0, "w"), (7, "x")] {
+        let Some(mut cable) = Cable::new(test) else { return };
+        let policy = EtherPolicy { multicast: true, vlan, ..EtherPolicy::default() };
+        cable.b.apply(InterfacePolicy { ethernet: Some(policy), udp: None });
+        let raw = RawFrames::open(&mut cable.a);
+        let tag = |id: u8| [0x81, 0x00, 0x00, id];
+        for (tags, name) in [
+            (&[][..], "untagged"),
+            // Priority 5, no VLAN.
+            (&[[0x81, 0x00, 0xa0, 0x00]], "priority"),
+            (&[tag(7)], "vlan-7"),
+            (&[[0x81, 0x00, 0xa0, 0x07]], "vlan-7-priority"),
+            (&[tag(8)], "vlan-8"),
+            (&[[0x88, 0xa8, 0x00, 7], tag(9)], "tag-in-tag"),
+            (&[[0x88, 0xa8, 0x00, 9], tag(7)], "tag-in-tag"),
+            (&[tag(9), tag(7)], "tag-in-tag"),
+        ] {
+            raw.send(tags, name);
+        }
+        // Frames come in order: behind this one none of the others is under way.
+        let last = if vlan == 0 { &[][..] } else { &[[0x81, 0x00, 0x00, 7]][..] };
+        raw.send(last, "last");
+        cable.until("the last frame", |cable| {
+            cable.b.host.received.last().is_some_and(|(.., octets)| *octets == interest("last"))
+        });
+        let expected = if vlan == 0 {
+            ["untagged", "priority", "last"].map(interest)
+        } else {
+            ["vlan-7", "vlan-7-priority", "last"].map(interest)
+        };
+        let received: Vec<_> = cable.b.host.received.iter().map(|(.., octets)| octets.clone()).collect();
+        assert_eq!(received, expected, "VLAN {vlan}");
+    }
+}
+
+#[test]
+fn vlan_on_both_ends_works_both_ways_and_not_with_another() {
+    let Some(mut cable) = Cable::new("y") else { return };
+    let tagged = |vlan| InterfacePolicy {
+        ethernet: Some(EtherPolicy { multicast: true, listen: true, vlan, ..EtherPolicy::default() }),
+        udp: None,
+    };
+    cable.a.apply(tagged(100));
+    cable.b.apply(tagged(100));
+    let face = cable.a.face(GROUP).unwrap().id;
+    cable.exchange(face);
+    assert_eq!(cable.a.face(GROUP).unwrap().counters.in_interests, 0, "what was sent did not come back");
+    let peer = format!("ether://[{}]", cable.b.mac());
+    let single = cable.a.connect(&peer, "dev://va").unwrap();
+    cable.exchange(single);
+    for vlan in [0, 101] {
+        cable.b.apply(tagged(vlan));
+        cable.b.host.received.clear();
+        let face = cable.a.face(GROUP).unwrap().id;
+        for _ in 0..20 {
+            cable.a.host.send(face, Kind::Interest, &interest("x"));
+            cable.a.inside(|host| host.turn(1));
+            cable.b.inside(|host| host.turn(1));
+        }
+        assert!(cable.b.host.received.is_empty(), "VLAN 100 leaks to {vlan}");
+    }
 }
 
 #[test]

@@ -131,7 +131,8 @@ fn lost_framing_ends_a_stream_and_reserves_nothing() {
 
 #[test]
 fn a_peer_that_does_not_read_is_bounded_and_holds_no_packets() {
-    let config = FacesConfig { stream_send_buffer: 64 << 10, ..FacesConfig::default() };
+    let config =
+        FacesConfig { stream_send_buffer: 64 << 10, congestion_marking: false, ..FacesConfig::default() };
     let (mut host, path, _directory) = unix_host(config);
     let mut client = UnixStream::connect(&path).unwrap();
     let id = accepted(&mut host);

@@ -224,7 +224,7 @@ impl Host {
         let placement = Placement::of(&config.forwarder);
         // Frames of AF_XDP are touched by whoever registers them.
         let visit = placement.at_first();
-        let mut faces = Faces::new(settings::faces(&config), epoll.as_fd())?;
+        let mut faces = Faces::new(settings::faces(&config, Share { shard: 0, shards }), epoll.as_fd())?;
         let mut known = FaceTable::new();
         let mut plane = settings::plane(&config, key, seed, Share { shard: 0, shards });
         let mut pool = Pool::new(key, CHUNKS_MAX, PACKETS_MAX);

@@ -14,12 +14,14 @@ use nw_tables::cs::{CsConfig, PolicyKind};
 use nw_tables::fib::FibConfig;
 use nw_tables::pit::PitConfig;
 
-/// What faces are made with.
-pub fn faces(config: &Config) -> FacesConfig {
+/// Settings of one shard's faces.
+pub fn faces(config: &Config, share: Share) -> FacesConfig {
+    const MIB: usize = 1024 * 1024;
     let kib = |kib: u32| kib as usize * 1024;
     FacesConfig {
         faces_max: config.faces.max as usize,
         queue_bytes_max: kib(config.faces.queue_kib),
+        queues_bytes_max: share.of_send_queues(config.faces.queues_mib as usize * MIB),
         stream_send_buffer: kib(config.faces.stream_buffer_kib),
         udp_receive_buffer: kib(config.udp.receive_buffer_kib),
         udp_send_buffer: kib(config.udp.send_buffer_kib),
@@ -31,7 +33,7 @@ pub fn faces(config: &Config) -> FacesConfig {
         marking_interval: Duration::from_millis(u64::from(config.faces.marking_interval_ms)),
         marking_threshold: u64::from(config.faces.marking_threshold_kib) * 1024,
         reassembly: ReassemblyLimits {
-            bytes_max_all: config.faces.reassembly_mib as usize * 1024 * 1024,
+            bytes_max_all: share.of(config.faces.reassembly_mib as usize * MIB),
             timeout: Duration::from_millis(u64::from(config.faces.reassembly_timeout_ms)),
             ..ReassemblyLimits::default()
         },
@@ -123,6 +125,17 @@ impl Share {
     /// Its part of a number; all parts come to the whole.
     pub const fn of(self, total: usize) -> usize {
         total / self.shards + (self.shard < total % self.shards) as usize
+    }
+}
+
+impl Share {
+    /// Its part of the memory for send queues: the first shard, which has all stream faces, gets half.
+    const fn of_send_queues(self, total: usize) -> usize {
+        match (self.shards, self.shard) {
+            (1, _) => total,
+            (_, 0) => total / 2,
+            (shards, _) => total / 2 / (shards - 1),
+        }
     }
 }
 

@@ -25,17 +25,21 @@ section! {
         max: u32 = 16_384, in 16..=1_000_000;
         /// KiB that may wait for one face whose socket is full; beyond them its packets are dropped.
         queue_kib: u32 = 1024, in 64..=1_048_576;
+        /// MiB of memory that the queues of all faces may take together. One face may use at most a quarter of what is free, so those
+        /// with long queues are refused first; an eighth is reserved for faces of this machine. The kernel's buffers of accepted
+        /// connections may take as much again.
+        queues_mib: u32 = 256, in 1..=1_048_576;
         /// Mark packets when a send queue stays long, so that senders slow down.
         congestion_marking: bool = true;
         /// A queue is long above so many KiB.
         marking_threshold_kib: u32 = 64, in 1..=1_048_576;
-        /// A queue stays long after so many milliseconds.
+        /// A queue stays long after so many milliseconds; after a quarter of them above a quarter of queue_kib, at once above half of it.
         marking_interval_ms: u32 = 100, in 1..=60_000;
         /// MiB of packets in pieces, of all faces together.
         reassembly_mib: u32 = 16, in 1..=4096;
         /// A packet in pieces is given up so many milliseconds after its last piece.
         reassembly_timeout_ms: u32 = 500, in 1..=60_000;
-        /// KiB of the system's buffers, each way, for each unix or TCP socket.
+        /// KiB of the system's buffers, each way, for each unix or TCP socket. Accepted connections get less, down to 16, when there are many.
         stream_buffer_kib: u32 = 1024, in 16..=1_048_576;
         /// KiB of packets that a reliable face keeps until they are acknowledged; beyond them packets are sent without protection.
         reliability_kib: u32 = 4096, in 16..=1_048_576;

@@ -114,6 +114,11 @@ impl Waiting {
         self.queue.len()
     }
 
+    /// Bytes of memory that it takes.
+    pub const fn memory_bytes(&self) -> usize {
+        self.queue.memory_bytes()
+    }
+
     /// Datagrams that wait.
     pub const fn records(&self) -> usize {
         self.records
@@ -128,6 +133,12 @@ impl Waiting {
         self.queue.push(&[&(len as u32).to_ne_bytes(), parts[0], parts[1]]);
         self.records += 1;
         true
+    }
+
+    /// Drops all. Returns how many datagrams that were.
+    pub fn clear(&mut self) -> usize {
+        self.queue.consume(self.queue.len());
+        core::mem::take(&mut self.records)
     }
 
     fn iter(&self) -> impl Iterator<Item = &[u8]> {

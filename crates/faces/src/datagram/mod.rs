@@ -145,6 +145,8 @@ pub struct DatagramSocket {
     granted: usize,
     overflows: u64,
     drops_seen: u32,
+    /// Bytes of the queue that the common budget of send queues was charged with.
+    pub charged: usize,
     kernel_queue: usize,
     looked_at: Instant,
 }
@@ -293,6 +295,7 @@ impl DatagramSocket {
             granted: sockopt::socket_recv_buffer_size(&socket)? / 2,
             overflows: 0,
             drops_seen: 0,
+            charged: 0,
             socket,
         })
     }
@@ -364,6 +367,11 @@ impl DatagramSocket {
     /// Octets that wait for the socket.
     pub fn queue_bytes(&self) -> usize {
         self.queue.len()
+    }
+
+    /// Bytes of memory that the queue takes.
+    pub const fn memory_bytes(&self) -> usize {
+        self.queue.memory_bytes()
     }
 
     /// Asks the kernel how full the receive buffer is, and counts what was lost.

@@ -4,7 +4,7 @@
 //! most 8 KiB, for a few seconds; when there are too many, the oldest gives way to the newest.
 
 use super::face::{Token, Transport};
-use super::{Faces, watch_again};
+use super::{Faces, watch_stream};
 use crate::config::FaceOptions;
 use crate::shares::{Owner, PeerKey};
 use crate::shm::Shared;
@@ -281,14 +281,12 @@ impl Faces {
     pub(super) fn send_answers(&mut self, id: FaceId) -> Result<(), CloseReason> {
         let Some(face) = self.slots.get_mut(id) else { return Ok(()) };
         let Transport::Stream(stream) = &mut face.transport else { return Ok(()) };
-        if stream.queue_bytes() == 0 || face.awaits_writable || !stream.connected {
+        let refused = face.awaits_writable && !stream.has_deferred();
+        if stream.queue_bytes() == 0 || refused || !stream.connected {
             return Ok(());
         }
         stream.drain()?;
-        if stream.awaits_writable() {
-            face.awaits_writable = true;
-            watch_again(&self.epoll, &stream.socket, Token::Face(id), true);
-        }
+        watch_stream(&self.epoll, id, face);
         Ok(())
     }
 }

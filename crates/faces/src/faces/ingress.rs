@@ -1,7 +1,8 @@
 //! From readiness of sockets to decoded packets.
 
+use super::backpressure::Reading;
 use super::face::{Face, Token, Transport};
-use super::{ACCEPT_PAUSE, Faces, LAST_READS_MAX, Whence, watch_again};
+use super::{ACCEPT_PAUSE, Faces, LAST_READS_MAX, Whence, watch_again, watch_stream};
 use crate::config::FaceOptions;
 use crate::datagram::sys::{self, Received};
 use crate::datagram::{DatagramSocket, Medium, Peer};
@@ -9,15 +10,16 @@ use crate::link::{Source, Tally};
 use crate::listener;
 use crate::shares::Owner;
 use crate::status::{CloseReason, Persistency};
-use crate::stream::Stream;
+use crate::stream::{READ_LEN_MAX, Stream};
 use crate::timers::Timer;
 use crate::uri::FaceUri;
 use arrayvec::ArrayVec;
 use core::time::Duration;
-use nw_element::{Cause, DropReason, FaceId, Instant, Packet, Pool, Scope, SharedPool};
+use nw_element::{Cause, DropReason, FaceId, Instant, Kind, Packet, Pool, Scope, SharedPool};
 use nw_wire::{Fault, LpPacket};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
+use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// A UDP socket for which the system had no room rests for so long.
@@ -133,15 +135,22 @@ impl Faces {
         let opening = stream.is_opening();
         // Beside shared memory the socket says nothing of room: whatever comes by it may mean some.
         let may_send = connecting || flags.contains(EventFlags::OUT) || stream.shared.is_some();
+        let has_deferred = stream.has_deferred();
         if connecting && let Err(errno) = self.finish_connecting(id) {
             return self.lose_stream(now, id, CloseReason::Socket(errno), pool);
         }
-        if may_send && let Err(reason) = self.drain_stream(id) {
+        if may_send && let Err(reason) = self.drain_stream(now, id) {
             return self.lose_stream(now, id, reason, pool);
         }
-        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
-            let reads = self.config.stream_reads_per_turn;
-            if let Err(reason) = self.read_stream(now, id, reads, pool, batch) {
+        let ended = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+        if ended && self.is_resting(id) {
+            // Nothing is read there any more: its queue would not drain.
+            self.read_on(id, Reading::Stalled { until: now });
+        }
+        if (ended || has_deferred || flags.contains(EventFlags::IN)) && !self.is_resting(id) {
+            let (interests_max, len_max) = self.slots.get(id).map_or((0, 0), |face| self.read_bounds(face));
+            let bounds = (self.config.stream_reads_per_turn, interests_max, len_max);
+            if let Err(reason) = self.read_stream(now, id, bounds, pool, batch) {
                 return self.lose_stream(now, id, reason, pool);
             }
             if opening {
@@ -151,17 +160,30 @@ impl Faces {
                 return self.lose_stream(now, id, reason, pool);
             }
             self.arm_link(id, Instant::START);
+            self.update_stream(now, id, false);
         }
     }
 
-    fn drain_stream(&mut self, id: FaceId) -> Result<(), CloseReason> {
+    /// Takes in what became of a stream's queue.
+    pub(super) fn update_stream(&mut self, now: Instant, id: FaceId, progress: bool) {
+        let Some(face) = self.slots.get_mut(id) else { return };
+        let held = face.held_bytes();
+        if held != face.charged {
+            self.send_budget.recharge(&mut face.charged, held);
+        }
+        self.update_reading(now, id, progress);
+        if let Some(face) = self.slots.get_mut(id) {
+            watch_stream(&self.epoll, id, face);
+        }
+    }
+
+    pub(super) fn drain_stream(&mut self, now: Instant, id: FaceId) -> Result<(), CloseReason> {
         let Some(face) = self.slots.get_mut(id) else { return Ok(()) };
         let Transport::Stream(stream) = &mut face.transport else { return Ok(()) };
+        let before = stream.queue_bytes();
         stream.drain()?;
-        if stream.queue_bytes() == 0 && face.awaits_writable {
-            face.awaits_writable = false;
-            watch_again(&self.epoll, &stream.socket, Token::Face(id), false);
-        }
+        let progress = stream.queue_bytes() < before;
+        self.update_stream(now, id, progress);
         Ok(())
     }
 
@@ -171,7 +193,8 @@ impl Faces {
         if stream.is_readable() {
             let mut batch = core::mem::take(&mut self.last_packets);
             // How it ends is known already.
-            let _ = self.read_stream(self.latest, id, LAST_READS_MAX, pool, &mut batch);
+            let bounds = (LAST_READS_MAX, usize::MAX, READ_LEN_MAX);
+            let _ = self.read_stream(self.latest, id, bounds, pool, &mut batch);
             self.last_packets = batch;
         }
     }
@@ -180,11 +203,12 @@ impl Faces {
         &mut self,
         now: Instant,
         id: FaceId,
-        reads: usize,
+        (reads, interests_max, len_max): (usize, usize, usize),
         pool: &mut Pool,
         batch: &mut Vec<Packet>,
     ) -> Result<(), CloseReason> {
-        let Some(Face { transport, link, counters, scope, heard, .. }) = self.slots.get_mut(id) else {
+        let Some(Face { transport, link, counters, scope, heard, requests, .. }) = self.slots.get_mut(id)
+        else {
             return Ok(());
         };
         let Transport::Stream(stream) = transport else { return Ok(()) };
@@ -195,13 +219,26 @@ impl Faces {
             websocket.heard();
         }
         let spare = &mut self.spare_buffers;
-        let read = stream.read(reads, pool, spare, |packet, pool| {
+        let (left, mut others) = (Cell::new(interests_max), 0);
+        let read = stream.read((reads, len_max, &left), pool, spare, |packet, pool| {
             let mut tally = Tally { face: counters, all: drops };
             match packet {
-                Some(packet) => batch.extend(link.receive(now, packet, source, pool, budget, &mut tally)),
+                Some(packet) => {
+                    let packet = link.receive(now, packet, source, pool, budget, &mut tally);
+                    match packet.as_ref().map(|packet| pool.meta(packet).kind) {
+                        Some(Kind::Interest) => left.set(left.get().saturating_sub(1)),
+                        Some(_) => others += 1,
+                        None => {}
+                    }
+                    batch.extend(packet);
+                }
                 None => tally.drops(Cause::NoBuffer, 1),
             }
         });
+        let interests = interests_max - left.get();
+        if interests + others > 0 {
+            *requests = interests > others;
+        }
         if let Err(CloseReason::WebSocket(_)) = read {
             Tally { face: counters, all: drops }.drops(Cause::WebSocketFault, 1);
         }
@@ -430,6 +467,8 @@ impl Faces {
             self.timers.set(now + DRAIN_PAUSE, Timer::Drain(index as u32));
         }
         watch_again(&self.epoll, &socket.socket, Token::Datagram(index as u32), drained.is_err() && !pause);
+        let held = socket.memory_bytes();
+        self.send_budget.recharge(&mut socket.charged, held);
         for id in failed {
             if let Some(face) = self.slots.get_mut(id) {
                 Tally { face: &mut face.counters, all: &mut self.drops }.drops(Cause::SendFailed, 1);

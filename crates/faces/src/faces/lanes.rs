@@ -17,7 +17,6 @@ use crate::uri::FaceUri;
 use crate::xdp::News;
 use nw_element::{Cause, FaceId, Instant, LinkType, Packet, Pool, Scope};
 use nw_wire::LpPacket;
-use rustix::event::epoll;
 use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -203,10 +202,9 @@ impl Faces {
         match &self.sockets[index] {
             Some(twin) if twin.medium == Medium::Ether(port.clone()) => return,
             // Of an interface that is gone: its lanes end next.
-            Some(old) => drop(epoll::delete(&self.epoll, &old.socket)),
+            Some(_) => self.remove_socket(index),
             None => {}
         }
-        self.sockets[index] = None;
         let opened = DatagramSocket::ether_twin(port.clone(), &self.config);
         if let Err(error) = opened.and_then(|twin| self.add_socket_at(index, twin)) {
             tracing::warn!("frames to {} leave by one shard for all: {error}", port.name);

@@ -1,6 +1,7 @@
 //! The faces of one shard: listeners, sockets, link services, ids, timers.
 
 mod admission;
+mod backpressure;
 mod egress;
 mod face;
 mod frames;
@@ -10,6 +11,7 @@ mod interfaces;
 mod lanes;
 mod open;
 mod reconnect;
+mod relief;
 mod xdp;
 
 use crate::config::{FaceUpdate, FacesConfig};
@@ -20,12 +22,14 @@ use crate::link::{LinkService, LinkSettings, ReassemblyBudget, Tally};
 use crate::listener::Listener;
 use crate::memory::Mailbox;
 use crate::outbox::Outbox;
+use crate::send_budget::SendBudget;
 use crate::slab::FaceSlab;
 use crate::status::{CloseReason, FaceEvent, FaceStatus, ListenerStatus};
 use crate::stream::Spare;
 use crate::timers::{Timer, Timers};
 use crate::uri::FaceUri;
 use admission::{Descriptors, Shares};
+use backpressure::Reading;
 use core::time::Duration;
 use face::{Face, Token, Transport};
 use handshakes::Handshake;
@@ -77,6 +81,8 @@ pub struct Faces {
     spare_buffers: Spare,
     timers: Timers,
     budget: ReassemblyBudget,
+    send_budget: SendBudget,
+    relief: relief::Relief,
     events: Vec<FaceEvent>,
     /// What faces that ended had received and not given yet.
     last_packets: Vec<Packet>,
@@ -104,6 +110,8 @@ impl Faces {
             .map_err(|e| FaceError::system("use", "epoll")(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
         Ok(Faces {
             budget: ReassemblyBudget::new(config.reassembly),
+            relief: relief::Relief::default(),
+            send_budget: SendBudget::new(config.queues_bytes_max),
             config,
             descriptors: Descriptors::new(&epoll),
             epoll,
@@ -169,6 +177,7 @@ impl Faces {
                 Some(Timer::Idle(id)) => self.check_idle(now, id, pool),
                 Some(Timer::Link(id)) => self.check_link(now, id),
                 Some(Timer::Burst(id)) => self.send_waiting(now, id),
+                Some(Timer::Reading(id)) => self.check_reading(now, id, pool),
                 Some(Timer::Reconnect(id)) => self.check_connection(now, id, pool),
                 Some(Timer::Drain(index)) => self.drain_udp(now, index as usize),
                 Some(Timer::Handshake(index)) => self.expire_handshake(index),
@@ -289,6 +298,11 @@ impl Faces {
         self.budget.bytes()
     }
 
+    /// Bytes of memory in the send queues of all faces.
+    pub const fn send_queue_bytes(&self) -> usize {
+        self.send_budget.bytes()
+    }
+
     fn describe(&self, id: FaceId, face: &Face) -> FaceStatus {
         let settings = face.link.settings();
         let up = match &face.transport {
@@ -361,6 +375,8 @@ impl Faces {
         }
         face.outbox.clear(pool);
         face.link.end(&mut self.budget, &mut tally);
+        self.send_budget.recharge(&mut face.charged, 0);
+        self.send_budget.return_kernel_buffer(core::mem::take(&mut face.kernel_buffer));
         let reconnect_timer = face.reconnect.as_ref().and_then(|reconnect| reconnect.timer);
         let burst_timer = match &face.transport {
             Transport::Datagram { burst, .. } => {
@@ -376,6 +392,7 @@ impl Faces {
             (face.link_timer, Timer::Link(id)),
             (reconnect_timer, Timer::Reconnect(id)),
             (burst_timer, Timer::Burst(id)),
+            (face.reading.due(), Timer::Reading(id)),
         ];
         for (due, timer) in timers {
             due.into_iter().for_each(|due| self.timers.cancel(due, timer));
@@ -411,10 +428,16 @@ impl Faces {
     /// A socket that does not listen ends with the last of its faces.
     fn drop_socket_without_peers(&mut self, index: usize) {
         let unused = |socket: &&DatagramSocket| !socket.listening && socket.peers.is_empty();
-        if let Some(socket) = self.sockets[index].as_ref().filter(unused) {
-            let _ = epoll::delete(&self.epoll, &socket.socket);
-            self.sockets[index] = None;
+        if self.sockets[index].as_ref().is_some_and(|socket| unused(&socket)) {
+            self.remove_socket(index);
             self.xdp.changed = true;
+        }
+    }
+
+    fn remove_socket(&mut self, index: usize) {
+        if let Some(mut socket) = self.sockets[index].take() {
+            let _ = epoll::delete(&self.epoll, &socket.socket);
+            self.send_budget.recharge(&mut socket.charged, 0);
         }
     }
 
@@ -447,6 +470,8 @@ impl Faces {
             let Some(face) = self.slots.get_mut(id) else { return };
             let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
             face.link.pump(now, again_max, &mut face.outbox, &mut tally);
+            let held = face.held_bytes();
+            self.send_budget.recharge(&mut face.charged, held);
             not_before = now + self.config.burst_pause;
         }
         self.arm_link(id, not_before);
@@ -492,6 +517,25 @@ impl Faces {
         flags.set(epoll::EventFlags::OUT, writable);
         epoll::add(&self.epoll, socket, epoll::EventData::new_u64(token.bits()), flags)
     }
+}
+
+/// Has epoll report what a stream face waits for now.
+fn watch_stream(epoll: &OwnedFd, id: FaceId, face: &mut face::Face) {
+    let Transport::Stream(stream) = &face.transport else { return };
+    let readable = !matches!(face.reading, Reading::Resting { .. });
+    // Packets that were read and are not taken in yet: the next turn goes on with them, as soon as the socket takes answers.
+    let writable =
+        stream.awaits_connection() || stream.awaits_writable() || stream.has_deferred() && readable;
+    if (readable, writable) == (face.awaits_readable, face.awaits_writable) {
+        return;
+    }
+    (face.awaits_readable, face.awaits_writable) = (readable, writable);
+    let mut flags = epoll::EventFlags::empty();
+    flags.set(epoll::EventFlags::IN, readable);
+    flags.set(epoll::EventFlags::OUT, writable);
+    let data = epoll::EventData::new_u64(Token::Face(id).bits());
+    let result = epoll::modify(epoll, &stream.socket, data, flags);
+    debug_assert!(result.is_ok(), "{id:?} is not watched: {result:?}");
 }
 
 /// As [`Faces::watch`], for a socket that is watched already.

@@ -2,7 +2,7 @@
 
 use super::face::{Face, Reconnect, Token, Transport};
 use super::xdp::Way;
-use super::{Faces, watch_again};
+use super::{Faces, watch_stream};
 use crate::config::FaceOptions;
 use crate::datagram::{Burst, DatagramSocket, Medium, Peer};
 use crate::error::FaceError;
@@ -245,10 +245,28 @@ impl Faces {
             self.events.pop();
             return Err(FaceError::system("watch", uri)(errno));
         }
+        if persistency == Persistency::OnDemand {
+            self.size_send_buffer(id);
+        }
         if !connected {
             self.events.push(FaceEvent::Down(id));
         }
         Ok(id)
+    }
+
+    /// Gives an accepted connection less of the kernel's send buffer when there are many.
+    fn size_send_buffer(&mut self, id: FaceId) {
+        let wanted = self.config.stream_send_buffer;
+        let Some(face) = self.slots.get_mut(id) else { return };
+        let Transport::Stream(stream) = &face.transport else { return };
+        if stream.shared.is_some() {
+            return;
+        }
+        face.kernel_buffer = self.send_budget.grant_kernel_buffer(wanted);
+        if face.kernel_buffer < wanted {
+            // What it has already is the worst that can come of a failure.
+            let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream.socket, face.kernel_buffer);
+        }
     }
 
     /// Makes a face of a peer that spoke, or is to be spoken to.
@@ -414,8 +432,7 @@ impl Faces {
                 if sent < opening.request().len() {
                     return Err(Errno::NOBUFS);
                 }
-                face.awaits_writable = false;
-                watch_again(&self.epoll, &stream.socket, Token::Face(id), false);
+                watch_stream(&self.epoll, id, face);
             }
             return Ok(());
         }

@@ -38,6 +38,10 @@ impl Faces {
         let _ = epoll::delete(&self.epoll, &stream.socket);
         drop(stream);
         face.awaits_writable = false;
+        face.awaits_readable = true;
+        if let Some(due) = core::mem::take(&mut face.reading).due() {
+            self.timers.cancel(due, Timer::Reading(id));
+        }
         face.dirty = false;
         let outbox = core::mem::take(&mut face.outbox);
         let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
@@ -46,6 +50,7 @@ impl Faces {
             tally.drops(Cause::FaceDown, 1);
         }
         face.link.restart(now, &mut self.budget, &mut tally);
+        self.send_budget.recharge(&mut face.charged, 0);
         self.put_back(outbox, pool);
         if was_connected {
             self.events.push(FaceEvent::Down(id));

@@ -93,7 +93,8 @@ impl Bench {
         meta.link = link;
         let mut outbox = Outbox::default();
         let mut tally = Tally { face: &mut self.face, all: &mut self.all };
-        self.link.send(self.now, packet, queue_bytes, &mut self.pool, &mut outbox, &mut tally);
+        let queue = QueueState { bytes: queue_bytes as u64, bytes_max: 1 << 20 };
+        self.link.send(self.now, packet, queue, &mut self.pool, &mut outbox, &mut tally);
         let out = outbox.items().iter().map(|item| outbox.parts(item, &self.pool).concat()).collect();
         outbox.clear(&mut self.pool);
         out

@@ -115,7 +115,7 @@ impl Crew {
             let shard = end.me();
             let share = Share { shard, shards };
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("an epoll descriptor"))?;
-            let mut own_faces = Faces::new(settings::faces(config), epoll.as_fd())?;
+            let mut own_faces = Faces::new(settings::faces(config, share), epoll.as_fd())?;
             own_faces.adopt_twins(shard as u8, core::mem::take(&mut twins[shard - 1]))?;
             let (orders, to_carry_out) = bounded(ORDERS_MAX);
             let (tidings, told) = bounded(TIDINGS_MAX);

@@ -221,7 +221,8 @@ impl Fetcher {
             return Ok(Some(segment));
         }
         let segment = self.base + self.segments.len() as u64;
-        if is_full {
+        // What was refused keeps its place in the window: new segments in its stead would meet the same, without any back-off.
+        if is_full || self.outstanding + self.again.len() >= self.window.packets() {
             return Ok(None);
         }
         // A segment ahead of a hole waits in the caller's reorder buffer: bounded by the window's maximum.

@@ -5,6 +5,7 @@ use nw_app::ClientError;
 use nw_app::control::ControlError;
 use nw_app::fetch::FetchError;
 use nw_app::object::ObjectError;
+use nw_app::packet::PacketError;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -20,11 +21,12 @@ pub enum Status {
     TimedOut = 5,
     Refused = 6,
     Nack = 7,
+    Unverified = 8,
     Interrupted = 130,
 }
 
 impl Status {
-    pub const ALL: [Status; 9] = [
+    pub const ALL: [Status; 10] = [
         Status::Done,
         Status::Failed,
         Status::Usage,
@@ -33,6 +35,7 @@ impl Status {
         Status::TimedOut,
         Status::Refused,
         Status::Nack,
+        Status::Unverified,
         Status::Interrupted,
     ];
 
@@ -49,6 +52,9 @@ impl Status {
             Status::TimedOut => "no answer in time",
             Status::Refused => "the router, service or balancer refused the command",
             Status::Nack => "the Interest was answered by a Nack",
+            Status::Unverified => {
+                "Data came that is not accepted: a wrong digest or signature, or a signer that is not trusted"
+            }
             Status::Interrupted => "ended by Ctrl-C or SIGTERM before it was done",
         }
     }
@@ -97,6 +103,9 @@ pub fn status(error: &Error) -> Status {
     if let Some(error) = error.downcast_ref::<ObjectError>() {
         return of_object(error);
     }
+    if let Some(error) = error.downcast_ref::<PacketError>() {
+        return of_packet(error);
+    }
     error.downcast_ref::<ClientError>().map_or(Status::Failed, of_client)
 }
 
@@ -119,7 +128,19 @@ fn of_object(error: &ObjectError) -> Status {
         }
         ObjectError::Fetch { error: FetchError::Refused { .. }, .. }
         | ObjectError::MetadataRefused { .. } => Status::Nack,
+        ObjectError::Invalid { .. } => Status::Unverified,
+        ObjectError::ApplicationNack(_) => Status::NotFound,
+        ObjectError::Lost(_) => Status::Unreachable,
         _ => Status::Failed,
+    }
+}
+
+fn of_packet(error: &PacketError) -> Status {
+    match error {
+        PacketError::Client(error) => of_client(error),
+        PacketError::Nack { .. } => Status::Nack,
+        PacketError::Silence { .. } => Status::TimedOut,
+        PacketError::Invalid { .. } => Status::Unverified,
     }
 }
 

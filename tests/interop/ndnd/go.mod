@@ -1,3 +1,4 @@
+// NDNd as a program to test against. Its version is exact: the module proxy lists none.
 module namewire/tests/ndnd
 
 go 1.24

@@ -86,6 +86,12 @@ pub(super) struct Check<'a, 'b> {
     source: &'a mut Source<'b>,
 }
 
+impl<'a, 'b> Check<'a, 'b> {
+    pub(super) const fn new(places: &'a Places, source: &'a mut Source<'b>) -> Self {
+        Check { places, source }
+    }
+}
+
 impl Check<'_, '_> {
     pub(super) fn say(&mut self, option: &str, seen: impl Into<String>, expected: impl Into<String>) {
         let at = self.places.get(option).cloned().unwrap_or(0..0);

@@ -4,6 +4,7 @@
 //! reference text ([`Config::reference`]) come from there. Other programs' files are written and read by the same means: [`section`](mod@section), [`read`].
 
 mod check;
+mod data_trust;
 mod interface;
 mod options;
 pub mod problem;
@@ -14,6 +15,7 @@ mod tests;
 mod trust;
 pub mod value;
 
+pub use data_trust::{DataRuleItem, DataTrust};
 pub use interface::{InterfacePattern, MacAddress, MacGroup};
 pub use options::{
     ContentStore, Control, CsPolicy, Ethernet, FaceItem, Faces, Forwarder, Log, LogFormat, LogLevel,

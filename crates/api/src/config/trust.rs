@@ -130,8 +130,23 @@ const ANCHORS_MAX: usize = nw_trust::chain::SETS_MAX;
 const RULES_MAX: usize = 256;
 
 pub(super) fn contradictions(config: &Config, check: &mut Check<'_, '_>) {
+    let ids = anchor_contradictions(&config.anchor, check);
+    if config.allow.len() > RULES_MAX || config.vouch.len() > RULES_MAX {
+        check.say("allow[0].id", "too many rules", format!("at most {RULES_MAX} of each kind"));
+    }
+    for (index, rule) in config.allow.iter().enumerate() {
+        rule_contradictions(config, index, rule, &ids, check);
+    }
+    issuer_contradictions(&config.vouch, check);
+}
+
+/// Names mistakes of anchors; returns their ids.
+pub(super) fn anchor_contradictions<'c>(
+    anchors: &'c [AnchorItem],
+    check: &mut Check<'_, '_>,
+) -> BTreeMap<&'c str, usize> {
     let mut ids = BTreeMap::new();
-    for (index, anchor) in config.anchor.iter().enumerate() {
+    for (index, anchor) in anchors.iter().enumerate() {
         let option = format!("anchor[{index}].id");
         if anchor.id == ANY {
             check.say(&option, "\"any\"", "another word: \"any\" is what rules say for every signer");
@@ -144,27 +159,26 @@ pub(super) fn contradictions(config: &Config, check: &mut Check<'_, '_>) {
             check.say(&option, "an anchor with none or several of them", "one of file, folder and base64");
         }
     }
-    if config.anchor.len() > ANCHORS_MAX {
+    if anchors.len() > ANCHORS_MAX {
         check.say(
             "anchor[0].id",
-            format!("{} anchors", config.anchor.len()),
+            format!("{} anchors", anchors.len()),
             format!("at most {ANCHORS_MAX}; a folder holds any number of certificates"),
         );
     }
-    if config.allow.len() > RULES_MAX || config.vouch.len() > RULES_MAX {
-        check.say("allow[0].id", "too many rules", format!("at most {RULES_MAX} of each kind"));
-    }
-    for (index, rule) in config.allow.iter().enumerate() {
-        rule_contradictions(config, index, rule, &ids, check);
-    }
-    for (index, rule) in config.vouch.iter().enumerate() {
+    ids
+}
+
+/// Names mistakes of rules about issuers.
+pub(super) fn issuer_contradictions(rules: &[VouchItem], check: &mut Check<'_, '_>) {
+    for (index, rule) in rules.iter().enumerate() {
         if !rule.signer.is_tied_well_to(&rule.certificate) {
             check.say(&format!("vouch[{index}].signer"), rule.signer.to_string(), ONE_KIND);
         }
     }
 }
 
-const ONE_KIND: &str = "a variable to be one component or any number in both patterns";
+pub(super) const ONE_KIND: &str = "a variable to be one component or any number in both patterns";
 
 fn rule_contradictions(
     config: &Config,

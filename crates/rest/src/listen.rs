@@ -12,6 +12,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use core::future::Future;
 use core::pin::Pin;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use core::task::{Context, Poll, ready};
 use core::time::Duration;
 use hyper::server::conn::http1;
@@ -31,11 +32,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Semaphore, oneshot};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 const HEAD_MAX: Duration = Duration::from_secs(5);
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 const STALLED_MAX: Duration = Duration::from_secs(10);
+/// At the end, answers that are under way have this long: the one to the command that ends the program is among them.
+const LAST_ANSWERS_MAX: Duration = Duration::from_millis(300);
 /// After an accept that failed: descriptors may be used up.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
@@ -158,12 +161,17 @@ pub fn serve_paths(
             Err(error) => return tracing::error!(%error, "the control server can't run"),
         };
         runtime.block_on(async move {
-            if let Err(error) = listen(unix, tcp, &router, connections, token) {
+            let served = Arc::new(AtomicUsize::new(0));
+            if let Err(error) = listen(unix, tcp, &router, connections, token, &served) {
                 return tracing::error!(%error, "the control server can't run");
             }
             let _ = stopped.await;
+            let end = Instant::now() + LAST_ANSWERS_MAX;
+            while served.load(Relaxed) > 0 && Instant::now() < end {
+                sleep(Duration::from_millis(5)).await;
+            }
         });
-        // Whoever is being served is cut off: the router ends.
+        // Captures and slow readers are cut off: the program ends.
         runtime.shutdown_background();
     });
     Ok(Server {
@@ -180,20 +188,24 @@ fn listen(
     router: &Router,
     connections: usize,
     token: Option<Arc<str>>,
+    served: &Arc<AtomicUsize>,
 ) -> io::Result<()> {
     if let Some(socket) = unix {
         let socket = tokio::net::UnixListener::from_std(socket)?;
         let router = router.clone().layer(from_fn_with_state(Rules::default(), guard));
-        tokio::spawn(accept(router, Arc::new(Semaphore::new(connections)), move |context| {
-            socket.poll_accept(context).map_ok(|(stream, _)| stream)
-        }));
+        tokio::spawn(accept(
+            router,
+            Arc::new(Semaphore::new(connections)),
+            Arc::clone(served),
+            move |context| socket.poll_accept(context).map_ok(|(stream, _)| stream),
+        ));
     }
     let permits = Arc::new(Semaphore::new(connections));
     for socket in tcp {
         let socket = tokio::net::TcpListener::from_std(socket)?;
         let rules = Rules { tcp: true, token: token.clone() };
         let router = router.clone().layer(from_fn_with_state(rules, guard));
-        tokio::spawn(accept(router, Arc::clone(&permits), move |context| {
+        tokio::spawn(accept(router, Arc::clone(&permits), Arc::clone(served), move |context| {
             socket.poll_accept(context).map_ok(|(stream, _)| stream)
         }));
     }
@@ -203,25 +215,28 @@ fn listen(
 async fn accept<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     router: Router,
     permits: Arc<Semaphore>,
+    served: Arc<AtomicUsize>,
     poll: impl Fn(&mut Context<'_>) -> Poll<io::Result<S>>,
 ) {
     loop {
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         match core::future::poll_fn(&poll).await {
             Ok(stream) => {
-                let router = router.clone();
+                let (router, served) = (router.clone(), Arc::clone(&served));
+                served.fetch_add(1, Relaxed);
                 tokio::spawn(async move {
                     let io = TokioIo::new(Patient { stream, stalled: None });
-                    let served = http1::Builder::new()
+                    let ended = http1::Builder::new()
                         .timer(TokioTimer::new())
                         .header_read_timeout(HEAD_MAX)
                         .max_buf_size(HEAD_BYTES_MAX)
                         .keep_alive(false)
                         .serve_connection(io, TowerToHyperService::new(router))
                         .await;
-                    if let Err(error) = served {
+                    if let Err(error) = ended {
                         tracing::debug!(%error, "a control connection ended early");
                     }
+                    served.fetch_sub(1, Relaxed);
                     drop(permit);
                 });
             }

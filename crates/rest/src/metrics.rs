@@ -24,7 +24,7 @@ pub struct Snapshot {
 
 /// Everything that is counted
 #[utoipa::path(
-    get, path = "/metrics", tag = "metrics",
+    get, path = "/metrics", tag = "metrics", operation_id = "show_metrics",
     responses((status = 200, content_type = "text/plain", body = String, description = "Prometheus' text format"))
 )]
 pub async fn show(Shared(state): Shared<State>) -> Result<impl IntoResponse, Refused> {

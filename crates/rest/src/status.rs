@@ -3,7 +3,7 @@
 use crate::State;
 use crate::asker::Refused;
 use crate::dataset::LIST_MAX;
-use crate::openapi::Query;
+use crate::extract::{Query, within};
 use axum::Json;
 use axum::extract::State as Shared;
 use nw_api::management::DropCount;
@@ -14,19 +14,21 @@ use utoipa::IntoParams;
 /// Changes when something that was there changes or goes.
 const API_VERSION: u32 = 1;
 /// Components of a prefix that is counted.
-const COMPONENTS_MAX: usize = 16;
+const COMPONENTS_MAX: u64 = 16;
 
 /// What counts as one prefix.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub struct Depth {
     /// So many components; 2 when not given.
-    components: Option<usize>,
+    #[param(minimum = 1, maximum = 16)]
+    components: Option<u64>,
 }
 
 impl Depth {
-    fn components(&self) -> usize {
-        self.components.unwrap_or(2).clamp(1, COMPONENTS_MAX)
+    fn components(&self) -> Result<usize, Refused> {
+        within("components", self.components.unwrap_or(2), 1..=COMPONENTS_MAX).map(|number| number as usize)
     }
 }
 
@@ -64,7 +66,7 @@ pub async fn look(Shared(state): Shared<State>, Query(depth): Query<Depth>) -> R
         status: state.asker.status().await?,
         faces: state.asker.faces(None, LIST_MAX).await?,
         drops: state.asker.drops(false).await?,
-        top: Some(state.asker.top(depth.components()).await?),
+        top: Some(state.asker.top(depth.components()?).await?),
     }))
 }
 
@@ -80,5 +82,5 @@ pub async fn top(
     Shared(state): Shared<State>,
     Query(depth): Query<Depth>,
 ) -> Result<Json<TopPrefixes>, Refused> {
-    Ok(Json(state.asker.top(depth.components()).await?))
+    Ok(Json(state.asker.top(depth.components()?).await?))
 }

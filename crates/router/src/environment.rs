@@ -18,6 +18,7 @@ use nw_faces::{FaceError, FaceEvent, FaceFlags, FaceOptions, FaceStatus, FaceUri
 use nw_name::{Name, NameRef};
 use nw_tables::cs::Erasing;
 use nw_wire::{LpHeader, Token};
+use rustix::io::Errno;
 use std::sync::Arc;
 
 /// Everything but control itself, lent for the time of one call.
@@ -375,6 +376,12 @@ fn refusal(error: &FaceError) -> Refusal {
         FaceError::Uri(_) | FaceError::NotCanonical(_) | FaceError::InterfaceNeeded(_) => 400,
         FaceError::NoInterface(_) | FaceError::NoAddress(..) => 504,
         FaceError::System { .. } if error.is_retryable() => 504,
+        FaceError::System {
+            errno: Errno::NOENT | Errno::CONNRESET | Errno::HOSTUNREACH | Errno::NETUNREACH,
+            ..
+        } => 504,
+        // A near end that this machine doesn't have, or has given away: the command's fault.
+        FaceError::System { errno: Errno::ADDRNOTAVAIL | Errno::ADDRINUSE, .. } => 406,
         FaceError::TooMany(_) | FaceError::PacketSocket | FaceError::System { .. } => 500,
         _ => 406,
     };

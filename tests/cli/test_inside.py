@@ -15,6 +15,7 @@ import sys
 import termios
 import time
 import unittest
+import urllib.request
 from pathlib import Path
 
 from test_cli import NW, PATIENCE_S, CommandLine, free_port
@@ -99,10 +100,27 @@ class Rest(Looking):
         self.assertIn("control socket", self.sentence(self.nw("log", "show", router=off, code=1)))
         path = Path(self.folder) / "elsewhere.sock"
         port = free_port(socket.SOCK_STREAM)
-        other = self.router("other", f'[control]\npath = "{path}"\nmode = 0o660\nlisten = ["127.0.0.1:{port}"]\n')
+        token = Path(self.folder) / "token"
+        token.write_text("0123456789abcdef\n")
+        other = self.router("other", f'[control]\npath = "{path}"\nmode = 0o660\nlisten = ["127.0.0.1:{port}"]\ntoken_file = "{token}"\n')
         self.assertEqual(path.stat().st_mode & 0o777, 0o660)
-        for place in (path, f"http://127.0.0.1:{port}"):
-            self.assertEqual(self.nw("log", "show", "--control", place, router=other).stdout, b"info\n")
+        tcp = f"http://127.0.0.1:{port}"
+        for words in ((path,), (tcp, "--token-file", token)):
+            self.assertEqual(self.nw("log", "show", "--control", *words, router=other).stdout, b"info\n")
+        self.assertIn("--token-file", self.sentence(self.nw("log", "show", "--control", tcp, router=other, code=1)))
+
+    def test_tcp_without_a_token_is_for_monitoring(self):
+        control, metrics = (free_port(socket.SOCK_STREAM) for _ in range(2))
+        router = self.router("r", f'[control]\nlisten = ["127.0.0.1:{control}"]\nmetrics_listen = ["127.0.0.1:{metrics}"]\n')
+        self.assertTrue(until(lambda: "there is no control.token_file" in router.said()))
+        for port in (control, metrics):
+            for path in ("/metrics", "/healthz", "/readyz"):
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_S) as answer:
+                    self.assertEqual(answer.status, 200)
+            for words in (["log", "set", "debug"], ["top", "--once"], ["trace", "/a"], ["tap", "-c", "1"]):
+                said = self.nw(*words, "--control", f"http://127.0.0.1:{port}", router=router, code=1).stderr.decode()
+                self.assertRegex(said, "control.token_file|for monitoring")
+        self.assertEqual(self.nw("log", "show", router=router).stdout, b"info\n")
 
     def test_hostile_clients_do_not_disturb_forwarding(self):
         router = self.router("r", "[control]\nconnections = 8\n")

@@ -19,6 +19,13 @@ pub struct Version {
     pub api: u32,
 }
 
+/// `GET /healthz` and `GET /readyz`: what a supervisor needs to know. Otherwise the answer is a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Health {
+    /// Always true: the program works, or takes packets.
+    pub ok: bool,
+}
+
 /// Why something was not done. The HTTP status is the same code where HTTP has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {

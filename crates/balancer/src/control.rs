@@ -13,7 +13,7 @@ use nw_api::balancer::{
     RuleText,
 };
 use nw_api::config::Control;
-use nw_api::rest::Problem;
+use nw_api::rest::{Health, Problem};
 use nw_api::schema::{MemberNameText, NameText};
 use nw_name::Name;
 use nw_rest::{Body, Query, Refused, Segment, ServeError, Server};
@@ -35,6 +35,7 @@ pub fn serve(config: &ControlSection, handle: Handle) -> Result<Server, ServeErr
         enabled: true,
         path: Some(config.path.clone()),
         mode: config.mode,
+        metrics_listen: config.metrics_listen.clone(),
         listen: config.listen.clone(),
         allow_remote: config.allow_remote,
         token_file: config.token_file.clone(),
@@ -82,6 +83,8 @@ fn all_paths() -> OpenApiRouter<Handle> {
         .routes(paths!(replica))
         .routes(paths!(report))
         .routes(paths!(show_metrics))
+        .routes(paths!(health))
+        .routes(paths!(ready))
 }
 
 /// The OpenAPI document, as JSON.
@@ -296,6 +299,22 @@ async fn report(
 ) -> Result<Json<AgentOrder>, Refused> {
     let order = ask(&handle, move |balancer| balancer.on_remote_report(&name, &report)).await?;
     Ok(Json(order.map_err(CommandError::from)?))
+}
+
+/// Whether the program works
+#[utoipa::path(get, path = "/healthz", tag = "balancer", operation_id = "health", responses((status = 200, body = Health)))]
+async fn health() -> Json<Health> {
+    Json(Health { ok: true })
+}
+
+/// Whether the balancer works: its loop answers
+#[utoipa::path(
+    get, path = "/readyz", tag = "balancer", operation_id = "readiness",
+    responses((status = 200, body = Health), (status = 503, body = Problem))
+)]
+async fn ready(State(handle): State<Handle>) -> Result<Json<Health>, Refused> {
+    ask(&handle, |_| ()).await?;
+    Ok(Json(Health { ok: true }))
 }
 
 /// Everything that is counted

@@ -1,6 +1,7 @@
 //! Sockets, connections and their bounds. One thread with its own runtime: whatever happens here, packets are forwarded elsewhere.
 //!
-//! * At most `control.connections` connections at one time by the unix socket, and as many by TCP; others wait in the kernel.
+//! * At most `control.connections` connections at one time by the unix socket, as many by `control.listen` and as many by
+//!   `control.metrics_listen`; others wait in the kernel.
 //! * One request a connection; its head within 5 s and 16 KiB, its body within 30 s and 64 KiB.
 //! * A client that takes nothing of an answer for 10 s is cut off.
 
@@ -141,16 +142,26 @@ pub fn serve_paths(
         socket.set_nonblocking(true).map_err(failed(&"the control socket"))?;
         places.extend(path.map(|path| path.display().to_string()));
     }
+    let token = token.as_ref();
     let mut tcp = Vec::new();
-    for address in &config.listen {
+    let control = config.listen.iter().map(|address| (address, Rules::Control(token.cloned())));
+    let metrics = config.metrics_listen.iter();
+    let metrics = metrics.map(|address| (address, Rules::Metrics { loopback: address.ip().is_loopback() }));
+    for (address, rules) in control.chain(metrics) {
         let bind = |address: &SocketAddr| {
             let socket = std::net::TcpListener::bind(address)?;
             socket.set_nonblocking(true)?;
             Ok((socket.local_addr()?, socket))
         };
         let (local, socket) = bind(address).map_err(failed(address))?;
+        if matches!(rules, Rules::Control(None)) {
+            tracing::warn!(
+                "control.listen {local} serves /metrics, /healthz and /readyz only, as there is no control.token_file; \
+                 control.metrics_listen says the same without this line"
+            );
+        }
         places.push(local.to_string());
-        tcp.push(socket);
+        tcp.push((socket, rules));
     }
     let connections = config.connections as usize;
     let (stop, stopped) = oneshot::channel();
@@ -162,7 +173,7 @@ pub fn serve_paths(
         };
         runtime.block_on(async move {
             let served = Arc::new(AtomicUsize::new(0));
-            if let Err(error) = listen(unix, tcp, &router, connections, token, &served) {
+            if let Err(error) = listen(unix, tcp, &router, connections, &served) {
                 return tracing::error!(%error, "the control server can't run");
             }
             let _ = stopped.await;
@@ -184,10 +195,9 @@ pub fn serve_paths(
 
 fn listen(
     unix: Option<UnixListener>,
-    tcp: Vec<std::net::TcpListener>,
+    tcp: Vec<(std::net::TcpListener, Rules)>,
     router: &Router,
     connections: usize,
-    token: Option<Arc<str>>,
     served: &Arc<AtomicUsize>,
 ) -> io::Result<()> {
     if let Some(socket) = unix {
@@ -200,12 +210,13 @@ fn listen(
             move |context| socket.poll_accept(context).map_ok(|(stream, _)| stream),
         ));
     }
-    let permits = Arc::new(Semaphore::new(connections));
-    for socket in tcp {
+    // Whoever reads metrics can't take the connections of those that command.
+    let (control, metrics) = (Arc::new(Semaphore::new(connections)), Arc::new(Semaphore::new(connections)));
+    for (socket, rules) in tcp {
         let socket = tokio::net::TcpListener::from_std(socket)?;
-        let rules = Rules { tcp: true, token: token.clone() };
+        let permits = if matches!(rules, Rules::Metrics { .. }) { &metrics } else { &control };
         let router = router.clone().layer(from_fn_with_state(rules, guard));
-        tokio::spawn(accept(router, Arc::clone(&permits), Arc::clone(served), move |context| {
+        tokio::spawn(accept(router, Arc::clone(permits), Arc::clone(served), move |context| {
             socket.poll_accept(context).map_ok(|(stream, _)| stream)
         }));
     }

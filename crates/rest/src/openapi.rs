@@ -51,6 +51,8 @@ fn paths() -> OpenApiRouter<State> {
         .routes(paths!(store::erase))
         .routes(paths!(logs::shown, logs::set))
         .routes(paths!(metrics::show))
+        .routes(paths!(status::health))
+        .routes(paths!(status::ready))
 }
 
 /// The OpenAPI document, as JSON.

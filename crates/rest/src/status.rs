@@ -7,7 +7,8 @@ use crate::extract::{Query, within};
 use axum::Json;
 use axum::extract::State as Shared;
 use nw_api::management::DropCount;
-use nw_api::rest::{Look, Problem, RouterStatus, TopPrefixes, Version};
+use nw_api::rest::{Health, Look, Problem, RouterStatus, TopPrefixes, Version};
+use nw_router::inside::Question;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -36,6 +37,22 @@ impl Depth {
 #[utoipa::path(get, path = "/v1/version", tag = "router", responses((status = 200, body = Version)))]
 pub async fn version() -> Json<Version> {
     Json(Version { version: concat!("namewire ", env!("CARGO_PKG_VERSION")).to_owned(), api: API_VERSION })
+}
+
+/// Whether the program works
+#[utoipa::path(get, path = "/healthz", tag = "metrics", operation_id = "health", responses((status = 200, body = Health)))]
+pub async fn health() -> Json<Health> {
+    Json(Health { ok: true })
+}
+
+/// Whether the router forwards: its loop answers
+#[utoipa::path(
+    get, path = "/readyz", tag = "metrics", operation_id = "readiness",
+    responses((status = 200, body = Health), (status = 503, body = Problem))
+)]
+pub async fn ready(Shared(state): Shared<State>) -> Result<Json<Health>, Refused> {
+    state.asker.ask(Question::Alive).await?;
+    Ok(Json(Health { ok: true }))
 }
 
 /// The router as a whole

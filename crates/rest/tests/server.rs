@@ -303,6 +303,44 @@ fn slow_clients_hold_nothing_but_their_connections() {
 }
 
 #[test]
+fn tcp_listener_without_token_serves_monitoring_only() {
+    let any = || vec!["127.0.0.1:0".parse().unwrap()];
+    let listeners = [
+        (Control { listen: any(), ..Control::default() }, 401),
+        (Control { metrics_listen: any(), ..Control::default() }, 404),
+    ];
+    for (control, refusal) in listeners {
+        let router = Running::start(control);
+        let ask = |request: &str| {
+            let mut stream = TcpStream::connect(router.tcp.unwrap()).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            answer(&mut stream)
+        };
+        let id = router.ask("POST", "/v1/faces", Some(json!({ "uri": "udp4://127.0.0.1:9" }))).1["face_id"]
+            .clone();
+        let host = "Host: 127.0.0.1";
+        for path in ["/metrics", "/healthz", "/readyz"] {
+            let (code, text) = ask(&format!("GET {path} HTTP/1.0\r\n{host}\r\n\r\n"));
+            assert_eq!(code, 200, "{path}: {text}");
+            assert_eq!(ask(&format!("POST {path} HTTP/1.0\r\n{host}\r\n\r\n")).0, 405, "{path}");
+            assert_eq!(ask(&format!("GET {path} HTTP/1.0\r\nHost: evil.example\r\n\r\n")).0, 403, "{path}");
+            assert_eq!(ask(&format!("GET {path} HTTP/1.1\r\n{host}\r\n{host}\r\n\r\n")).0, 400, "{path}");
+            let absolute = format!("GET http://evil.example{path} HTTP/1.1\r\n{host}\r\n\r\n");
+            assert_eq!(ask(&absolute).0, 403, "{path}");
+        }
+        for request in
+            ["GET /v1/version", "GET /openapi.json", &format!("DELETE /v1/faces/{id}"), "GET /nothing"]
+        {
+            let (code, text) = ask(&format!("{request} HTTP/1.0\r\n{host}\r\n\r\n"));
+            let problem: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!((code, &problem["code"]), (refusal, &json!(refusal)), "{request}");
+            assert!(problem["text"].as_str().unwrap().contains("control."), "{problem}");
+        }
+        assert_eq!(router.ask("GET", &format!("/v1/faces/{id}"), None).0, 200, "nothing was changed");
+    }
+}
+
+#[test]
 fn tcp_needs_an_address_as_host_and_the_token() {
     let folder = tempfile::tempdir().unwrap();
     let token_file = folder.path().join("token");
@@ -322,7 +360,10 @@ fn tcp_needs_an_address_as_host_and_the_token() {
     let token = "Authorization: Bearer 0123456789abcdef\r\n";
     assert_eq!(ask(&format!("Host: 127.0.0.1\r\n{token}")), 200);
     assert_eq!(ask("Host: 127.0.0.1\r\n"), 401);
-    assert_eq!(ask(&format!("Host: rebound.example\r\n{token}")), 403);
+    assert_eq!(ask(&format!("Host: router1.example:6380\r\n{token}")), 200, "no page knows the token");
+    assert_eq!(ask("Host: rebound.example\r\n"), 403);
+    assert_eq!(ask(&format!("Host: LOCALHOST.:80\r\n{}", token.replace("Bearer", "bEARER"))), 200);
+    assert_eq!(ask(&format!("Host: a\r\nHost: a\r\n{token}")), 400);
     assert_eq!(ask(&format!("Host: 127.0.0.1\r\nOrigin: http://evil.example\r\n{token}")), 403);
     assert_eq!(router.ask("GET", "/v1/version", None).0, 200, "the unix socket's rights are the file's");
 }

@@ -5,7 +5,7 @@ use axum::Router;
 use axum::extract::{Json, State};
 use axum::http::StatusCode;
 use nw_api::config::Control;
-use nw_api::rest::Problem;
+use nw_api::rest::{Health, Problem};
 use nw_api::service::{
     GraphChange, GraphOrder, GraphText, ServiceDrops, ServiceLink, ServicePort, ServiceStatistics,
     ServiceStatus,
@@ -101,6 +101,8 @@ fn all_paths() -> OpenApiRouter<Shared> {
         .routes(paths!(graph, configure))
         .routes(paths!(drain))
         .routes(paths!(stop))
+        .routes(paths!(health))
+        .routes(paths!(ready))
 }
 
 /// The OpenAPI document, as JSON.
@@ -133,6 +135,24 @@ async fn status(State(shared): State<Shared>) -> Result<Json<ServiceStatus>, Ref
         sent: report.sent,
         dropped: report.drops.iter().map(|(_, packets)| packets).sum(),
     }))
+}
+
+/// Whether the program works
+#[utoipa::path(get, path = "/healthz", tag = "service", operation_id = "health", responses((status = 200, body = Health)))]
+async fn health() -> Json<Health> {
+    Json(Health { ok: true })
+}
+
+/// Whether the service takes Interests: its loop answers, and it is not drained
+#[utoipa::path(
+    get, path = "/readyz", tag = "service", operation_id = "readiness",
+    responses((status = 200, body = Health), (status = 503, body = Problem))
+)]
+async fn ready(State(shared): State<Shared>) -> Result<Json<Health>, Refused> {
+    match report(shared.handle).await?.draining {
+        true => Err(Refused::new(503, "the service is being drained: it takes no more Interests")),
+        false => Ok(Json(Health { ok: true })),
+    }
 }
 
 /// Where packets come from and go to

@@ -92,6 +92,25 @@ class Rest(Looking):
         self.assertGreater(float(values["nw_loop_busy_seconds_total"]), 0)
         self.assertTrue(any(key.startswith("nw_face_bytes_total{face=") for key in values))
 
+    def test_cache_hits_are_no_drops(self):
+        router = self.router()
+        self.put(router, "/f/cached", b"x" * 20_000)
+        for _ in range(3):
+            self.nw("cat", "-q", "/f/cached", router=router)
+        values = dict(line.rsplit(" ", 1) for line in http(self.control(router), "GET /metrics")[1].decode().splitlines() if not line.startswith("#"))
+        self.assertGreater(float(values['nw_packets_done_total{reason="cache_hit"}']), 2)
+        self.assertNotIn('nw_drops_total{reason="cache_hit"}', values)
+        self.assertEqual(values[f'nw_build_info{{version="{self.version()}"}}'], "1")
+        look = json.loads(http(self.control(router), "GET /v1/look")[1])
+        self.assertIn("cache_hit", [done["reason"] for done in look["done"]])
+        for drops in (look["drops"], json.loads(http(self.control(router), "GET /v1/drops")[1])):
+            self.assertNotIn("cache_hit", [drop["reason"] for drop in drops])
+        rates = json.loads(self.nw("top", "--once", "--json", router=router).stdout)
+        self.assertNotIn("cache_hit", [drop["reason"] for drop in rates["drops"]])
+
+    def version(self):
+        return self.nw("--version").stdout.decode().split()[-1]
+
     def test_face_metrics_can_be_left_out_and_control_too(self):
         router = self.router("r", "[control]\nface_metrics = false\n")
         self.assertNotIn(b'face="', http(self.control(router), "GET /metrics")[1])

@@ -177,8 +177,8 @@ pub struct RouterStatus {
     pub content_store: CsInfo,
     /// Octets of packets in the content store.
     pub content_store_bytes: u64,
-    /// Faces there are, reserved ones aside.
-    pub faces: u64,
+    /// Number of faces, without the router's own.
+    pub face_count: u64,
     /// Octets received by all faces there were.
     pub in_bytes: u64,
     /// Octets sent likewise.
@@ -250,8 +250,11 @@ pub struct Look {
     pub status: RouterStatus,
     /// Its faces.
     pub faces: Vec<FaceStatus>,
-    /// Its drops by reason.
+    /// Packets it dropped, by reason.
     pub drops: Vec<crate::management::DropCount>,
+    /// Packets that ended as expected, by reason: answered from the content store, joined to a pending Interest.
+    #[serde(default)]
+    pub done: Vec<crate::management::DropCount>,
     /// Its busiest prefixes; absent where the router does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top: Option<TopPrefixes>,

@@ -38,6 +38,7 @@ fn paths() -> OpenApiRouter<State> {
         .routes(paths!(status::version))
         .routes(paths!(status::status))
         .routes(paths!(status::drops))
+        .routes(paths!(status::done))
         .routes(paths!(status::look))
         .routes(paths!(status::top))
         .routes(paths!(trace::trace))

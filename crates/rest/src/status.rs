@@ -6,6 +6,7 @@ use crate::dataset::LIST_MAX;
 use crate::extract::{Query, within};
 use axum::Json;
 use axum::extract::State as Shared;
+use nw_api::counters::split_done;
 use nw_api::management::DropCount;
 use nw_api::rest::{Health, Look, Problem, RouterStatus, TopPrefixes, Version};
 use nw_router::inside::Question;
@@ -13,7 +14,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 /// Changes when something that was there changes or goes.
-const API_VERSION: u32 = 1;
+const API_VERSION: u32 = 2;
 /// Components of a prefix that is counted.
 const COMPONENTS_MAX: u64 = 16;
 
@@ -70,7 +71,18 @@ pub async fn status(Shared(state): Shared<State>) -> Result<Json<RouterStatus>, 
     responses((status = 200, body = Vec<DropCount>), (status = 503, body = Problem))
 )]
 pub async fn drops(Shared(state): Shared<State>) -> Result<Json<Vec<DropCount>>, Refused> {
-    Ok(Json(state.asker.drops(false).await?))
+    Ok(Json(split_done(state.asker.drops(false).await?).0))
+}
+
+/// Packets that ended as expected, by reason
+///
+/// They were answered from the content store, or joined to a pending Interest, or were answers themselves.
+#[utoipa::path(
+    get, path = "/v1/done", tag = "router",
+    responses((status = 200, body = Vec<DropCount>), (status = 503, body = Problem))
+)]
+pub async fn done(Shared(state): Shared<State>) -> Result<Json<Vec<DropCount>>, Refused> {
+    Ok(Json(split_done(state.asker.drops(false).await?).1))
 }
 
 /// Everything that `nw top` shows, at once
@@ -79,10 +91,12 @@ pub async fn drops(Shared(state): Shared<State>) -> Result<Json<Vec<DropCount>>,
     responses((status = 200, body = Look), (status = 503, body = Problem))
 )]
 pub async fn look(Shared(state): Shared<State>, Query(depth): Query<Depth>) -> Result<Json<Look>, Refused> {
+    let (drops, done) = split_done(state.asker.drops(false).await?);
     Ok(Json(Look {
         status: state.asker.status().await?,
         faces: state.asker.faces(None, LIST_MAX).await?,
-        drops: state.asker.drops(false).await?,
+        drops,
+        done,
         top: Some(state.asker.top(depth.components()?).await?),
     }))
 }

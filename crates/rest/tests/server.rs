@@ -101,7 +101,7 @@ fn everything_that_can_be_asked() {
     assert_eq!(mode & 0o777, 0o600, "only its owner may command the router");
 
     let (code, version) = router.ask("GET", "/v1/version", None);
-    assert_eq!((code, &version["api"]), (200, &json!(1)));
+    assert_eq!((code, &version["api"]), (200, &json!(2)));
 
     let peer = "udp4://127.0.0.1:9";
     let (code, made) = router.ask("POST", "/v1/faces", Some(json!({ "uri": peer, "mtu": 1400 })));

@@ -5,6 +5,7 @@ use axum::Router;
 use axum::extract::{Json, State};
 use axum::http::StatusCode;
 use nw_api::config::Control;
+use nw_api::counters::{dropped_and_done, is_done};
 use nw_api::rest::{Health, Problem};
 use nw_api::service::{
     GraphChange, GraphOrder, GraphText, ServiceDrops, ServiceLink, ServicePort, ServiceStatistics,
@@ -125,6 +126,8 @@ async fn report(handle: Handle) -> Result<Report, Refused> {
 #[utoipa::path(get, path = "/v1/service", tag = "service", operation_id = "show_service", responses((status = 200, body = ServiceStatus), (status = 503, body = Problem)))]
 async fn status(State(shared): State<Shared>) -> Result<Json<ServiceStatus>, Refused> {
     let report = report(shared.handle).await?;
+    let counts = report.drops.iter().map(|(reason, packets)| (reason.as_str(), *packets));
+    let (dropped, done) = dropped_and_done(counts);
     // Faces that ended count as well.
     Ok(Json(ServiceStatus {
         name: shared.name.to_string(),
@@ -133,7 +136,8 @@ async fn status(State(shared): State<Shared>) -> Result<Json<ServiceStatus>, Ref
         draining: report.draining,
         received: report.received,
         sent: report.sent,
-        dropped: report.drops.iter().map(|(_, packets)| packets).sum(),
+        dropped,
+        done,
     }))
 }
 
@@ -194,11 +198,9 @@ async fn statistics(State(shared): State<Shared>) -> Result<Json<ServiceStatisti
         port: port.port.to_owned(),
         packets: port.packets,
     };
-    let drops = report.drops.into_iter().map(|(reason, packets)| ServiceDrops { reason, packets });
-    Ok(Json(ServiceStatistics {
-        ports: report.ports.into_iter().map(port).collect(),
-        drops: drops.collect(),
-    }))
+    let counts = report.drops.into_iter().map(|(reason, packets)| ServiceDrops { reason, packets });
+    let (done, drops) = counts.partition(|count| is_done(&count.reason));
+    Ok(Json(ServiceStatistics { ports: report.ports.into_iter().map(port).collect(), drops, done }))
 }
 
 /// The graph that runs

@@ -76,7 +76,7 @@ fn control(
 ) -> Result<Option<Server>> {
     let path =
         inherited.as_ref().map(|inherited| inherited.path.clone()).or_else(|| config.control_path(unix));
-    if path.is_none() && config.control.listen.is_empty() {
+    if path.is_none() && config.control.listen.is_empty() && config.control.metrics_listen.is_empty() {
         return Ok(None);
     }
     match nw_rest::serve(

@@ -431,12 +431,14 @@ fn refusal(error: &FaceError) -> Refusal {
             if error.is_retryable()
                 || matches!(
                     *errno,
-                    Errno::NOENT | Errno::NOTDIR | Errno::HOSTUNREACH | Errno::NETUNREACH
+                    Errno::NOENT | Errno::NOTDIR | Errno::CONNRESET | Errno::HOSTUNREACH | Errno::NETUNREACH
                 ) =>
         {
             504
         }
         FaceError::System { .. } if error.is_retryable() => 504,
+        // A near end that this machine doesn't have, or has given away: the command's fault.
+        FaceError::System { errno: Errno::ADDRNOTAVAIL | Errno::ADDRINUSE, .. } => 406,
         FaceError::TooMany(_) | FaceError::PacketSocket | FaceError::System { .. } => 500,
         _ => 406,
     };

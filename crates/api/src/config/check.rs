@@ -112,7 +112,8 @@ impl Check<'_, '_> {
     /// TCP and WebSocket can't share a port.
     fn ports(&mut self, config: &Config) {
         for address in config.websocket.listen.iter().filter(|address| address.port() != 0) {
-            let mut streams = config.tcp.listen.iter().chain(&config.control.listen);
+            let control = &config.control;
+            let mut streams = config.tcp.listen.iter().chain(&control.listen).chain(&control.metrics_listen);
             if let Some(other) = streams.find(|other| overlaps(**other, *address)) {
                 let seen = format!("{address}, which {other} of another listener covers");
                 self.say("faces.websocket.listen", seen, "a port of its own, such as 9696");
@@ -142,15 +143,27 @@ impl Check<'_, '_> {
             self.say("control.path", "a path, while control.enabled is false", "no path, or enabled = true");
         }
         self.listeners("control.listen", &control.listen);
-        let remote = control.listen.iter().find(|address| !address.ip().is_loopback());
-        let Some(remote) = remote else { return };
-        if !control.allow_remote {
-            self.say(
-                "control.listen",
-                format!("{remote}, which other machines reach"),
-                "addresses of this machine only, such as 127.0.0.1:6380, or allow_remote = true",
-            );
-        } else if control.token_file.is_none() {
+        self.listeners("control.metrics_listen", &control.metrics_listen);
+        for metrics in control.metrics_listen.iter().filter(|address| address.port() != 0) {
+            if let Some(other) = control.listen.iter().find(|other| overlaps(**other, *metrics)) {
+                let seen = format!("{metrics}, which {other} of control.listen covers");
+                self.say("control.metrics_listen", seen, "a port of its own");
+            }
+        }
+        let remote =
+            |listen: &[SocketAddr]| listen.iter().copied().find(|address| !address.ip().is_loopback());
+        for (option, listen) in
+            [("control.listen", &control.listen), ("control.metrics_listen", &control.metrics_listen)]
+        {
+            if let Some(remote) = remote(listen).filter(|_| !control.allow_remote) {
+                self.say(
+                    option,
+                    format!("{remote}, which other machines reach"),
+                    "addresses of this machine only, such as 127.0.0.1:6380, or allow_remote = true",
+                );
+            }
+        }
+        if control.allow_remote && remote(&control.listen).is_some() && control.token_file.is_none() {
             self.say(
                 "control.allow_remote",
                 "true, without a token_file",

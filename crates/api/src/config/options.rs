@@ -371,11 +371,13 @@ section! {
         path: Option<PathBuf> = None, as "\"/run/nfd/nfd.control.sock\"";
         /// Who may open it.
         mode: Mode = Mode(0o600);
-        /// TCP addresses to listen on besides, for Prometheus and browsers' tools.
-        listen: Vec<SocketAddr> = vec![], as "[\"127.0.0.1:6380\"]";
-        /// Allow addresses in `listen` that other machines reach; then `token_file` is needed.
+        /// TCP addresses for monitoring: `/metrics` for Prometheus, `/healthz`, `/readyz`, nothing else, and no token.
+        metrics_listen: Vec<SocketAddr> = vec![], as "[\"127.0.0.1:6380\"]";
+        /// TCP addresses for commands. Requests need the token of `token_file`; without one only what `metrics_listen` has is served.
+        listen: Vec<SocketAddr> = vec![], as "[\"127.0.0.1:6381\"]";
+        /// Allow addresses in `listen` and `metrics_listen` that other machines reach; `listen` then needs `token_file`.
         allow_remote: bool = false;
-        /// A file with a secret that whoever comes by TCP must show as `Authorization: Bearer …`.
+        /// A file with a secret that requests to `listen` carry as `Authorization: Bearer …`.
         token_file: Option<PathBuf> = None, as "\"/etc/namewire/token\"";
         /// Connections at one time; more wait to be accepted.
         connections: u32 = 32, in 2..=1024;

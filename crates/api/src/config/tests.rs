@@ -335,6 +335,15 @@ fn control_stays_on_this_machine_unless_told() {
         problems(&allowed)[0].starts_with("nw.toml:3: control.allow_remote: saw true, without a token_file")
     );
     assert!(problems(&format!("{allowed}token_file = \"/t\"\n")).is_empty());
+    let metrics = "[control]\nmetrics_listen = [\"0.0.0.0:6380\"]\n";
+    assert!(
+        problems(metrics)[0].contains("control.metrics_listen: saw 0.0.0.0:6380, which other machines reach")
+    );
+    assert!(problems(&format!("{metrics}allow_remote = true\n")).is_empty());
+    assert!(
+        problems("[control]\nlisten = [\"127.0.0.1:1\"]\nmetrics_listen = [\"127.0.0.1:1\"]\n")[0]
+            .contains("of its own")
+    );
     assert!(problems("[control]\nlisten = [\"127.0.0.1:1\", \"[::1]:1\"]\n").is_empty());
     assert!(!problems("[control]\nenabled = false\npath = \"/x\"\n").is_empty());
 

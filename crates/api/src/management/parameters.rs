@@ -88,7 +88,7 @@ record! {
     ControlParameters {
         /// A prefix.
         #[serde(with = "super::uri_option", default, skip_serializing_if = "Option::is_none")]
-        #[schema(value_type = Option<String>, example = "/example")]
+        #[schema(value_type = Option<crate::schema::NameText>)]
         name: Option<Name> = n::NAME,
         /// A face; 0 is the face the command came by.
         #[serde(skip_serializing_if = "Option::is_none")]

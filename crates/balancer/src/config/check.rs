@@ -6,7 +6,7 @@ use core::ops::Range;
 use nw_api::config::problem::Source;
 use nw_api::config::read::Places;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Members are numbered from 1 on in six bits.
 pub const MEMBERS_MAX: usize = 63;
@@ -191,14 +191,17 @@ pub(super) fn contradictions(config: &Config, places: &Places, source: &mut Sour
         elastic_faults(config, &mut problem);
     }
     let control = &config.control;
-    let remote = control.listen.iter().find(|address| !address.ip().is_loopback());
-    if let Some(remote) = remote {
-        if !control.allow_remote {
-            let seen = format!("{remote}, which other machines reach");
-            problem("control.listen", seen, "a loopback address, or allow_remote = true and a token_file");
-        } else if control.token_file.is_none() {
-            problem("control.allow_remote", "no token_file".to_owned(), "a token_file beside it");
+    let remote = |listen: &[SocketAddr]| listen.iter().copied().find(|address| !address.ip().is_loopback());
+    for (option, listen, expected) in [
+        ("control.listen", &control.listen, "a loopback address, or allow_remote = true and a token_file"),
+        ("control.metrics_listen", &control.metrics_listen, "a loopback address, or allow_remote = true"),
+    ] {
+        if let Some(remote) = remote(listen).filter(|_| !control.allow_remote) {
+            problem(option, format!("{remote}, which other machines reach"), expected);
         }
+    }
+    if control.allow_remote && remote(&control.listen).is_some() && control.token_file.is_none() {
+        problem("control.allow_remote", "no token_file".to_owned(), "a token_file beside it");
     }
     if config.health.slow_ms > config.health.timeout_ms {
         let seen = format!("{}, above timeout_ms", config.health.slow_ms);

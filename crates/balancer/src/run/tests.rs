@@ -489,12 +489,13 @@ fn weights_are_measured_and_agents_far_away_are_heard() {
     lab.until("it is healthy", |lab| lab.balancer().members.named("far").unwrap().healthy == Some(true));
     let trouble = lab.balancer().show("far").unwrap().trouble.unwrap();
     assert!(trouble.contains("nw balancer agent"), "{trouble}");
-    let replica = lab.balancer().replica_for("far", 0).unwrap();
+    let replica = lab.balancer().replica_for("far", 0).unwrap().unwrap();
     assert_eq!((replica.routes.len(), replica.routes[0].face.as_str()), (1, "udp4://192.0.2.7:6363"));
     let report = AgentReport { generation: Some(replica.generation), ..AgentReport::default() };
     assert!(lab.balancer().on_remote_report("nobody", &report).is_err());
     lab.balancer().on_remote_report("far", &report).unwrap();
-    assert_eq!(lab.balancer().replica_for("far", replica.generation), None);
+    assert_eq!(lab.balancer().replica_for("far", replica.generation), Ok(None));
+    assert!(lab.balancer().replica_for("nobody", 0).is_err());
     lab.until("it takes names", |lab| lab.state("far") == Some(MemberState::Active));
     answers.join().unwrap();
 }

@@ -209,7 +209,7 @@ impl Host {
             content_store,
             content_store_bytes: self.plane.content_store().store().bytes() as u64
                 + reports().map(|report| report.store_bytes).sum::<u64>(),
-            faces: self.faces.len() as u64,
+            face_count: self.faces.len() as u64,
             in_bytes: totals.in_bytes,
             out_bytes: totals.out_bytes,
             packets_in_use: self.pool.packets_in_use() as u64

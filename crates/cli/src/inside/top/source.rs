@@ -4,6 +4,7 @@ use super::Top;
 use crate::connect::connect;
 use crate::inside::http::{Method, Place, body};
 use anyhow::{Result, anyhow};
+use nw_api::counters::split_done;
 use nw_api::management::Dataset;
 use nw_api::management::client::{decode_cs_info, decode_items, decode_status};
 use nw_api::rest::{Look, RouterStatus};
@@ -63,7 +64,7 @@ fn by_management(client: &mut Client) -> Result<Look> {
     let status = RouterStatus {
         forwarder: decode_status(&dataset(client, Dataset::StatusGeneral, None)?)?,
         content_store: decode_cs_info(&dataset(client, Dataset::CsInfo, None)?)?,
-        faces: faces.len() as u64,
+        face_count: faces.len() as u64,
         in_bytes: faces.iter().map(|face| face.in_bytes).sum(),
         out_bytes: faces.iter().map(|face| face.out_bytes).sum(),
         ..RouterStatus::default()
@@ -73,5 +74,6 @@ fn by_management(client: &mut Client) -> Result<Look> {
         Err(ControlError::Nack { .. } | ControlError::Silence(_)) => Vec::new(),
         Err(error) => return Err(error.into()),
     };
-    Ok(Look { status, faces, drops, top: None })
+    let (drops, done) = split_done(drops);
+    Ok(Look { status, faces, drops, done, top: None })
 }

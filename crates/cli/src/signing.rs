@@ -3,13 +3,13 @@
 use crate::args::{Order, Router, Signing, Store};
 use crate::connect::{connect, uri};
 use anyhow::{Context, Result};
+use nw_api::config::file::{KEY_MAX, read_bytes, read_text};
 use nw_app::control::Commander;
 use nw_app::keystore::{Credentials, KeyStore, KeyStoreError, Place};
 use nw_app::{Client, FaceUri};
 use nw_name::Name;
 use nw_trust::{Error, Key, Signer};
 use nw_wire::Sign;
-use std::fs;
 use std::path::Path;
 
 /// What means the store's default identity.
@@ -61,8 +61,7 @@ pub fn signer(signing: &Signing) -> Result<Signed> {
         (Some(path), _, Some(name)) => plain(key_of_file(Path::new(path), name)?.into()),
         (Some(name), _, None) => Ok(Signed::Stored(Box::new(credentials(&signing.store, name)?))),
         (None, Some(path), Some(name)) => {
-            let secret =
-                fs::read(path).with_context(|| format!("can't read the secret {}", path.display()))?;
+            let secret = read_bytes(path, KEY_MAX)?;
             anyhow::ensure!(!secret.is_empty(), "the secret in {} is empty", path.display());
             plain(Key::from_secret(name.as_ref(), &secret).into())
         }
@@ -71,7 +70,7 @@ pub fn signer(signing: &Signing) -> Result<Signed> {
 }
 
 fn key_of_file(path: &Path, name: &Name) -> Result<Key> {
-    let pem = fs::read_to_string(path).with_context(|| format!("can't read the key {}", path.display()))?;
+    let pem = read_text(path, KEY_MAX)?;
     Key::from_pem(name.as_ref(), &pem)
         .with_context(|| format!("{} (make one with `openssl genpkey -algorithm ed25519`)", path.display()))
 }

@@ -19,6 +19,7 @@ pub mod mac;
 mod memory;
 pub mod outbox;
 pub mod queue;
+pub mod request;
 pub mod shm;
 mod slab;
 pub mod status;

@@ -4,6 +4,7 @@ use crate::control::environment::{
     Created, Environment, FaceChange, FaceRequest, FibChange, FibRefusal, Refusal, Ticket, UpdateRefusal,
 };
 use crate::plane::Plane;
+use crate::resolver::Resolver;
 use crate::settings::Share;
 use crate::shards::Crew;
 use crate::shards::order::{Order, Report};
@@ -35,6 +36,8 @@ pub struct Hands<'a> {
     pub untold: &'a mut Vec<FaceEvent>,
     /// Faces that are being connected for somebody.
     pub connecting: &'a mut Vec<(FaceId, Ticket)>,
+    /// Looks up host names.
+    pub resolver: &'a mut Resolver,
     /// The other shards, if there are any.
     pub crew: Option<&'a mut Crew>,
     /// Packets that this shard forwarded, and how it spent its time.
@@ -107,6 +110,10 @@ impl Environment for Hands<'_> {
             Err(FaceError::Exists(id)) => Created::Exists(id),
             Err(error) => Created::Refused(refusal(&error)),
         }
+    }
+
+    fn resolve(&mut self, ticket: Ticket, uri: &str) -> bool {
+        self.resolver.resolve(ticket, uri)
     }
 
     fn update_face(&mut self, face: FaceId, change: &FaceChange) -> Result<(), UpdateRefusal> {

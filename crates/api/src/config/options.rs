@@ -5,7 +5,7 @@
 
 use super::interface::{InterfacePattern, MacAddress, MacGroup};
 use super::section::{item, section};
-use super::value::{Mode, Origin, Uri, words};
+use super::value::{LogFilter, Mode, Origin, StrategyName, Uri, words};
 use nw_name::Name;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -302,22 +302,6 @@ section! {
 }
 
 words! {
-    /// How much is logged.
-    LogLevel {
-        /// What stops the router or a part of it.
-        Error = "error",
-        /// What somebody should look at.
-        Warn = "warn",
-        /// What happens seldom: starts, faces, changes of routes from the file.
-        Info = "info",
-        /// Commands and their answers.
-        Debug = "debug",
-        /// Everything.
-        Trace = "trace",
-    }
-}
-
-words! {
     /// How a line of the log looks.
     LogFormat {
         /// For people.
@@ -330,8 +314,9 @@ words! {
 section! {
     /// Logging, to standard error.
     Log = "log" {
-        /// How much. `nw log set` changes it in a running router, until the file is read again.
-        level: LogLevel = LogLevel::Info;
+        /// How much: a level, and perhaps others for parts of the router: api, app, faces, rest, router, tables, trust and so on. `nw log set` changes it in a
+        /// running router, until the file is read again.
+        level: LogFilter = LogFilter::default();
         /// How a line looks.
         format: LogFormat = LogFormat::Text;
     }
@@ -409,11 +394,11 @@ item! {
 }
 
 item! {
-    /// A prefix' strategy. Known: best-route and multicast.
+    /// A prefix' strategy. Known: best-route, multicast, asf, self-learning, random, access, weighted, hash, round-robin and fail-over.
     StrategyItem = "strategy" {
         /// For names under this.
         prefix: Name, as "\"/example/sync\"";
-        /// Its name; the version may be left out, parameters follow it.
-        strategy: Name, as "\"/localhost/nfd/strategy/multicast\"";
+        /// Its name, short or whole; the version may be left out where no parameters follow it.
+        strategy: StrategyName, as "\"multicast\"";
     }
 }

@@ -181,6 +181,51 @@ class HostNames(CommandLine):
                 self.assertEqual(done.returncode, 0, done.stderr)
 
 
+@unittest.skipIf(os.geteuid() != 0, "SKIPPED: only root can give up rights")
+class Rights(CommandLine):
+    def status(self, router):
+        lines = Path(f"/proc/{router.process.pid}/status").read_text().splitlines()
+        return {key: value.split() for key, value in (line.split(":", 1) for line in lines)}
+
+    def test_a_router_of_root_becomes_a_user_and_keeps_what_its_features_need(self):
+        os.chown(self.folder, 65534, 65534)
+        # A folder that is made for a socket belongs to the user as well.
+        control = Path(self.folder) / "made/r.sock"
+        text = f'[control]\npath = "{control}"\n[process]\nuser = "65534:65534"\n[forwarder]\nshards = 1\n'
+        router = self.router(more=text + "[faces.ethernet]\nlisten = true\n")
+        self.until(lambda: " running " in router.said(), "it runs")
+        status = self.status(router)
+        self.assertEqual((status["Uid"], status["Gid"], status["Groups"]), (["65534"] * 4, ["65534"] * 4, []))
+        net_raw = f"{1 << 13:016x}"
+        self.assertEqual({key: status[key] for key in ("CapEff", "CapPrm", "CapBnd")}, {key: [net_raw] for key in ("CapEff", "CapPrm", "CapBnd")})
+        self.assertEqual((status["CapInh"], status["CapAmb"], status["NoNewPrivs"]), (["0" * 16], ["0" * 16], ["1"]))
+        # Every thread, not only the first.
+        for thread in Path(f"/proc/{router.process.pid}/task").iterdir():
+            self.assertIn("Uid:\t65534\t65534\t65534\t65534", (thread / "status").read_text())
+        # Reading the file again works, and what needs a right that is gone is told.
+        self.assertTrue(control.is_socket())
+        router.write(text + "[faces.ethernet]\nlisten = true\n" + FACE)
+        router.process.send_signal(signal.SIGHUP)
+        self.until(lambda: "configuration taken over" in router.said(), "the file is read again")
+        self.until(lambda: b"6399" in self.nw("face", "list", router=router).stdout, "its face is there")
+        router.write(text + "[tables]\nlock = true\n")
+        router.process.send_signal(signal.SIGHUP)
+        self.until(lambda: "needs CAP_IPC_LOCK, given up at the start" in router.said(), "the right is named")
+
+    def test_rights_are_given_up_without_another_user(self):
+        router = self.router(more="[process]\ndrop_privileges = true\n[forwarder]\nshards = 1\n")
+        status = self.status(router)
+        self.assertEqual((status["Uid"][0], status["CapEff"], status["CapBnd"], status["NoNewPrivs"]), ("0", ["0" * 16], ["0" * 16], ["1"]))
+
+    def test_a_user_that_is_none_or_may_not_read_the_file_is_said(self):
+        config = Path(self.folder) / "user.toml"
+        config.write_text('[process]\nuser = "no-such-user"\n')
+        self.assertIn("process.user: there is no user", self.nw("config", "--check", config, code=1).stderr.decode())
+        config.write_text(f'[faces.unix]\npath = "{self.folder}/u.sock"\n[process]\nuser = "65534:65534"\n')
+        config.chmod(0o600)
+        self.assertIn(f"can't read {config}: Permission denied", self.nw("run", "-c", config, code=1).stderr.decode())
+
+
 class FindingARouter(CommandLine):
     def test_a_router_that_is_not_where_all_look_says_how_it_is_found(self):
         router = self.router()

@@ -168,6 +168,9 @@ pub struct Run {
     /// Write this router's socket into ~/.ndn/client.conf, where NDN programs of this user look for it
     #[arg(long)]
     pub write_client_conf: bool,
+    /// Give up every right that no feature of the configuration needs, before any socket is opened
+    #[arg(long)]
+    pub drop_privileges: bool,
     /// Check the configuration and end
     #[arg(long)]
     pub check: bool,

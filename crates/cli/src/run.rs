@@ -25,13 +25,20 @@ pub fn run(args: &Run) -> Result<ExitCode> {
         write!(stdout(), "{}", verdict(&what, &checked.unchecked))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let config = checked.config;
+    let mut config = checked.config;
     let format = match args.log_format {
         Some(args::LogFormat::Text) => LogFormat::Text,
         Some(args::LogFormat::Json) => LogFormat::Json,
         None => config.log.format,
     };
     let levels = Levels::start(args.log.as_deref().unwrap_or(Levels::of(&config)), format)?;
+    if gives_up(&config) {
+        let kept = nw_router::privileges::drop(&config)?;
+        let uid = nw_router::privileges::uid();
+        tracing::info!(uid, kept = kept.join(","), "rights that no feature needs are given up");
+        // As the user it is now: what can't be read any more would be found out by the next reload only.
+        config = read(path.as_deref(), args, Stage::Start)?.config;
+    }
     let (mut unix, mut control_socket) = (None, None);
     for inherited in nw_router::take_inherited()? {
         let is_control = inherited.path.to_string_lossy().ends_with(".control.sock");
@@ -55,7 +62,7 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     advice.iter().for_each(|advice| tracing::warn!("{advice}"));
     say_where(&unix_path, config.unix.enabled, args.write_client_conf);
     let _server = control(&config, &unix_path, control_socket, host.handle(), &levels)?;
-    let reading = Reading { path, args: args.clone() };
+    let reading = Reading { started_with: config, path, args: args.clone() };
     watch_signals(signals, host.handle(), reading, args.log.is_none().then_some(levels))?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), shards = host.shards(), "running");
     systemd::ready(&host.handle()).context("can't start a thread")?;
@@ -112,6 +119,7 @@ fn read(path: Option<&Path>, args: &Run, stage: Stage) -> Result<Checked> {
 
 fn adjust(config: &mut Config, args: &Run) {
     config.forwarder.shards = args.shards.unwrap_or(config.forwarder.shards);
+    config.process.drop_privileges |= args.drop_privileges;
     if let Some(port) = args.port {
         for listen in [&mut config.tcp.listen, &mut config.udp.listen] {
             listen.iter_mut().for_each(|address| address.set_port(port));
@@ -125,6 +133,10 @@ fn adjust(config: &mut Config, args: &Run) {
         config.unix.enabled = true;
         config.control.path = None;
     }
+}
+
+const fn gives_up(config: &Config) -> bool {
+    config.process.drop_privileges || config.process.user.is_some()
 }
 
 /// What `--check` prints of a configuration that has no mistakes.
@@ -171,6 +183,7 @@ fn found_config() -> Option<PathBuf> {
 
 /// What is read again on SIGHUP.
 struct Reading {
+    started_with: Config,
     path: Option<PathBuf>,
     args: Run,
 }
@@ -197,6 +210,13 @@ fn watch_signals(
             systemd::reloading();
             match read(Some(path), &reading.args, Stage::Reload) {
                 Ok(Checked { config, .. }) => {
+                    let missing = nw_router::privileges::missing(&config, &reading.started_with);
+                    if gives_up(&reading.started_with) && !missing.is_empty() {
+                        let missing = missing.join(", ");
+                        tracing::warn!(
+                            "SIGHUP: what this file switches on needs {missing}, given up at the start: restart the router"
+                        );
+                    }
                     if let Some(levels) = &levels {
                         let _ = levels.set(Levels::of(&config));
                     }

@@ -5,6 +5,7 @@
 
 use crate::authorize;
 use crate::placement::Machine;
+use crate::privileges::User;
 use crate::{StartError, settings};
 use nw_api::config::file::{self, ReadError, TEXT_MAX};
 use nw_api::config::{self, Check, Config, FaceItem, Problems, Uri, suggest};
@@ -88,6 +89,9 @@ pub fn check(
         }
         sockets(config, check);
         processors(config, check);
+        if let Some(Err(why)) = config.process.user.as_deref().map(User::find) {
+            check.sentence("process.user", why);
+        }
         unchecked = unchecked_of(config);
     })?;
     Ok(Checked { config, unchecked })
@@ -307,6 +311,9 @@ fn unchecked_of(config: &Config) -> Vec<String> {
     if !config.xdp.interfaces.is_empty() {
         unchecked
             .push("whether it may use AF_XDP (CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW, Linux 5.18)".to_owned());
+    }
+    if config.process.user.is_some() {
+        unchecked.push("whether process.user may read this file and those it names".to_owned());
     }
     if config.tables.lock {
         unchecked

@@ -13,6 +13,7 @@ pub mod host;
 pub mod inside;
 pub mod placement;
 pub mod plane;
+pub mod privileges;
 mod resolver;
 mod settings;
 mod shards;

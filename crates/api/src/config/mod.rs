@@ -21,7 +21,8 @@ pub use check::Check;
 pub use interface::{InterfacePattern, MacAddress, MacGroup};
 pub use options::{
     ContentStore, Control, CsPolicy, Ethernet, FaceItem, Faces, Forwarder, Log, LogFormat, Management,
-    Multicast, Persistency, Reach, Rib, RouteItem, StrategyItem, Tables, Tcp, Udp, Unix, WebSocket, Xdp,
+    Multicast, Persistency, Process, Reach, Rib, RouteItem, StrategyItem, Tables, Tcp, Udp, Unix, WebSocket,
+    Xdp,
 };
 pub use problem::{Problem, Problems};
 pub use trust::{ANY, AllowItem, Allowed, AnchorItem, Faces as RuleFaces, VouchItem};
@@ -68,6 +69,8 @@ pub struct Config {
     pub rib: Rib,
     /// `[log]`
     pub log: Log,
+    /// `[process]`
+    pub process: Process,
     /// `[control]`
     pub control: Control,
     /// `[[face]]`, in the file's order.
@@ -131,6 +134,7 @@ impl Config {
         section::write_item::<VouchItem>(&mut text);
         section::write::<Rib>(&mut text);
         section::write::<Log>(&mut text);
+        section::write::<Process>(&mut text);
         section::write::<Control>(&mut text);
         section::write_item::<FaceItem>(&mut text);
         section::write_item::<RouteItem>(&mut text);
@@ -201,6 +205,7 @@ impl Config {
             of(&self.management),
             of(&self.rib),
             of(&self.log),
+            of(&self.process),
             of(&self.control),
         ];
         sections.concat()
@@ -232,6 +237,7 @@ impl Config {
             of_item::<VouchItem>(),
             of::<Rib>(),
             of::<Log>(),
+            of::<Process>(),
             of::<Control>(),
             of_item::<FaceItem>(),
             of_item::<RouteItem>(),

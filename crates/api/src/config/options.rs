@@ -323,6 +323,18 @@ section! {
 }
 
 section! {
+    /// The process and its rights.
+    Process = "process" {
+        /// Give up every right that no feature of this file needs, before any socket is opened, and have no new ones: `nw run --drop-privileges`, as the
+        /// systemd unit has it, does the same. What is switched on later and needs a right that was given up needs a restart.
+        drop_privileges: bool = false;
+        /// When started as root: become this user, by its name in /etc/passwd or as uid:gid, and give up rights as drop_privileges does. It has to be able to read this
+        /// file and those it names.
+        user: Option<String> = None, as "\"namewire\"";
+    }
+}
+
+section! {
     /// REST, metrics and what `nw top`, `nw trace` and `nw tap` look through. Whoever reaches it commands the router.
     Control = "control" {
         /// Listen on the unix socket.

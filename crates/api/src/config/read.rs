@@ -134,6 +134,7 @@ pub(super) fn config(source: &mut Source<'_>) -> Option<(Config, Places)> {
         vouch: file.items(),
         rib: file.section(),
         log: file.section(),
+        process: file.section(),
         control: file.section(),
         face: file.items(),
         route: file.items(),

@@ -180,11 +180,23 @@ impl Client {
         Self::connect(&crate::transport::default_uri()?)
     }
 
-    /// To the router at `uri`: `unix://`, `shm://`, `tcp4://`, `tcp6://`, `udp4://` or `udp6://`.
+    /// To the router at `uri`: `unix://`, `shm://`, `tcp4://`, `tcp6://`, `udp4://` or `udp6://`. The addresses of a host name are tried one after the other.
     ///
     /// # Errors
-    /// When it can't be reached.
+    /// When it can't be reached: why the last address did not do.
     pub fn connect(uri: &FaceUri) -> Result<Self, ClientError> {
+        let addresses = uri.resolve().map_err(FaceError::from)?;
+        let mut error = None;
+        for address in &addresses {
+            match Self::connect_address(address) {
+                Ok(client) => return Ok(client),
+                Err(refused) => error = Some(refused),
+            }
+        }
+        Err(error.unwrap_or_else(|| ClientError::Face(FaceError::NotCanonical(uri.clone()))))
+    }
+
+    fn connect_address(uri: &FaceUri) -> Result<Self, ClientError> {
         let system = |what| move |errno| ClientError::System { what, errno };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("an epoll descriptor"))?;
         let mut secret = [0; 32];

@@ -145,7 +145,7 @@ pub struct Status {
     pub hardware: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Run {
     /// Configuration file (TOML)
     #[arg(long, short, value_name = "FILE")]
@@ -159,6 +159,18 @@ pub struct Run {
     /// Threads that forward, each with tables and UDP sockets of its own; found out from the machine when not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub shards: Option<u32>,
+    /// Listen on this UDP and TCP port in place of those of the configuration: for a second router on one machine
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// Listen on this unix socket in place of the configuration's; the control socket stands beside it
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Write this router's socket into ~/.ndn/client.conf, where NDN programs of this user look for it
+    #[arg(long)]
+    pub write_client_conf: bool,
+    /// Give up every right that no feature of the configuration needs, before any socket is opened
+    #[arg(long)]
+    pub drop_privileges: bool,
     /// Check the configuration and end
     #[arg(long)]
     pub check: bool,

@@ -13,8 +13,9 @@ use std::process::ExitCode;
 pub fn config(args: &Config) -> Result<ExitCode> {
     match &args.check {
         Some(path) => {
-            crate::run::load(path)?;
-            outln!("{} is a configuration this router can run with", path.display())?;
+            let checked = crate::run::load(path)?;
+            let verdict = crate::run::verdict(&path.display().to_string(), &checked.unchecked);
+            out!("{verdict}")?;
         }
         None => stdout().write_all(nw_api::config::Config::reference().as_bytes())?,
     }

@@ -6,6 +6,7 @@ use crate::control::{face_of, origin_number};
 use crate::output::json_line;
 use crate::signing::commanded;
 use anyhow::{Context, Result, bail};
+use nw_api::config::file::read_text;
 use nw_api::management::client::decode_items;
 use nw_api::management::{ControlParameters, Dataset, FaceStatus, RibEntry, flags, origin};
 use nw_app::Client;
@@ -18,14 +19,15 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
+/// Bytes of the largest file of routes: as many as a router can have, written long.
+const ROUTES_MAX: u64 = 16 << 30;
+
 /// `nw route import`
 pub fn import(file: &Path, order: &Order) -> Result<ExitCode> {
     let mut text = String::new();
     match file == Path::new("-") {
         true => drop(std::io::stdin().lock().read_to_string(&mut text)?),
-        false => {
-            text = std::fs::read_to_string(file).with_context(|| format!("can't read {}", file.display()))?
-        }
+        false => text = read_text(file, ROUTES_MAX)?,
     }
     let mut router = commanded(order)?;
     let (client, commander) = router.parts();

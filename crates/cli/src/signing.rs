@@ -3,6 +3,7 @@
 use crate::args::{Order, Router, Signing, Store, Verifying};
 use crate::connect::{connect, uri};
 use anyhow::{Context, Result};
+use nw_api::config::file::{KEY_MAX, read_bytes, read_text};
 use nw_app::control::Commander;
 use nw_app::keystore::{Credentials, KeyStore, KeyStoreError, Place};
 use nw_app::verify::Verifier;
@@ -10,7 +11,6 @@ use nw_app::{Client, FaceUri};
 use nw_name::Name;
 use nw_trust::{Error, Key, Signer};
 use nw_wire::Sign;
-use std::fs;
 use std::path::Path;
 
 /// What means the store's default identity.
@@ -67,7 +67,7 @@ pub fn signer(signing: &Signing) -> Result<Signed> {
 }
 
 fn read_secret(path: &Path) -> Result<Vec<u8>> {
-    let secret = fs::read(path).with_context(|| format!("can't read the secret {}", path.display()))?;
+    let secret = read_bytes(path, KEY_MAX)?;
     anyhow::ensure!(!secret.is_empty(), "the secret in {} is empty", path.display());
     Ok(secret)
 }
@@ -100,7 +100,7 @@ pub fn verifier(verifying: &Verifying) -> Result<Verifier> {
             }
             Err(error) if must_be => return Err(error).context("--verify needs keys that are trusted"),
             Err(KeyStoreError::NoStore(_) | KeyStoreError::NoHome) => {}
-            Err(error) => eprintln!("nw: keys of the key store verify nothing: {error}"),
+            Err(error) => note!("nw: keys of the key store verify nothing: {error}"),
         }
     }
     if verifying.verify || is_named {
@@ -114,7 +114,7 @@ pub fn verifier(verifying: &Verifying) -> Result<Verifier> {
 }
 
 fn key_of_file(path: &Path, name: &Name) -> Result<Key> {
-    let pem = fs::read_to_string(path).with_context(|| format!("can't read the key {}", path.display()))?;
+    let pem = read_text(path, KEY_MAX)?;
     Key::from_pem(name.as_ref(), &pem)
         .with_context(|| format!("{} (make one with `openssl genpkey -algorithm ed25519`)", path.display()))
 }

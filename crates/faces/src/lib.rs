@@ -21,6 +21,7 @@ mod mapping;
 mod memory;
 pub mod outbox;
 pub mod queue;
+pub mod request;
 mod send_budget;
 mod shares;
 pub mod shm;

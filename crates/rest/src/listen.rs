@@ -309,12 +309,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
 }
 
 fn read_token(path: &Path) -> Result<Arc<str>, ServeError> {
-    let fail = |why: String| ServeError::Token { path: path.to_owned(), why };
-    let text = fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
-    match text.trim() {
-        token if token.len() < 16 => Err(fail("a token has at least 16 characters".into())),
-        token => Ok(token.into()),
-    }
+    let token = nw_api::config::file::read_token(path);
+    token.map(Into::into).map_err(|error| ServeError::Token { path: error.path, why: error.why })
 }
 
 /// A unix socket that has its access rights from the moment it is there; takes the place of one that nobody listens on any more.

@@ -2,7 +2,8 @@
 
 use crate::StartError;
 use crate::control::{Authorize, Ingress, Verdict};
-use nw_api::config::{self, Config, TcpCommands};
+use nw_api::config::file::{KEY_MAX, read_bytes, read_text};
+use nw_api::config::{self, AnchorItem, Config, TcpCommands};
 use nw_api::management::Verb;
 use nw_api::management::command::{self, Request};
 use nw_element::{FaceId, Instant, SharedPool, Shortages};
@@ -259,40 +260,47 @@ fn anchors(config: &Config, now_ms: u64) -> Result<(Vec<(Sets, Anchor)>, BTreeMa
     for (index, item) in config.anchor.iter().enumerate() {
         let set = 1 << index; // at most 64, the configuration says
         sets.insert(item.id.as_str(), set);
-        let fault = |why: String| StartError::Anchor { id: item.id.clone(), why };
-        let mut add = |place: &str, bytes: &[u8]| -> Result<(), String> {
-            let wire = certificate::read_file(bytes).map_err(|error| error.to_string())?;
-            let anchor = Anchor::of(&wire).map_err(|error| error.to_string())?;
-            if !anchor.validity().contains(now_ms / 1000) {
-                tracing::warn!(anchor = item.id, place, key = %anchor.key_name(), "this anchor is not valid now and not believed");
-            }
-            anchors.push((set, anchor));
-            Ok(())
-        };
-        if let Some(path) = &item.file {
-            let place = path.display().to_string();
-            let bytes = fs::read(path).map_err(|error| fault(format!("{place}: {error}")))?;
-            add(&place, &bytes).map_err(|why| fault(format!("{place}: {why}")))?;
-        }
-        if let Some(base64) = &item.base64 {
-            add("base64", base64.as_bytes()).map_err(fault)?;
-        }
-        if let Some(folder) = &item.folder {
-            for (path, bytes) in
-                certificates_in(folder).map_err(|error| fault(format!("{}: {error}", folder.display())))?
-            {
-                // One bad file among others must not keep the router from starting, nor its owner from knowing.
-                if let Err(why) = add(&path, &bytes) {
-                    tracing::warn!(anchor = item.id, path, why, "no certificate; passed over");
-                }
-            }
-        }
+        let found =
+            anchors_of(item, now_ms).map_err(|why| StartError::Anchor { id: item.id.clone(), why })?;
+        anchors.extend(found.into_iter().map(|anchor| (set, anchor)));
     }
     if anchors.len() > ANCHORS_MAX {
         let id = config.anchor.last().map(|item| item.id.clone()).unwrap_or_default();
         return Err(StartError::Anchor { id, why: format!("more than {ANCHORS_MAX} anchors in all") });
     }
     Ok((anchors, sets))
+}
+
+/// The certificates of one `[[anchor]]`.
+pub(crate) fn anchors_of(item: &AnchorItem, now_ms: u64) -> Result<Vec<Anchor>, String> {
+    let mut anchors = Vec::new();
+    let mut add = |place: &str, bytes: &[u8]| -> Result<(), String> {
+        let wire = certificate::read_file(bytes).map_err(|error| error.to_string())?;
+        let anchor = Anchor::of(&wire).map_err(|error| error.to_string())?;
+        if !anchor.validity().contains(now_ms / 1000) {
+            tracing::warn!(anchor = item.id, place, key = %anchor.key_name(), "this anchor is not valid now and not believed");
+        }
+        anchors.push(anchor);
+        Ok(())
+    };
+    if let Some(path) = &item.file {
+        let place = path.display().to_string();
+        let bytes = read_bytes(path, KEY_MAX).map_err(|error| format!("{place}: {}", error.why))?;
+        add(&place, &bytes).map_err(|why| format!("{place}: {why}"))?;
+    }
+    if let Some(base64) = &item.base64 {
+        add("base64", base64.as_bytes())?;
+    }
+    if let Some(folder) = &item.folder {
+        let found = certificates_in(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        for (path, bytes) in found {
+            // One bad file among others must not keep the router from starting, nor its owner from knowing.
+            if let Err(why) = add(&path, &bytes) {
+                tracing::warn!(anchor = item.id, path, why, "no certificate; passed over");
+            }
+        }
+    }
+    Ok(anchors)
 }
 
 /// What may be certificates in a folder, by name.
@@ -302,7 +310,9 @@ fn certificates_in(folder: &Path) -> std::io::Result<Vec<(String, Vec<u8>)>> {
         let path = entry?.path();
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         if CERTIFICATE_ENDINGS.contains(&ending) && path.is_file() && found.len() <= ANCHORS_MAX {
-            found.push((path.display().to_string(), fs::read(&path)?));
+            // One that can't be read is passed over as one that is none.
+            let bytes = read_bytes(&path, KEY_MAX).unwrap_or_default();
+            found.push((path.display().to_string(), bytes));
         }
     }
     found.sort();
@@ -329,10 +339,10 @@ pub fn advertiser_signer(config: &config::Config) -> Result<Signer, StartError> 
         let path = path.to_owned();
         move |why: String| StartError::SigningKey { path, why }
     };
-    let bytes = fs::read(certificate).map_err(|e| error(certificate)(e.to_string()))?;
+    let bytes = read_bytes(certificate, KEY_MAX).map_err(|e| error(certificate)(e.why))?;
     let wire = certificate::read_file(&bytes).map_err(|e| error(certificate)(e.to_string()))?;
     let checked = Certificate::check(&wire).map_err(|e| error(certificate)(e.to_string()))?;
-    let pem = fs::read_to_string(key).map_err(|e| error(key)(e.to_string()))?;
+    let pem = read_text(key, KEY_MAX).map_err(|e| error(key)(e.why))?;
     let private = Key::from_pem(checked.key_name(), &pem).map_err(|e| error(key)(e.to_string()))?;
     let public = private.public_key().map_err(|e| error(key)(e.to_string()))?;
     if public != checked.public_key() {
@@ -342,9 +352,9 @@ pub fn advertiser_signer(config: &config::Config) -> Result<Signer, StartError> 
 }
 
 /// The key of a certificate file, by the key's name.
-fn read_key(path: &Path) -> Result<(Name, VerifyKey), StartError> {
+pub(crate) fn read_key(path: &Path) -> Result<(Name, VerifyKey), StartError> {
     let error = |why: String| StartError::TrustedKey { path: path.to_owned(), why };
-    let bytes = fs::read(path).map_err(|e| error(e.to_string()))?;
+    let bytes = read_bytes(path, KEY_MAX).map_err(|e| error(e.why))?;
     let wire = certificate::read_file(&bytes).map_err(|e| error(e.to_string()))?;
     let certificate = Certificate::check(&wire).map_err(|e| error(e.to_string()))?;
     let key = VerifyKey::from_spki(certificate.public_key()).map_err(|e| error(e.to_string()))?;
@@ -420,7 +430,7 @@ mod tests {
             assert_eq!(ask(&mut authority, &register(&key("/site/alice"), "/site/bob")), elsewhere);
         }
         for (anchor, why) in [
-            ("file = \"/none\"", "can't use the anchor site: /none: No such file or directory (os error 2)"),
+            ("file = \"/none\"", "can't use the anchor site: /none: No such file or directory"),
             (
                 "folder = \"/none\"",
                 "can't use the anchor site: /none: No such file or directory (os error 2)",

@@ -4,6 +4,7 @@ use crate::control::environment::{
     Created, Environment, FaceChange, FaceRequest, FibChange, FibRefusal, Refusal, Ticket, UpdateRefusal,
 };
 use crate::plane::Plane;
+use crate::resolver::Resolver;
 use crate::settings::Share;
 use crate::shards::Crew;
 use crate::shards::order::{Order, Report};
@@ -39,6 +40,8 @@ pub struct Hands<'a> {
     pub untold: &'a mut Vec<FaceEvent>,
     /// Faces that are being connected for somebody.
     pub connecting: &'a mut Vec<(FaceId, Ticket)>,
+    /// Looks up host names.
+    pub resolver: &'a mut Resolver,
     /// The other shards, if there are any.
     pub crew: Option<&'a mut Crew>,
     /// Packets that this shard forwarded, and how it spent its time.
@@ -150,6 +153,10 @@ impl Environment for Hands<'_> {
             let (face, _) = self.connecting.swap_remove(at);
             self.destroy_face(face);
         }
+    }
+
+    fn resolve(&mut self, ticket: Ticket, uri: &str) -> bool {
+        self.resolver.resolve(ticket, uri)
     }
 
     fn update_face(&mut self, face: FaceId, change: &FaceChange) -> Result<(), UpdateRefusal> {

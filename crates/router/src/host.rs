@@ -14,6 +14,7 @@ use crate::inside::watch::Watch;
 use crate::inside::{Answer, AskError, QUESTIONS_PER_TURN, Question, Reply};
 use crate::placement::{self, Machine, Placement};
 use crate::plane::Plane;
+use crate::resolver::{Resolved, Resolver};
 use crate::settings::{self, Share};
 use crate::shards::Crew;
 use crate::shards::order::Order;
@@ -60,6 +61,7 @@ const BELL: u64 = 1;
 enum Message {
     Reload(Box<Plan>, Result<Box<Rules>, StartError>),
     Ask(Question, Reply),
+    Resolved(Resolved),
     Stop,
 }
 
@@ -68,6 +70,7 @@ impl core::fmt::Debug for Message {
         match self {
             Message::Reload(..) => f.write_str("Reload"),
             Message::Ask(question, _) => write!(f, "Ask({question:?})"),
+            Message::Resolved(_) => f.write_str("Resolved"),
             Message::Stop => f.write_str("Stop"),
         }
     }
@@ -149,6 +152,7 @@ pub struct Host {
     ended: Vec<FaceEvent>,
     untold: Vec<FaceEvent>,
     connecting: Vec<(FaceId, Ticket)>,
+    resolver: Resolver,
     /// Management has more to do.
     busy: bool,
     /// Commands of others whose face is being connected.
@@ -184,6 +188,7 @@ macro_rules! hands {
             ended: &mut $host.ended,
             untold: &mut $host.untold,
             connecting: &mut $host.connecting,
+            resolver: &mut $host.resolver,
             crew: $host.crew.as_mut(),
             work: ($host.packets, $host.loop_time),
             wall: $host.wall,
@@ -206,6 +211,7 @@ impl Host {
     /// See there.
     pub fn with_inherited(mut config: Config, inherited: Option<InheritedUnix>) -> Result<Self, StartError> {
         let system = |what| move |errno| StartError::System { what, errno };
+        settings::address_space_fits(&config).map_err(StartError::Tables)?;
         raise_descriptor_limit();
         nw_faces::free_at_once();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("an epoll descriptor"))?;
@@ -248,6 +254,11 @@ impl Host {
             epoll::add(&epoll, bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)
                 .map_err(system("to watch a descriptor"))?;
         }
+        let (sender, messages) = crossbeam_channel::bounded(64);
+        let wake = Arc::new(wake);
+        let handle = Handle { sender, wake: Arc::clone(&wake) };
+        let resolved = handle.clone();
+        let mut resolver = Resolver::new(move |addresses| resolved.tell(Message::Resolved(addresses)));
         let mut hands = Hands {
             now,
             faces: &mut faces,
@@ -259,6 +270,7 @@ impl Host {
             ended: &mut ended,
             untold: &mut untold,
             connecting: &mut connecting,
+            resolver: &mut resolver,
             crew: crew.as_mut(),
             work: (0, LoopTime::default()),
             wall,
@@ -286,10 +298,8 @@ impl Host {
             let locked = rustix::mm::mlockall(rustix::mm::MlockAllFlags::CURRENT);
             locked.map_err(|errno| StartError::Lock { errno })?;
         }
-        let (sender, messages) = crossbeam_channel::bounded(64);
-        let wake = Arc::new(wake);
         Ok(Host {
-            handle: Handle { sender, wake: Arc::clone(&wake) },
+            handle,
             epoll,
             wake,
             messages,
@@ -309,6 +319,7 @@ impl Host {
             ended,
             untold,
             connecting,
+            resolver,
             busy: false,
             waiting: Vec::new(),
             loop_time: LoopTime::default(),
@@ -714,6 +725,10 @@ impl Host {
         while let Ok(message) = self.messages.try_recv() {
             match message {
                 Message::Stop => return false,
+                Message::Resolved((ticket, addresses)) => {
+                    self.control.host_resolved(now, ticket, addresses, &mut hands!(self, now));
+                    self.forward(now);
+                }
                 Message::Ask(question, reply) => {
                     self.answer_question(now, question, reply);
                     questions += 1;
@@ -733,10 +748,13 @@ impl Host {
                     if let Some(crew) = &mut self.crew {
                         crew.order(&Order::Reload(Arc::new((store_before.clone(), store.clone()))));
                     }
-                    if !fits || self.config.needs_restart(&plan.rest) {
-                        tracing::warn!(
-                            "some options that changed take effect at the next start: all but faces, routes, strategies, who may command, what others are told, log level and the content store up to its size at the start"
-                        );
+                    let mut restart = self.config.restart_options(&plan.rest);
+                    if !fits {
+                        restart.push("content_store above its size at the start".to_owned());
+                    }
+                    if !restart.is_empty() {
+                        let options = restart.join(", ");
+                        tracing::warn!("changed, but in effect only after a restart: {options}");
                     }
                     let policy = settings::interfaces(&plan.rest);
                     if let Err(error) = self.faces.set_interface_policy(now, policy, &mut self.pool) {

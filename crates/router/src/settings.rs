@@ -1,5 +1,6 @@
 //! From the configuration's words to what each part is made with.
 
+use crate::placement::Machine;
 use crate::plane::Plane;
 use core::time::Duration;
 use nw_api::config::{Config, ContentStore, CsPolicy, InterfacePattern};
@@ -147,6 +148,58 @@ pub fn fib(config: &Config) -> FibConfig {
     }
 }
 
+/// Bytes of address space that a process needs before it has any table: program, libraries, buffers, and what threads reserve.
+const SPACE_BASE: u64 = 192 << 20;
+/// Bytes of address space of a thread: its stack, and the arena that the allocator reserves for it.
+const SPACE_PER_SHARD: u64 = 136 << 20;
+
+/// Bytes of address space that this configuration's tables take, as an upper bound; a test holds it against what is really mapped.
+pub fn address_space(config: &Config) -> Vec<(&'static str, u64)> {
+    let tables = &config.tables;
+    let (prefixes, shards) = (u64::from(tables.fib_prefixes), u64::from(config.forwarder.shards.max(1)));
+    // The first shard's own, and two copies that the others read.
+    let fibs = if shards > 1 { 3 } else { 1 };
+    let store = &config.content_store;
+    vec![
+        ("tables.pit_entries", u64::from(tables.pit_entries) * 1024),
+        ("tables.fib_prefixes", prefixes * 512 * fibs),
+        ("tables.dead_nonces", u64::from(tables.dead_nonces) * 16),
+        ("tables.measurements", u64::from(tables.measurements) * 640),
+        ("content_store.packets", u64::from(store.packets) * 160),
+        // In classes of sizes, each with room for what the others have.
+        ("content_store.mib", (u64::from(store.mib) << 20) * 3 / 2),
+    ]
+}
+
+/// Checks that the process may have the address space that its tables take: `ulimit -v`, LimitAS= of a unit, or strict overcommit may forbid it.
+///
+/// # Errors
+/// A sentence that says how much is wanted and which options make it less.
+pub fn address_space_fits(config: &Config) -> Result<(), String> {
+    let mut config = config.clone();
+    if config.forwarder.shards == 0 {
+        config.forwarder.shards = Machine::here().shards() as u32;
+    }
+    let parts = address_space(&config);
+    let shards = u64::from(config.forwarder.shards);
+    let tables: u64 = parts.iter().map(|(_, bytes)| bytes).sum();
+    let wanted = tables + SPACE_BASE + shards * SPACE_PER_SHARD;
+    if nw_tables::memory::can_map(wanted) {
+        return Ok(());
+    }
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    let mut largest = parts;
+    largest.sort_by_key(|(_, bytes)| core::cmp::Reverse(*bytes));
+    let largest: Vec<_> =
+        largest.iter().take(3).map(|(option, bytes)| format!("{option} ({} MiB)", mib(*bytes))).collect();
+    Err(format!(
+        "this process may not have the {} MiB of address space that tables and content store may take: raise `ulimit -v` (LimitAS= in a unit), or make \
+         these options smaller: {}",
+        mib(wanted),
+        largest.join(", ")
+    ))
+}
+
 /// The forwarding plane with its tables.
 pub fn plane(config: &Config, key: HashKey, seed: u64, share: Share) -> Plane {
     let tables = &config.tables;
@@ -215,6 +268,38 @@ const fn policy(policy: CsPolicy) -> PolicyKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn mapped() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
+    #[test]
+    fn tables_take_no_more_address_space_than_is_said_and_half_of_that_at_least() {
+        for text in [
+            "[tables]\npit_entries = 4000000",
+            "[tables]\nfib_prefixes = 4000000",
+            "[tables]\ndead_nonces = 16000000",
+            "[tables]\nmeasurements = 4000000",
+            "[content_store]\npackets = 8000000",
+            "[content_store]\nmib = 4096",
+            "",
+        ] {
+            let config = Config::parse("test", text).unwrap();
+            let said: u64 = address_space(&config).iter().map(|(_, bytes)| bytes).sum();
+            let before = mapped();
+            let plane = plane(&config, HashKey::new([1, 2, 3, 4]), 7, Share::WHOLE);
+            let taken = mapped() - before;
+            drop(plane);
+            assert!(
+                (taken..2 * taken).contains(&said),
+                "{text}: {} MiB said, {} taken",
+                said >> 20,
+                taken >> 20
+            );
+        }
+    }
 
     #[test]
     fn a_content_store_changes_while_it_runs() {

@@ -5,7 +5,7 @@
 
 use super::interface::{InterfacePattern, MacAddress, MacGroup};
 use super::section::{item, section};
-use super::value::{Mode, Origin, Uri, words};
+use super::value::{LogFilter, Mode, Origin, StrategyName, Uri, words};
 use nw_name::Name;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -327,22 +327,6 @@ section! {
 }
 
 words! {
-    /// How much is logged.
-    LogLevel {
-        /// What stops the router or a part of it.
-        Error = "error",
-        /// What somebody should look at.
-        Warn = "warn",
-        /// What happens seldom: starts, faces, changes of routes from the file.
-        Info = "info",
-        /// Commands and their answers.
-        Debug = "debug",
-        /// Everything.
-        Trace = "trace",
-    }
-}
-
-words! {
     /// How a line of the log looks.
     LogFormat {
         /// For people.
@@ -355,10 +339,23 @@ words! {
 section! {
     /// Logging, to standard error.
     Log = "log" {
-        /// How much. `nw log set` changes it in a running router, until the file is read again.
-        level: LogLevel = LogLevel::Info;
+        /// How much: a level, and perhaps others for parts of the router: api, app, faces, rest, router, tables, trust and so on. `nw log set` changes it in a
+        /// running router, until the file is read again.
+        level: LogFilter = LogFilter::default();
         /// How a line looks.
         format: LogFormat = LogFormat::Text;
+    }
+}
+
+section! {
+    /// The process and its rights.
+    Process = "process" {
+        /// Give up every right that no feature of this file needs, before any socket is opened, and have no new ones: `nw run --drop-privileges`, as the
+        /// systemd unit has it, does the same. What is switched on later and needs a right that was given up needs a restart.
+        drop_privileges: bool = false;
+        /// When started as root: become this user, by its name in /etc/passwd or as uid:gid, and give up rights as drop_privileges does. It has to be able to read this
+        /// file and those it names.
+        user: Option<String> = None, as "\"namewire\"";
     }
 }
 
@@ -436,11 +433,11 @@ item! {
 }
 
 item! {
-    /// A prefix' strategy. Known: best-route and multicast.
+    /// A prefix' strategy. Known: best-route, multicast, asf, self-learning, random, access, weighted, hash, round-robin and fail-over.
     StrategyItem = "strategy" {
         /// For names under this.
         prefix: Name, as "\"/example/sync\"";
-        /// Its name; the version may be left out, parameters follow it.
-        strategy: Name, as "\"/localhost/nfd/strategy/multicast\"";
+        /// Its name, short or whole; the version may be left out where no parameters follow it.
+        strategy: StrategyName, as "\"multicast\"";
     }
 }

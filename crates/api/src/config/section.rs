@@ -26,6 +26,8 @@ pub trait Section: Default {
     const DOC: &'static [&'static str];
     /// Its options.
     fn options() -> Vec<OptionText>;
+    /// Its options with their values as TOML; `None` for those that are left out.
+    fn values(&self) -> Vec<(&'static str, Option<String>)>;
     /// From a table; what is missing is as the default has it.
     fn read(table: &mut Table<'_, '_>) -> Self;
 }
@@ -109,6 +111,11 @@ macro_rules! section {
                     example: None$(.or(Some($example)))?,
                     expected: <$typ as Value>::expected(&None$(.or(Some($limits)))?),
                 },)+]
+            }
+
+            fn values(&self) -> Vec<(&'static str, Option<String>)> {
+                use $crate::config::value::Value;
+                vec![$((stringify!($option), self.$option.write()),)+]
             }
 
             fn read(table: &mut $crate::config::read::Table<'_, '_>) -> Self {

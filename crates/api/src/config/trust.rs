@@ -3,7 +3,7 @@
 use super::check::Check;
 use super::section::item;
 use super::value::words;
-use super::{Config, Reach};
+use super::{Config, Reach, suggest};
 use nw_trust::{Pattern, Privilege, Side};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -154,7 +154,8 @@ pub(super) fn anchor_contradictions<'c>(
         if ids.insert(anchor.id.as_str(), index).is_some() {
             check.say(&option, format!("the anchor {:?} again", anchor.id), "each id once");
         }
-        let given = [anchor.file.is_some(), anchor.folder.is_some(), anchor.base64.is_some()];
+        // What the file has, be it wrong: that is said elsewhere.
+        let given = ["file", "folder", "base64"].map(|key| check.has(&format!("anchor[{index}].{key}")));
         if given.iter().filter(|given| **given).count() != 1 {
             check.say(&option, "an anchor with none or several of them", "one of file, folder and base64");
         }
@@ -191,8 +192,10 @@ fn rule_contradictions(
     if rule.anchors.is_empty() {
         check.say(&option("anchors"), "[]", "the id of an [[anchor]], or \"any\"");
     }
-    if let Some(unknown) = rule.anchors.iter().find(|id| *id != ANY && !anchors.contains_key(id.as_str())) {
-        check.say(&option("anchors"), format!("{unknown:?}"), "the id of an [[anchor]], or \"any\"");
+    let is_unknown = |id: &&String| *id != ANY && !anchors.contains_key(id.as_str());
+    if let Some(unknown) = rule.anchors.iter().find(is_unknown) {
+        let hint = suggest::hint(unknown, anchors.keys().copied());
+        check.say(&option("anchors"), format!("{unknown:?}{hint}"), "the id of an [[anchor]], or \"any\"");
     }
     if rule.anchors.len() > 1 && rule.anchors.iter().any(|id| id == ANY) {
         check.say(&option("anchors"), "\"any\" beside others", "\"any\" alone, or anchors");

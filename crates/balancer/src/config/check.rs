@@ -2,7 +2,6 @@
 
 use super::options::{Cluster, MemberItem};
 use super::{Config, Weight};
-use core::ops::Range;
 use nw_api::config::problem::Source;
 use nw_api::config::read::Places;
 use std::collections::BTreeSet;
@@ -99,15 +98,11 @@ pub(crate) fn is_word(text: &str) -> bool {
 
 /// Notes what contradicts.
 pub(super) fn contradictions(config: &Config, places: &Places, source: &mut Source<'_>) {
-    let at = |option: &str| -> Range<usize> {
-        // Where something is missing there is no place of its own: its section's first option, or the file's first line.
-        let section = option.rsplit_once('.').map_or(option, |(section, _)| section);
-        let in_section = |key: &&String| key.rsplit_once('.').is_some_and(|(its, _)| its == section);
-        let near = || places.keys().find(in_section).and_then(|key| places.get(key));
-        places.get(option).or_else(near).cloned().unwrap_or(0..0)
-    };
     let mut problem = |option: &str, seen: String, expected: &str| {
-        source.problem(&at(option), option, seen, expected);
+        let shown = places.shown(option);
+        if !source.is_unread(&shown) {
+            source.problem(&places.near(option), shown, seen, expected);
+        }
     };
     let cluster = &config.cluster;
     if !is_word(&cluster.name) {

@@ -5,18 +5,18 @@ use crate::logs::Levels;
 use crate::systemd;
 use anyhow::{Context, Result, bail};
 use nw_api::config::LogFormat;
+use nw_api::config::file::{TEXT_MAX, read_text};
 use nw_balancer::{Balancer, Config, Ending, control};
 use nw_rest::ServeError;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Reads and checks a configuration file.
 pub fn load(path: &Path) -> Result<Config> {
-    let text = fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
+    let text = read_text(path, TEXT_MAX)?;
     Ok(Config::parse(&path.display().to_string(), &text)?)
 }
 

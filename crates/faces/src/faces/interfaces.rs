@@ -6,13 +6,14 @@ use crate::config::FaceOptions;
 use crate::datagram::ether::{self, Port};
 use crate::datagram::{DatagramSocket, Medium, Peer};
 use crate::error::FaceError;
+use crate::interfaces::is_group_of_a_link;
 use crate::interfaces::policy::{EtherPolicy, InterfacePolicy};
 use crate::interfaces::{Interface, Interfaces};
 use crate::status::{CloseReason, Persistency};
 use crate::uri::FaceUri;
 use nw_element::{FaceId, Instant, LinkType, Pool};
 use rustix::event::epoll;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 /// What is known of interfaces, and what is to be done with them.
@@ -290,12 +291,4 @@ fn is_member(socket: &DatagramSocket, wanted: SocketAddr, on: u32) -> bool {
 /// As configurations have it, which know no numbers of interfaces.
 fn without_scope(group: SocketAddr) -> SocketAddr {
     SocketAddr::new(group.ip(), group.port())
-}
-
-/// IPv4 groups have no scope in them; of IPv6 groups only those of one link are told apart by interface.
-const fn is_group_of_a_link(group: IpAddr) -> bool {
-    match group {
-        IpAddr::V4(v4) => v4.is_multicast(),
-        IpAddr::V6(v6) => v6.segments()[0] & 0xff0f == 0xff02,
-    }
 }

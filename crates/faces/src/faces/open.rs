@@ -138,8 +138,8 @@ impl Faces {
         local: Option<&FaceUri>,
         options: &FaceOptions,
     ) -> Result<FaceId, FaceError> {
-        if options.persistency == Some(Persistency::OnDemand) {
-            return Err(FaceError::Persistency(Persistency::OnDemand.as_str()));
+        if uri.is_canonical() {
+            crate::request::check(uri, local, options)?;
         }
         let unreachable = |a: &SocketAddr| a.port() == 0 || a.ip().is_unspecified() || a.ip().is_multicast();
         match uri {

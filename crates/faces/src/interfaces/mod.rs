@@ -27,6 +27,14 @@ const IFF_LOOPBACK: u32 = 0x8;
 const IFF_MULTICAST: u32 = 0x1000;
 const ARPHRD_ETHER: u16 = 1;
 
+/// IPv4 groups have no scope in them; of IPv6 groups only those of one link are told apart by interface.
+pub(crate) const fn is_group_of_a_link(group: IpAddr) -> bool {
+    match group {
+        IpAddr::V4(v4) => v4.is_multicast(),
+        IpAddr::V6(v6) => v6.segments()[0] & 0xff0f == 0xff02,
+    }
+}
+
 /// A network interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {

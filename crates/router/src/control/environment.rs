@@ -29,6 +29,13 @@ pub trait Environment {
     /// called.
     fn abandon_face(&mut self, ticket: Ticket);
 
+    /// Looks up the addresses of a host name, without waiting: the host calls [`Control::host_resolved`](super::Control::host_resolved) with the same
+    /// ticket, exactly once. False where nothing can look them up.
+    fn resolve(&mut self, ticket: Ticket, uri: &str) -> bool {
+        let _ = (ticket, uri);
+        false
+    }
+
     /// Changes a face that is there.
     ///
     /// # Errors
@@ -110,7 +117,7 @@ pub struct Ticket(pub u64);
 /// A face that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaceRequest<'a> {
-    /// The far end, as the asker wrote it. The host makes it canonical; a host name is refused with 400, as nobody waits for a resolver here.
+    /// The far end, as the asker wrote it. The host makes it canonical; a host name is refused with 400: [`resolve`](Environment::resolve) looks it up first.
     pub uri: &'a str,
     /// The near end, where it matters.
     pub local_uri: Option<&'a str>,

@@ -9,6 +9,7 @@ pub use draw::{dot, svg, toml};
 pub use generate::{FORMS, PUBLISHED};
 
 use crate::link::LinkConfig;
+use nw_api::config::file::{TEXT_MAX, read_text};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -96,8 +97,7 @@ impl Topology {
     /// # Errors
     /// Every mistake, with its line.
     pub fn load(path: &Path) -> Result<Self, TopologyError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| TopologyError(format!("can't read {}: {error}", path.display())))?;
+        let text = read_text(path, TEXT_MAX).map_err(|error| TopologyError(error.to_string()))?;
         Topology::parse(&path.display().to_string(), &text)
     }
 

@@ -105,7 +105,7 @@ pub fn load(path: &Path) -> Result<Config> {
 }
 
 /// The first configuration file that is there.
-fn found_config() -> Option<PathBuf> {
+pub(crate) fn found_config() -> Option<PathBuf> {
     let user = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
     let user = user.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
     let folders = user.into_iter().chain([PathBuf::from("/etc")]);

@@ -2,8 +2,10 @@
 
 use super::Top;
 use crate::connect::connect;
+use crate::exit::{Failure, status};
 use crate::inside::http::{Method, Place, body};
-use anyhow::{Result, anyhow};
+use crate::output::describe;
+use anyhow::Result;
 use nw_api::management::Dataset;
 use nw_api::management::client::{decode_cs_info, decode_items, decode_status};
 use nw_api::rest::{Look, RouterStatus};
@@ -31,7 +33,10 @@ impl Source {
             Err(error) if args.control.control.is_some() => Err(error),
             Err(error) => match connect(&args.control.router) {
                 Ok(client) => Ok(Source::Management(Box::new(client))),
-                Err(other) => Err(anyhow!("{other:#}; nor by REST: {error:#}")),
+                Err(other) => {
+                    let text = format!("{}; nor by REST: {}", describe(&other), describe(&error));
+                    Err(Failure::new(status(&other), text).into())
+                }
             },
         }
     }
@@ -60,7 +65,7 @@ fn path(depth: u8) -> String {
 fn by_management(client: &mut Client) -> Result<Look> {
     let faces: Vec<nw_api::management::FaceStatus> =
         decode_items(&dataset(client, Dataset::FacesList, None)?)?;
-    let status = RouterStatus {
+    let router = RouterStatus {
         forwarder: decode_status(&dataset(client, Dataset::StatusGeneral, None)?)?,
         content_store: decode_cs_info(&dataset(client, Dataset::CsInfo, None)?)?,
         faces: faces.len() as u64,
@@ -73,5 +78,5 @@ fn by_management(client: &mut Client) -> Result<Look> {
         Err(ControlError::Nack { .. } | ControlError::Silence(_)) => Vec::new(),
         Err(error) => return Err(error.into()),
     };
-    Ok(Look { status, faces, drops, top: None })
+    Ok(Look { status: router, faces, drops, top: None })
 }

@@ -70,7 +70,7 @@ class Words(CommandLine):
     def test_nobody_there(self):
         place = ("--control", f"{self.folder}/none.sock")
         for words in (["status"], ["top", "--once"], ["add", "m1"], ["remove", "m1"], ["drain", "m1"], ["weight", "m1", "3"], ["where", "/a"], ["rules"], ["stop"], ["agent", "m1"]):
-            said = self.nw("balancer", *words, *place, code=1).stderr.decode().splitlines()[-1]
+            said = self.nw("balancer", *words, *place, code=4).stderr.decode().splitlines()[-1]
             self.assertIn(f"can't reach a balancer at {self.folder}/none.sock (is it running?", said)
 
     def test_words_that_are_wrong(self):
@@ -280,10 +280,10 @@ class Cluster(CommandLine):
         self.assertEqual(self.answered(pinging), (600, 600), json.dumps(self.b("status")["verdicts"]))
         counters = {member["name"]: member["counters"]["in_interests"] for member in self.b("status")["members"]}
         self.assertGreater(min(counters.values()), 50, counters)
-        self.assertIn("port: saw 6401, which m1 has already", self.b("add", "m3", "--address", "10.1.3.2", "--port", "6401", code=1))
-        self.assertIn("is the control member of the configuration", self.b("remove", "m1", code=1))
-        self.assertIn('no member is called "m9": there are m1, m2', self.b("remove", "m9", code=1))
-        self.assertIn("a number from 1 to 1000000, or measured", self.b("weight", "m1", "0", code=1))
+        self.assertIn("port: saw 6401, which m1 has already", self.b("add", "m3", "--address", "10.1.3.2", "--port", "6401", code=6))
+        self.assertIn("is the control member of the configuration", self.b("remove", "m1", code=6))
+        self.assertIn('no member is called "m9": there are m1, m2', self.b("remove", "m9", code=3))
+        self.assertIn("a number from 1 to 1000000, or measured", self.b("weight", "m1", "0", code=6))
         self.nw("balancer", "status", "--check", "--control", f"{self.folder}/b.sock")
         top = self.b("top", "--once", "-i", "100")
         self.assertEqual([member["name"] for member in top["members"]], ["m1", "m2"])

@@ -108,7 +108,7 @@ class Bench(CommandLine):
 
     def test_no_router(self):
         for verb in ("run", "generate", "answer"):
-            self.assertIn("nw run", self.sentence(self.nw("bench", verb, code=1)))
+            self.assertIn("nw run", self.sentence(self.nw("bench", verb, code=4)))
 
     def test_wrong_arguments(self):
         for code, words, says in [

@@ -181,11 +181,11 @@ class Transfers(CommandLine):
         self.put(router, "/f", b"x" * 50_000, "--segment", "1000")
         for _ in range(2):
             self.nw("cat", "/f", router=router)
-        self.nw("peek", "/nobody/is/here", router=router, code=1)
+        self.nw("peek", "/nobody/is/here", router=router, code=7)
         reasons = {}
-        for line in self.nw("status", "--drops", router=router).stdout.decode().splitlines()[1:]:
-            packets, reason, _ = line.split(maxsplit=2)
-            reasons[reason] = int(packets)
+        for line in self.nw("status", "--drops", "--json", router=router).stdout.splitlines():
+            drop = json.loads(line)
+            reasons[drop["reason"]] = drop["count"]
         self.assertGreaterEqual(reasons["cache_hit"], 50)
         done = sum(reasons.get(reason, 0) for reason in ("aggregated", "retransmission_suppressed", "cache_hit", "nack_consumed", "sink"))
         said = self.nw("status", router=router).stdout.decode()
@@ -237,7 +237,7 @@ class Transfers(CommandLine):
         router = self.router()
         target = Path(self.folder) / "out" / "file"
         target.parent.mkdir()
-        text = self.sentence(self.nw("cat", "-q", "/nobody/has/this", "-o", target, router=router, code=1))
+        text = self.sentence(self.nw("cat", "-q", "/nobody/has/this", "-o", target, router=router, code=7))
         self.assertIn("/nobody/has/this", text)
         self.assertEqual(os.listdir(target.parent), [])
         # A producer that dies in the middle, by kill -9.
@@ -312,20 +312,114 @@ class Control(CommandLine):
             self.assertIn(strategy.encode(), self.nw("strategy", "set", "/s", strategy, router=router).stdout)
             self.assertIn(strategy.split("/")[0].encode(), self.nw("strategy", "set", "--help").stdout)
         self.assertIn("weights~5-3-1", self.sentence(
-            self.nw("strategy", "set", "/s", "weighted/v=1/weights~x", router=router, code=1)))
+            self.nw("strategy", "set", "/s", "weighted/v=1/weights~x", router=router, code=6)))
         self.nw("strategy", "unset", "/s", router=router)
-        self.assertIn("404", self.sentence(self.nw("strategy", "set", "/s", "no-such", router=router, code=1)))
-        self.assertIn("refused", self.sentence(self.nw("face", "create", "tcp4://127.0.0.1:1", router=router, code=1)))
+        self.assertIn("404", self.sentence(self.nw("strategy", "set", "/s", "no-such", router=router, code=3)))
+        self.assertIn("refused", self.sentence(self.nw("face", "create", "tcp4://127.0.0.1:1", router=router, code=6)))
+
+    def test_face_create_existing_becomes_as_asked(self):
+        router = self.router()
+        peer = f"udp4://127.0.0.1:{free_port()}"
+        show = lambda face: json.loads(self.nw("face", "show", face, "--json", router=router).stdout)
+        # A route makes the face first: the order of scripts that come from NFD.
+        self.nw("route", "add", "/t", peer, router=router)
+        said = self.nw("face", "create", peer, "--persistency", "permanent", "--mtu", 1400, "--reliability", "true", router=router).stdout
+        for words in (b"was there already", b"persistent \xe2\x86\x92 permanent", b"\xe2\x86\x92 1400", b"reliability off \xe2\x86\x92 on"):
+            self.assertIn(words, said)
+        face = show(peer)
+        self.assertEqual((face["persistency"], face["mtu"]), ("permanent", 1400))
+        self.assertIn("reliability", face["flags"])
+        again = json.loads(self.nw("face", "create", peer, "--persistency", "persistent", "--json", router=router).stdout)
+        self.assertEqual((again["changed"], again["persistency"]), ([], "permanent"), "persistency only rises")
+        marking = json.loads(self.nw("face", "create", peer, "--congestion-marking", "false", "--json", router=router).stdout)
+        self.assertEqual(marking["changed"], ["congestion-marking"])
+        self.assertIn("mtu", self.sentence(self.nw("face", "create", peer, "--mtu", 10, router=router, code=6)).lower())
+
+    def test_what_is_not_there_has_a_sentence_and_a_status(self):
+        router = self.router()
+        peer = f"udp4://127.0.0.1:{free_port()}"
+        face = json.loads(self.nw("face", "create", peer, "--json", router=router).stdout)["face_id"]
+        for words in (
+            ("face", "show", 999999), ("face", "show", 999999, "--json"), ("face", "destroy", 999999), ("face", "update", 999999, "--mtu", 1400),
+            ("face", "show", "udp4://192.0.2.9"), ("face", "destroy", "udp4://192.0.2.9"), ("face", "list", "--remote", "udp4://192.0.2.9"),
+            ("face", "list", "--scheme", "ether"), ("route", "remove", "/no", face), ("route", "remove", "/no", "udp4://192.0.2.9"),
+            ("route", "add", "/no", 999999), ("route", "list", "--nexthop", face), ("route", "list", "--origin", "nlsr"),
+            ("route", "show", "/no"), ("strategy", "unset", "/no"), ("strategy", "set", "/no", "no-such"), ("tap", "-f", 999999),
+            ("key", "delete", "/no/such", "--store", self.folder), ("cert", "show", "/no/such", "--store", self.folder),
+        ):
+            with self.subTest(words):
+                self.assertEqual(self.nw(*words, router=router, code=3).stdout, b"")
+                self.sentence(self.nw(*words, router=router, code=3))
+        self.assertIn("empty", self.sentence(self.nw("dissect", code=1)))
+
+    def test_statuses_tell_failures_apart(self):
+        router = self.router()
+        self.nw("face", "list", code=4)
+        self.nw("top", "--once", code=4)
+        self.nw("peek", "/no/route", router=router, code=7)
+        self.nw("cat", "/no/route", "--retries", 0, "--lifetime", 300, router=router, code=7)
+        self.nw("ping", "-c", 1, "/no/route", router=router, code=7)
+        quiet = f"udp4://127.0.0.1:{free_port()}"
+        self.nw("route", "add", "/quiet", quiet, router=router)
+        self.nw("peek", "/quiet", "--lifetime", 200, router=router, code=5)
+        self.nw("ping", "-c", 1, "/quiet", "--timeout", 200, router=router, code=5)
+        self.assertIn("own machine", self.sentence(self.nw("status", "--socket", f"udp4://127.0.0.1:{router.udp}", router=router, code=5)))
+        self.nw("face", "nothing", router=router, code=2)
+        self.assertIn(b"EXIT STATUS", self.nw("man").stdout)
+
+    def test_faces_and_routes_are_found_by_uri_and_origin(self):
+        router = self.router()
+        peer = f"udp4://127.0.0.1:{free_port()}"
+        self.nw("route", "add", "/a", peer, "--origin", "nlsr", router=router)
+        self.nw("route", "add", "/b", f"udp4://127.0.0.1:{free_port()}", router=router)
+        routes = lambda *words: [json.loads(line)["name"] for line in self.nw("route", "list", "--json", *words, router=router).stdout.splitlines()]
+        self.assertEqual(routes("--nexthop", peer), ["/a"])
+        self.assertEqual(routes("--origin", "static"), ["/b"])
+        self.assertIn(b"nlsr", self.nw("route", "show", "/a/b/c", router=router).stdout)
+        self.assertIn(b"chosen for /", self.nw("strategy", "show", "/a/b", router=router).stdout)
+        shown = self.nw("face", "show", peer, router=router).stdout.decode()
+        for words in ("local fields", "reliability", "congestion marking", "on, above", "scope", "non-local", "link type", "point-to-point", "expires", "never"):
+            self.assertIn(words, shown)
+        self.assertIn(b"congestion-marking", self.nw("face", "list", "--remote", peer, router=router).stdout)
+        self.nw("face", "destroy", peer, router=router)
+        self.nw("face", "show", peer, router=router, code=3)
+
+    def test_text_of_others_does_not_reach_the_terminal_as_it_is(self):
+        router = self.router()
+        path = f"{self.folder}/e\x1b[31m\nx"
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(path)
+            server.listen()
+            self.nw("face", "create", f"unix://{path}", router=router)
+            for words in (("face", "list"), ("face", "show", f"unix://{path}"), ("top", "--once"), ("status",), ("route", "list")):
+                shown = self.nw(*words, router=router).stdout
+                self.assertNotIn(b"\x1b", shown)
+            shown, rows = self.nw("face", "list", router=router).stdout, self.nw("face", "list", "--json", router=router).stdout
+            self.assertEqual(len(shown.splitlines()), 1 + len(rows.splitlines()))
+
+    def test_cache_hits_are_not_drops(self):
+        router = self.router()
+        self.put(router, "/t/file", b"x" * 5000)
+        for _ in range(2):
+            self.nw("cat", "/t/file", router=router)
+        drops = [json.loads(line) for line in self.nw("status", "--drops", "--json", router=router).stdout.splitlines()]
+        hits = [drop for drop in drops if drop["reason"] == "cache_hit"]
+        self.assertEqual([(drop["is_loss"], drop["count"] > 0) for drop in hits], [(False, True)])
+        text = self.nw("status", "--drops", router=router).stdout.decode()
+        self.assertGreater(text.index("cache_hit"), text.index("\ndone"))
+        top = json.loads(self.nw("top", "--once", "--json", "--interval", 200, router=router).stdout)
+        self.assertNotIn("cache_hit", [drop["reason"] for drop in top["drops"]])
 
     def test_reliability_is_switched_and_a_permanent_face_comes_back(self):
         router = self.router()
         peer = f"udp4://127.0.0.1:{free_port()}"
         created = json.loads(self.nw("face", "create", peer, "--reliability", "true", "--mtu", 1400, "--json", router=router).stdout)
-        self.assertEqual((created["flags"] & 2, created["mtu"]), (2, 1400))
+        self.assertIn("reliability", created["flags"])
+        self.assertEqual(created["mtu"], 1400)
         face = created["face_id"]
         updated = json.loads(self.nw("face", "update", face, "--reliability", "false", "--json", router=router).stdout)
-        self.assertEqual(updated["flags"] & 2, 0)
-        self.assertEqual(json.loads(self.nw("face", "show", face, "--json", router=router).stdout)["flags"] & 2, 0)
+        self.assertNotIn("reliability", updated["flags"])
+        self.assertNotIn("reliability", json.loads(self.nw("face", "show", face, "--json", router=router).stdout)["flags"])
 
         events = self.start(router, "face", "events", "--json")
         port = free_port(socket.SOCK_STREAM)
@@ -417,7 +511,7 @@ class Control(CommandLine):
         self.assertIn(b"answering", server.stderr.readline())
         lines = self.nw("ping", "/p", "-c", 3, "-i", 10, "--json", router=router).stdout.splitlines()
         self.assertEqual(json.loads(lines[-1])["answered"], 3)
-        self.nw("ping", "/none", "-c", 1, router=router, code=1)
+        self.nw("ping", "/none", "-c", 1, router=router, code=7)
 
 
 class RunningARouter(CommandLine):
@@ -560,7 +654,7 @@ class RunningARouter(CommandLine):
         self.nw("run", "--check", "-c", reference)
 
     def test_without_a_router(self):
-        self.assertIn("nw run", self.sentence(self.nw("status", code=1)))
+        self.assertIn("nw run", self.sentence(self.nw("status", code=4)))
 
     def test_wrong_words(self):
         for words in (["no-such"], ["cat"], ["cat", "no-slash"], ["put", "--segment", "9000", "/a"], ["route", "add", "/a"]):
@@ -576,6 +670,53 @@ class Documents(CommandLine):
         pages = Path(self.folder) / "man"
         self.nw("man", pages)
         self.assertIn("nw-route-add.1", os.listdir(pages))
+
+    def test_completion_knows_faces_prefixes_and_files(self):
+        router = self.router()
+        face = json.loads(self.nw("face", "create", f"udp4://127.0.0.1:{free_port()}", "--json", router=router).stdout)["face_id"]
+        self.nw("route", "add", "/film", face, router=router)
+        (Path(self.folder) / "net.graph").write_text("")
+        script = Path(self.folder) / "nw.bash"
+        script.write_bytes(self.nw("completions", "bash").stdout)
+
+        def offered(*words):
+            """What bash offers for the last word."""
+            program = f"""source {script}; COMP_WORDS=({" ".join(repr(str(word)) for word in (NW, *words))}); COMP_CWORD={len(words)}
+                _nw_values {NW} "${{COMP_WORDS[COMP_CWORD]}}" "${{COMP_WORDS[COMP_CWORD-1]}}"; printf '%s\\n' "${{COMPREPLY[@]}}"; complete -p nw"""
+            done = subprocess.run(["bash", "-c", program], env=router.environment(), cwd=self.folder, capture_output=True, timeout=PATIENCE_S)
+            return done.stdout.decode().splitlines()
+
+        self.assertIn(str(face), offered("face", "show", ""))
+        self.assertIn("/film", offered("route", "remove", "/f"))
+        self.assertIn("/film", offered("trace", ""))
+        self.assertIn("show", offered("face", "s"))
+        self.assertIn("--json", offered("face", "list", "--"))
+        files = offered("graph", "check", "")
+        self.assertEqual(len([line for line in files if line.strip()]), 1, f"nothing stands before the shell's own file names: {files}")
+        self.assertIn("-o default", files[-1])
+
+    def test_doctor_names_what_is_wrong_and_the_remedy(self):
+        checks = lambda done: {check["check"]: check for check in map(json.loads, done.stdout.splitlines())}
+        alone = checks(self.nw("doctor", "--json", code=1))
+        self.assertEqual((alone["socket"]["result"], alone["socket"]["remedy"]), ("fail", "nw run &"))
+        router = self.router()
+        well = checks(self.nw("doctor", "--json", "-c", router.config, router=router))
+        for check in ("transport", "socket", "router", "clock", "control", "pools", "config"):
+            self.assertEqual(well[check]["result"], "ok", well[check])
+        self.assertEqual(well["routes"]["result"], "warn", "no route leads to another router")
+        text = self.nw("doctor", "-c", router.config, router=router).stdout.decode()
+        self.assertIn("→ nw route add", text)
+        # A socket that was left behind, a file with mistakes, a port of another program.
+        left = Path(self.folder) / "left.sock"
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(left))
+        bad = Path(self.folder) / "bad.toml"
+        bad.write_text("[forwarder]\nnothing = 1\n")
+        wrong = checks(self.nw("doctor", "--json", "--socket", f"unix://{left}", "-c", bad, code=1))
+        self.assertIn("left behind", wrong["socket"]["found"])
+        self.assertEqual((wrong["config"]["result"], wrong["config"]["remedy"]), ("fail", f"nw config --check {bad}"))
+        taken = checks(self.nw("doctor", "--json", "--socket", f"unix://{left}", "-c", router.config, code=1))
+        self.assertIn("belongs to another program", taken["ports"]["found"])
 
     def test_dissect(self):
         packet = bytes.fromhex("0508 0703 080161 0a01 00".replace(" ", ""))

@@ -81,7 +81,7 @@ class Rest(Looking):
         router = self.router()
         self.answering(router)
         self.nw("ping", "/p", "-c", 20, "-i", 5, router=router)
-        self.nw("peek", "/nobody", router=router, code=1)
+        self.nw("peek", "/nobody", router=router, code=7)
         code, text = http(self.control(router), "GET /metrics")
         values = dict(line.rsplit(" ", 1) for line in text.decode().splitlines() if not line.startswith("#"))
         self.assertEqual(code, 200)
@@ -116,7 +116,7 @@ class Rest(Looking):
         self.assertNotIn(b'face="', http(self.control(router), "GET /metrics")[1])
         off = self.router("off", "[control]\nenabled = false\n")
         self.assertFalse(self.control(off).exists())
-        self.assertIn("control socket", self.sentence(self.nw("log", "show", router=off, code=1)))
+        self.assertIn("control socket", self.sentence(self.nw("log", "show", router=off, code=4)))
         path = Path(self.folder) / "elsewhere.sock"
         port = free_port(socket.SOCK_STREAM)
         token = Path(self.folder) / "token"
@@ -174,7 +174,7 @@ class Logs(Looking):
         self.assertEqual(self.nw("log", "set", "router=debug", router=router).stdout, b"router=debug\n")
         self.nw("face", "create", f"udp4://127.0.0.1:{free_port()}", router=router)
         self.assertTrue(until(lambda: "DEBUG" in router.said()))
-        self.assertIn("no log level", self.sentence(self.nw("log", "set", "loud", router=router, code=1)))
+        self.assertIn("no log level", self.sentence(self.nw("log", "set", "loud", router=router, code=6)))
         # Reading the configuration again brings back what it says.
         router.write('[log]\nlevel = "warn"\n')
         router.process.send_signal(signal.SIGHUP)
@@ -222,7 +222,7 @@ class Top(Looking):
         self.assertGreater(rates["in_packets"], 50)
         self.assertEqual(rates["prefixes"], [])
         self.assertNotIn("core_share", rates)
-        self.assertIn("can't reach", self.sentence(self.nw("top", "--once", code=1)))
+        self.assertIn("can't reach", self.sentence(self.nw("top", "--once", code=4)))
 
     def screen(self, router, rows=30, columns=120, words=()):
         """nw top on a terminal of its own: the process, our end, and how the terminal was."""
@@ -337,9 +337,9 @@ class Trace(Looking):
             self.assertRegex(text, r"PIT: ended after 3\d\d\.\d ms, nobody answered")
         waiting = self.start(router, "trace", "--wait", "--json", "--seconds", "5", "/waited")
         time.sleep(0.5)
-        self.assertIn("traces already", self.sentence(self.nw("trace", "/other", router=router, code=1)))
-        self.nw("peek", "/waited/for", "--lifetime", 100, router=router, code=1)
-        self.nw("peek", "/not/waited", "--lifetime", 100, router=router, code=1)
+        self.assertIn("traces already", self.sentence(self.nw("trace", "/other", router=router, code=6)))
+        self.nw("peek", "/waited/for", "--lifetime", 100, router=router, code=7)
+        self.nw("peek", "/not/waited", "--lifetime", 100, router=router, code=7)
         first = json.loads(waiting.stdout.readline())
         self.assertEqual((first["name"], first["step"], first["packet"]), ("/waited/for", "interest", 1))
         waiting.send_signal(signal.SIGINT)
@@ -477,7 +477,7 @@ class Tap(Looking):
             tap.send_signal(signal.SIGCONT)
         time.sleep(1)
         # One more packet tells of those that were lost.
-        self.nw("peek", "/nobody", router=router, code=1)
+        self.nw("peek", "/nobody", router=router, code=7)
         time.sleep(0.5)
         tap.send_signal(signal.SIGINT)
         _, said = tap.communicate(timeout=PATIENCE_S)
@@ -487,7 +487,7 @@ class Tap(Looking):
         router = self.router()
         taps = [self.start(router, "tap", "-w", Path(self.folder) / f"{n}.pcapng") for n in range(4)]
         self.assertTrue(until(lambda: all((Path(self.folder) / f"{n}.pcapng").exists() for n in range(4))))
-        self.assertIn("as many captures", self.sentence(self.nw("tap", "-c", 1, router=router, code=1)))
+        self.assertIn("as many captures", self.sentence(self.nw("tap", "-c", 1, router=router, code=6)))
         for tap in taps:
             tap.kill()
         again = lambda: subprocess.run([NW, "tap", "-c", "1", "--json"], env=router.environment(), capture_output=True, timeout=PATIENCE_S)

@@ -212,7 +212,7 @@ class KeyStore(Keys):
         self.assertIn("holds no certificate", self.sentence(self.key("cert", "install", "-", stdin=b"nonsense", code=1)))
 
     def test_wrong_words_end_in_advice(self):
-        self.assertIn("nw key generate", self.sentence(self.key("key", "list", code=1)))
+        self.assertIn("nw key generate", self.sentence(self.key("key", "list", code=3)))
         self.assertFalse(self.store.exists(), "looking makes no store")
         self.generate("/alice")
         for words, advice in (
@@ -383,7 +383,7 @@ class Authority(Keys):
         router = self.ruled()
         self.certified("/site/alice", "/site", by=self.boss)
         certificate = json.loads(self.key("cert", "show", "/site/alice", "--json").stdout)
-        self.nw("peek", "--lifetime", "300", certificate["name"], router=router, code=1)
+        self.nw("peek", "--lifetime", "300", certificate["name"], router=router, code=7)
         _, said = self.serve(router, "--key", "/site/alice", "--store", self.store, "/site/alice")
         self.assertIn("answering under /site/alice", said)
         self.assertIn("1 answered", self.nw("ping", "/site/alice", "-c", "1", router=router).stdout.decode())
@@ -467,7 +467,7 @@ class Authority(Keys):
         self.generate("/site/mallory")
         process, said = self.serve(router, "--key", "/site/mallory", "--store", self.store, "/site/mallory")
         self.assertRegex(said, r"^nw: can't serve the name: rib/register refused \(403\): \w.+\n$")
-        self.assertEqual(process.wait(PATIENCE_S), 1)
+        self.assertEqual(process.wait(PATIENCE_S), 6)
         # Somebody else's anchor of the same name.
         impostor = Path(self.folder) / "impostor"
         self.generate("/site", store=impostor)
@@ -489,11 +489,11 @@ class Authority(Keys):
         words = ["--socket", f"udp4://127.0.0.1:{router.udp}", "--key", "/site/alice", "--store", self.store]
         self.nw("route", "add", "/site/alice/x", "0", "--origin", "app", *words, router=router)
         self.assertIn(b"/site/alice/x", self.nw("route", "list", router=router).stdout)
-        self.assertIn("403", self.sentence(self.nw("route", "add", "/other", "0", *words, router=router, code=1)))
+        self.assertIn("403", self.sentence(self.nw("route", "add", "/other", "0", *words, router=router, code=6)))
 
     def test_operators_sign_here_too(self):
         router = self.ruled(digest="nowhere", more=OPERATORS)
-        self.assertIn("403", self.sentence(self.nw("strategy", "set", "/x", "multicast", router=router, code=1)))
+        self.assertIn("403", self.sentence(self.nw("strategy", "set", "/x", "multicast", router=router, code=6)))
         self.certified("/site/operator/olga", "/site", by=self.boss)
         self.key("strategy", "set", "/x", "multicast", "--key", "/site/operator/olga", router=router)
         self.assertIn(b"/x ", self.nw("strategy", "list", router=router).stdout)

@@ -310,7 +310,7 @@ class Alone(Services):
 
     def test_nobody_there(self):
         for verb in ("status", "links", "statistics", "graph", "drain", "stop"):
-            said = self.sentence(self.nw("service", verb, "nobody", code=1))
+            said = self.sentence(self.nw("service", verb, "nobody", code=4))
             self.assertIn(f"can't reach a service at {self.folder}/nw-service-nobody.sock", said)
             self.assertIn("is it running?", said)
 

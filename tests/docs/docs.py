@@ -116,11 +116,19 @@ def help_of(words, into):
             help_of([*words, found[1]], into)
 
 
+EXIT_STATUS = re.compile(r"\n\nExit status:\n((?:  .*\n?)+)")
+
+
 def commands_page():
     found = []
     help_of([], found)
     page = f"# Every command\n\nMade from the program by `{RENEW}`; do not edit. The same is in the manual pages: `nw man`, `nw COMMAND --help`.\n"
+    # The same below each command, so once here.
+    page += "\n## Exit status\n\n| status | meaning |\n|---|---|\n"
+    for line in EXIT_STATUS.search(found[0][1])[1].splitlines():
+        page += "| {} | {} |\n".format(*line.split(maxsplit=1))
     for words, text in found:
+        text = EXIT_STATUS.sub("", text)
         title = " ".join(["nw", *words])
         page += f"\n{'##' if len(words) < 2 else '###'} {title}\n\n```text\n{text}\n```\n"
     return page

@@ -192,7 +192,7 @@ class Transports(unittest.TestCase):
             ["ether://[02:00:00:00:00:09]", "--local", "dev://va", "--mtu", "1501"],
             ["udp4://224.0.23.170:56363"],
         ):
-            self.a.nw("face", "create", *words, code=1)
+            self.a.nw("face", "create", *words, code=6)
         self.assertEqual(self.a.faces("ether"), [])
 
     def test_short_frames_are_padded(self):

@@ -92,6 +92,10 @@ pub enum Command {
     /// Repeat the experiments of papers on this machine, and draw them beside what the papers found
     #[command(subcommand)]
     Paper(crate::paper::PaperVerb),
+    /// Show what is wrong with a router and its machine, and the command that mends it
+    ///
+    /// Looks at the router's socket, rights, ports, buffers, descriptors, clock, routes, pools and keys. Works without a router. Changes nothing.
+    Doctor(crate::doctor::Doctor),
     /// Show packets as a readable tree
     Dissect(Dissect),
     /// Watch a real file cross two real routers on this machine, with figures; then, with the rights of root, a cluster of routers
@@ -103,6 +107,9 @@ pub enum Command {
         /// For which shell.
         shell: clap_complete::Shell,
     },
+    /// Print candidates for the next word, for scripts of shells
+    #[command(hide = true)]
+    Complete(crate::help::Values),
     /// Print the manual page, or write all pages into a folder
     Man {
         /// Where to write nw.1, nw-run.1 and so on.
@@ -477,13 +484,13 @@ pub enum FaceVerb {
         #[command(flatten)]
         reading: Reading,
         /// Only faces with this scheme, such as udp4
-        #[arg(long)]
+        #[arg(long, value_name = "SCHEME")]
         scheme: Option<String>,
-        /// Only the face to this peer
-        #[arg(long)]
-        uri: Option<String>,
+        /// Only faces to this peer
+        #[arg(long, visible_alias = "uri", value_name = "URI")]
+        remote: Option<String>,
         /// Only faces with this end here, such as dev://eth0
-        #[arg(long)]
+        #[arg(long, value_name = "URI")]
         local: Option<String>,
     },
     /// List listeners
@@ -491,14 +498,17 @@ pub enum FaceVerb {
         #[command(flatten)]
         reading: Reading,
     },
-    /// Show one face
+    /// Show one face with its flags
     Show {
-        /// Its id
-        id: u64,
+        /// Its id, or its peer
+        #[arg(value_name = "ID|URI")]
+        face: String,
         #[command(flatten)]
         reading: Reading,
     },
-    /// Make a face to a peer
+    /// Make a face to a peer; one that is there is changed to what the options say
+    ///
+    /// Persistency only rises this way; `nw face update` lowers it, too.
     Create {
         /// The peer: udp4://192.0.2.1:6363, tcp4://…, ws://…, ether://[08:00:27:01:02:03]
         uri: String,
@@ -512,8 +522,9 @@ pub enum FaceVerb {
     },
     /// Change a face
     Update {
-        /// Its id
-        id: u64,
+        /// Its id, or its peer
+        #[arg(value_name = "ID|URI")]
+        face: String,
         #[command(flatten)]
         options: FaceOptions,
         #[command(flatten)]
@@ -521,8 +532,9 @@ pub enum FaceVerb {
     },
     /// End a face
     Destroy {
-        /// Its id
-        id: u64,
+        /// Its id, or its peer
+        #[arg(value_name = "ID|URI")]
+        face: String,
         #[command(flatten)]
         order: Order,
     },
@@ -573,8 +585,21 @@ pub enum RouteVerb {
     /// List routes (the RIB), or what forwarding uses (the FIB)
     List {
         /// The FIB: what routes amount to
-        #[arg(long)]
+        #[arg(long, conflicts_with_all = ["nexthop", "origin"])]
         fib: bool,
+        /// Only routes to this face: its id, or its peer
+        #[arg(long, value_name = "ID|URI")]
+        nexthop: Option<String>,
+        /// Only routes of this origin: app, static, …
+        #[arg(long)]
+        origin: Option<String>,
+        #[command(flatten)]
+        reading: Reading,
+    },
+    /// Show the routes that apply to a name: those of its longest prefix that has any
+    Show {
+        /// The name
+        name: Name,
         #[command(flatten)]
         reading: Reading,
     },
@@ -638,6 +663,13 @@ pub enum RouteVerb {
 pub enum StrategyVerb {
     /// List the strategies chosen
     List {
+        #[command(flatten)]
+        reading: Reading,
+    },
+    /// Show which strategy applies to a name, and the prefix it was chosen for
+    Show {
+        /// The name
+        name: Name,
         #[command(flatten)]
         reading: Reading,
     },

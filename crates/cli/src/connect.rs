@@ -1,9 +1,9 @@
 //! Reaching the router that the command line or the environment names, and staying with it.
 
 use crate::args::{Router, Serving};
-use crate::control::origin_number;
 use crate::exit::{Failure, Status};
 use crate::output::json_line;
+use crate::routes::origin_number;
 use anyhow::{Context, Result};
 use core::time::Duration;
 use nw_api::management::origin;

@@ -1,55 +1,89 @@
-//! `nw status`, `nw face`, `nw route`, `nw strategy`, `nw cs`: the management protocol for people.
+//! `nw status`, `nw cs`, and what the verbs of management share.
 
-use crate::args::{
-    CsVerb, FaceOptions, FaceVerb, Order, Persistency, Reading, RouteVerb, Status as StatusArgs, StrategyVerb,
-};
-use crate::connect::connect;
-use crate::output::{json_line, row, table};
-use crate::signals;
+use crate::args::{CsVerb, Order, Reading, Router, Status as StatusArgs};
+use crate::connect::{connect, uri};
+use crate::exit::{Failure, Status as ExitStatus};
+use crate::output::{count, json_line, row, table};
+use crate::shown::{self, Bits, CS_BITS};
 use crate::signing::commanded;
 use anyhow::{Context, Result, bail};
-use core::time::Duration;
 use nw_api::counters::{drop_reasons, dropped_and_done};
-use nw_api::management::client::{decode_cs_info, decode_items, decode_status};
-use nw_api::management::parameters::Strategy;
-use nw_api::management::{
-    ChannelStatus, ControlParameters, Dataset, DropCount, FaceEventNotification, FacePersistency,
-    FaceQueryFilter, FaceStatus, FibEntry, RibEntry, Root, ShardStatus, StrategyChoice, Verb, flags, origin,
-};
+use nw_api::management::client::{Item, decode_cs_info, decode_items, decode_status};
+use nw_api::management::{ControlParameters, Dataset, DropCount, FaceQueryFilter, ShardStatus, Verb, flags};
 use nw_api::report::Status;
-use nw_app::control::{Commander, ControlError, dataset};
-use nw_app::object::{Reply, exchange};
+use nw_app::control::{ControlError, dataset};
 use nw_app::{Client, FaceUri};
-use nw_name::{Name, convention};
+use nw_name::Name;
 use nw_router::placement::{self, Machine};
-use nw_wire::{Data, InterestBuilder};
+use serde_json::Value;
 use std::process::ExitCode;
 
-type Done = Result<ExitCode>;
+pub(crate) type Done = Result<ExitCode>;
 
-/// Sends a command and tells what came of it.
-fn give(
+/// Sends a command and reports what came of it; `bits`: what flags mean in the answer.
+pub(crate) fn command(
     order: &Order,
     verb: Verb,
     parameters: &ControlParameters,
+    bits: Bits,
     done: impl FnOnce(&ControlParameters) -> String,
 ) -> Done {
     let mut router = commanded(order)?;
     let (client, commander) = router.parts();
-    report(&order.reading, &commander.command(client, verb, parameters)?, done)
+    let body = commander.command(client, verb, parameters)?;
+    report(&order.reading, shown::answer(&body, bits), || done(&body))
 }
 
-fn report(
-    reading: &Reading,
-    body: &ControlParameters,
-    done: impl FnOnce(&ControlParameters) -> String,
-) -> Done {
+/// Prints what was done.
+pub(crate) fn report(reading: &Reading, json: Value, text: impl FnOnce() -> String) -> Done {
     if reading.json {
-        json_line(body)?;
+        json_line(&json)?;
     } else {
-        outln!("{}", done(body))?;
+        outln!("{}", text())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The records of a dataset.
+pub(crate) fn read<T: Item>(
+    client: &mut Client,
+    which: Dataset,
+    filter: Option<&FaceQueryFilter>,
+) -> Result<Vec<T>> {
+    Ok(decode_items(&dataset(client, which, filter)?)?)
+}
+
+/// The records of a dataset of the router that `reading` names.
+pub(crate) fn read_of<T: Item>(reading: &Reading, which: Dataset) -> Result<Vec<T>> {
+    let mut client = connect(&reading.router)?;
+    dataset_of(&mut client, &reading.router, which).and_then(|content| Ok(decode_items(&content)?))
+}
+
+/// A dataset; silence of a router elsewhere is explained.
+fn dataset_of(client: &mut Client, router: &Router, which: Dataset) -> Result<Vec<u8>> {
+    match dataset(client, which, None) {
+        Err(error @ (ControlError::Silence(_) | ControlError::Nack { .. })) => {
+            let uri = uri(router)?;
+            match is_local(&uri) {
+                true => Err(error.into()),
+                false => Err(error).context(Failure::new(
+                    ExitStatus::TimedOut,
+                    format!(
+                        "{uri} is no way to manage a router: it answers programs of its own machine only, over its unix socket or TCP on loopback"
+                    ),
+                )),
+            }
+        }
+        result => Ok(result?),
+    }
+}
+
+fn is_local(uri: &FaceUri) -> bool {
+    match uri {
+        FaceUri::Unix(_) | FaceUri::Shm(_) => true,
+        FaceUri::Tcp(address) | FaceUri::Ws(address) => address.ip().to_canonical().is_loopback(),
+        _ => false,
+    }
 }
 
 /// `nw status`
@@ -58,16 +92,16 @@ pub fn status(args: &StatusArgs) -> Done {
         return hardware();
     }
     let mut client = connect(&args.reading.router)?;
-    let status = gather(&mut client)?;
-    if args.reading.json {
-        json_line(&status)?;
-        return Ok(ExitCode::SUCCESS);
-    }
+    let status = gather(&mut client, &args.reading.router)?;
     if args.drops {
-        return drops(&status);
+        return drops(&status, args.reading.json);
     }
     if args.shards {
-        return shards(&status);
+        return shards(&status, args.reading.json);
+    }
+    if args.reading.json {
+        json_line(&shown::status(&status))?;
+        return Ok(ExitCode::SUCCESS);
     }
     let (forwarder, cs) = (&status.forwarder, &status.content_store);
     let up_s = forwarder.current_timestamp.saturating_sub(forwarder.start_timestamp) / 1000;
@@ -118,7 +152,8 @@ pub fn status(args: &StatusArgs) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-fn gather(client: &mut Client) -> Result<Status> {
+fn gather(client: &mut Client, router: &Router) -> Result<Status> {
+    let forwarder = decode_status(&dataset_of(client, router, Dataset::StatusGeneral)?)?;
     // Ours alone; other routers don't answer.
     let drops = match dataset(client, Dataset::StatusDrops, None) {
         Ok(content) => Some(decode_items(&content)?),
@@ -138,7 +173,7 @@ fn gather(client: &mut Client) -> Result<Status> {
         None => None,
     };
     Ok(Status {
-        forwarder: decode_status(&dataset(client, Dataset::StatusGeneral, None)?)?,
+        forwarder,
         content_store: decode_cs_info(&dataset(client, Dataset::CsInfo, None)?)?,
         faces: decode_items(&dataset(client, Dataset::FacesList, None)?)?,
         channels: decode_items(&dataset(client, Dataset::FacesChannels, None)?)?,
@@ -193,7 +228,11 @@ fn hardware() -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-fn shards(status: &Status) -> Done {
+fn shards(status: &Status, json: bool) -> Done {
+    if json {
+        status.shards.iter().try_for_each(json_line)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let up_ns =
         status.forwarder.current_timestamp.saturating_sub(status.forwarder.start_timestamp) * 1_000_000;
     let head: [&dyn std::fmt::Display; 10] = [
@@ -229,349 +268,37 @@ fn shards(status: &Status) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-fn drops(status: &Status) -> Done {
+/// Packets that were dropped, and those that had done their work: an Interest that the content store answered is not forwarded.
+fn drops(status: &Status, json: bool) -> Done {
     let reasons = drop_reasons();
     let meaning = |name: &str| {
         reasons.iter().find(|reason| reason.name == name).map_or("", |reason| reason.explanation)
     };
-    let mut rows = vec![row([&"packets", &"reason", &"meaning"])];
-    rows.extend(status.drops.iter().map(|drop| row([&drop.count, &drop.reason, &meaning(&drop.reason)])));
-    table(&rows)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// `nw face …`
-pub fn face(verb: &FaceVerb) -> Done {
-    match verb {
-        FaceVerb::List { reading, scheme, uri, local } => {
-            let filter = FaceQueryFilter {
-                uri_scheme: scheme.clone(),
-                local_uri: local.clone(),
-                uri: uri.clone(),
-                ..FaceQueryFilter::default()
-            };
-            faces(reading, &filter)
+    let (done, dropped): (Vec<&DropCount>, Vec<&DropCount>) =
+        status.drops.iter().partition(|drop| is_done(&drop.reason));
+    if json {
+        for drop in dropped.iter().chain(&done) {
+            let is_loss = !is_done(&drop.reason);
+            json_line(
+                &serde_json::json!({ "reason": drop.reason, "count": drop.count, "is_loss": is_loss, "meaning": meaning(&drop.reason) }),
+            )?;
         }
-        FaceVerb::Show { id, reading } => {
-            faces(reading, &FaceQueryFilter { face_id: Some(*id), ..FaceQueryFilter::default() })
-        }
-        FaceVerb::Channels { reading } => {
-            let mut client = connect(&reading.router)?;
-            let channels: Vec<ChannelStatus> =
-                decode_items(&dataset(&mut client, Dataset::FacesChannels, None)?)?;
-            match reading.json {
-                true => channels.iter().try_for_each(json_line)?,
-                false => channels.iter().try_for_each(|channel| outln!("{}", channel.local_uri))?,
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        FaceVerb::Create { uri, local, options, order } => {
-            let parameters = ControlParameters {
-                uri: Some(canonical(uri)?),
-                local_uri: local.clone(),
-                ..face_parameters(options)
-            };
-            let mut router = commanded(order)?;
-            let (client, commander) = router.parts();
-            match commander.command(client, Verb::FacesCreate, &parameters) {
-                Ok(body) => report(&order.reading, &body, |body| {
-                    format!("face {} to {}", number(body.face_id), text(&body.uri))
-                }),
-                Err(ControlError::Refused { response, .. }) if response.code == 409 => {
-                    report(&order.reading, &response.body, |body| {
-                        format!("face {} is there already", number(body.face_id))
-                    })
-                }
-                Err(error) => Err(error.into()),
-            }
-        }
-        FaceVerb::Update { id, options, order } => {
-            let parameters = ControlParameters { face_id: Some(*id), ..face_parameters(options) };
-            give(order, Verb::FacesUpdate, &parameters, |_| format!("face {id} changed"))
-        }
-        FaceVerb::Destroy { id, order } => {
-            let parameters = ControlParameters { face_id: Some(*id), ..ControlParameters::default() };
-            give(order, Verb::FacesDestroy, &parameters, |_| format!("face {id} ended"))
-        }
-        FaceVerb::Events { reading } => events(reading),
-    }
-}
-
-fn faces(reading: &Reading, filter: &FaceQueryFilter) -> Done {
-    let mut client = connect(&reading.router)?;
-    let content = match *filter == FaceQueryFilter::default() {
-        true => dataset(&mut client, Dataset::FacesList, None)?,
-        false => dataset(&mut client, Dataset::FacesQuery, Some(filter))?,
-    };
-    let faces: Vec<FaceStatus> = decode_items(&content)?;
-    if reading.json {
-        faces.iter().try_for_each(json_line)?;
-    } else {
-        let head = row([
-            &"id",
-            &"peer",
-            &"here",
-            &"kind",
-            &"mtu",
-            &"in I/D/N",
-            &"out I/D/N",
-            &"in octets",
-            &"out octets",
-        ]);
-        let rows: Vec<_> = std::iter::once(head).chain(faces.iter().map(face_row)).collect();
-        table(&rows)?;
-    }
-    Ok(if faces.is_empty() && *filter != FaceQueryFilter::default() {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
-}
-
-fn face_row(face: &FaceStatus) -> Vec<String> {
-    let persistency = match face.persistency {
-        FacePersistency::OnDemand => "on-demand",
-        FacePersistency::Persistent => "persistent",
-        FacePersistency::Permanent => "permanent",
-    };
-    row([
-        &face.face_id,
-        &face.uri,
-        &face.local_uri,
-        &persistency,
-        &face.mtu.map_or("-".to_owned(), |mtu| mtu.to_string()),
-        &format!("{}/{}/{}", face.in_interests, face.in_data, face.in_nacks),
-        &format!("{}/{}/{}", face.out_interests, face.out_data, face.out_nacks),
-        &face.in_bytes,
-        &face.out_bytes,
-    ])
-}
-
-/// A host name becomes an address here, as routers do not resolve.
-fn canonical(uri: &str) -> Result<String> {
-    let parsed: FaceUri = uri.parse().with_context(|| format!("{uri} is no face URI"))?;
-    parsed.resolve()?.first().map(FaceUri::to_string).context("no address")
-}
-
-fn face_parameters(options: &FaceOptions) -> ControlParameters {
-    let bits = [
-        (options.local_fields, flags::LOCAL_FIELDS),
-        (options.congestion_marking, flags::CONGESTION_MARKING),
-        (options.reliability, flags::RELIABILITY),
-    ];
-    let mask = bits.iter().filter(|(wanted, _)| wanted.is_some()).fold(0, |mask, (_, bit)| mask | bit);
-    let set = bits.iter().filter(|(wanted, _)| *wanted == Some(true)).fold(0, |set, (_, bit)| set | bit);
-    let persistency = options.persistency.map(|persistency| match persistency {
-        Persistency::Persistent => FacePersistency::Persistent as u64,
-        Persistency::OnDemand => FacePersistency::OnDemand as u64,
-        Persistency::Permanent => FacePersistency::Permanent as u64,
-    });
-    ControlParameters {
-        face_persistency: persistency,
-        mtu: options.mtu,
-        flags: (mask != 0).then_some(set),
-        mask: (mask != 0).then_some(mask),
-        default_congestion_threshold: options.congestion_threshold,
-        base_congestion_marking_interval: options.marking_interval.map(|ms| ms.saturating_mul(1_000_000)),
-        ..ControlParameters::default()
-    }
-}
-
-fn events(reading: &Reading) -> Done {
-    const LIFETIME: Duration = Duration::from_secs(60);
-    let ended = signals::Ended::watch()?;
-    let mut client = connect(&reading.router)?;
-    let stream = Root::Localhost.name().with_generic("faces").with_generic("events");
-    let mut next: Option<Name> = None;
-    while !ended.is_ended() {
-        let interest = match &next {
-            Some(name) => InterestBuilder::new(name.clone()),
-            None => InterestBuilder::new(stream.clone()).can_be_prefix(true).must_be_fresh(true),
-        };
-        let Some(wire) =
-            patiently(&mut client, interest.lifetime_ms(LIFETIME.as_millis() as u64), LIFETIME, &ended)?
-        else {
-            continue;
-        };
-        let data = Data::check(&wire)?;
-        let event = FaceEventNotification::decode(data.content())?;
-        if reading.json {
-            json_line(&event)?;
-        } else {
-            outln!("{:?} face {} {}", event.kind, event.face_id, event.uri)?;
-        }
-        let sequence = data
-            .name()
-            .component(-1)
-            .and_then(|c| convention::Kind::Sequence.number(c))
-            .context("no sequence number")?;
-        next = Some(stream.clone().with_number(nw_name::ComponentType::SEQUENCE, sequence + 1));
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// As `exchange`, in slices short enough for Ctrl-C.
-fn patiently(
-    client: &mut Client,
-    interest: InterestBuilder,
-    patience: Duration,
-    ended: &signals::Ended,
-) -> Result<Option<Vec<u8>>> {
-    let until = client.now() + patience;
-    while !ended.is_ended() && client.now() < until {
-        // Asked again with a new nonce, the router keeps the pending Interest alive.
-        if let Reply::Data(wire) = exchange(client, interest.clone(), Duration::from_millis(500))? {
-            return Ok(Some(wire));
-        }
-    }
-    Ok(None)
-}
-
-/// `nw route …`
-pub fn route(verb: &RouteVerb) -> Done {
-    match verb {
-        RouteVerb::List { fib: true, reading } => {
-            let mut client = connect(&reading.router)?;
-            let entries: Vec<FibEntry> = decode_items(&dataset(&mut client, Dataset::FibList, None)?)?;
-            if reading.json {
-                entries.iter().try_for_each(json_line)?;
-                return Ok(ExitCode::SUCCESS);
-            }
-            let mut rows = vec![row([&"prefix", &"next hops (face:cost)"])];
-            for entry in &entries {
-                let hops: Vec<_> =
-                    entry.next_hops.iter().map(|hop| format!("{}:{}", hop.face_id, hop.cost)).collect();
-                rows.push(row([&entry.name, &hops.join(" ")]));
-            }
-            table(&rows)?;
-            Ok(ExitCode::SUCCESS)
-        }
-        RouteVerb::List { fib: false, reading } => routes(reading),
-        RouteVerb::Add { prefix, next_hop, cost, origin, no_inherit, capture, expires, order } => {
-            let mut router = commanded(order)?;
-            let (client, commander) = router.parts();
-            let face = face_of(client, commander, next_hop)?;
-            let inherit = if *no_inherit { 0 } else { flags::CHILD_INHERIT };
-            let parameters = ControlParameters {
-                face_id: Some(face),
-                cost: Some(*cost),
-                origin: Some(origin_number(origin)?),
-                flags: Some(inherit | if *capture { flags::CAPTURE } else { 0 }),
-                expiration_period: *expires,
-                ..ControlParameters::of(prefix.clone())
-            };
-            let body = commander.command(client, Verb::RibRegister, &parameters)?;
-            report(&order.reading, &body, |body| {
-                format!("{prefix} goes to face {} at cost {}", number(body.face_id), number(body.cost))
-            })
-        }
-        RouteVerb::Import { file, order } => crate::routes::import(file, order),
-        RouteVerb::Export { origin, reading } => crate::routes::export(origin.as_deref(), reading),
-        RouteVerb::Remove { prefix, next_hop, origin, order } => {
-            let mut router = commanded(order)?;
-            let (client, commander) = router.parts();
-            let face = existing_face(client, next_hop)?
-                .with_context(|| format!("there is no face to {next_hop}"))?;
-            let parameters = ControlParameters {
-                face_id: Some(face),
-                origin: Some(origin_number(origin)?),
-                ..ControlParameters::of(prefix.clone())
-            };
-            let body = commander.command(client, Verb::RibUnregister, &parameters)?;
-            report(&order.reading, &body, |_| format!("{prefix} does not go to face {face} any more"))
-        }
-    }
-}
-
-fn routes(reading: &Reading) -> Done {
-    let mut client = connect(&reading.router)?;
-    let entries: Vec<RibEntry> = decode_items(&dataset(&mut client, Dataset::RibList, None)?)?;
-    if reading.json {
-        entries.iter().try_for_each(json_line)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut rows = vec![row([&"prefix", &"face", &"cost", &"origin", &"flags", &"expires"])];
-    for entry in &entries {
-        for route in &entry.routes {
-            let bits = [(flags::CHILD_INHERIT, "child-inherit"), (flags::CAPTURE, "capture")];
-            let set: Vec<_> =
-                bits.iter().filter(|(bit, _)| route.flags & bit != 0).map(|(_, word)| *word).collect();
-            let origin = origin::word(route.origin).map_or_else(|| route.origin.to_string(), str::to_owned);
-            let expires = route.expiration_period.map_or("-".to_owned(), |ms| format!("{} s", ms / 1000));
-            rows.push(row([&entry.name, &route.face_id, &route.cost, &origin, &set.join(" "), &expires]));
+    for (head, drops) in [("dropped", dropped), ("done", done)] {
+        if head == "done" {
+            outln!()?;
         }
+        let mut rows = vec![row([&head, &"reason", &"meaning"])];
+        rows.extend(drops.iter().map(|drop| row([&drop.count, &drop.reason, &meaning(&drop.reason)])));
+        table(&rows)?;
     }
-    table(&rows)?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn origin_number(word: &str) -> Result<u64> {
-    origin::from_word(word).with_context(|| {
-        format!("{word} is no origin: app, static, client, autoreg, autoconf, nlsr, or a number")
-    })
-}
-
-/// The face that a number or URI means, if it is there.
-fn existing_face(client: &mut Client, next_hop: &str) -> Result<Option<u64>> {
-    if let Ok(id) = next_hop.parse() {
-        return Ok(Some(id));
-    }
-    let filter = FaceQueryFilter { uri: Some(canonical(next_hop)?), ..FaceQueryFilter::default() };
-    let faces: Vec<FaceStatus> = decode_items(&dataset(client, Dataset::FacesQuery, Some(&filter))?)?;
-    Ok(faces.first().map(|face| face.face_id))
-}
-
-/// The face that a number or URI means; made if it is not there.
-pub(crate) fn face_of(client: &mut Client, commander: Commander<'_>, next_hop: &str) -> Result<u64> {
-    if let Ok(id) = next_hop.parse() {
-        return Ok(id);
-    }
-    let parameters = ControlParameters { uri: Some(canonical(next_hop)?), ..ControlParameters::default() };
-    let body = match commander.command(client, Verb::FacesCreate, &parameters) {
-        Ok(body) => body,
-        Err(ControlError::Refused { response, .. }) if response.code == 409 => response.body,
-        Err(error) => return Err(error.into()),
-    };
-    body.face_id.context("the router did not tell the face's id")
-}
-
-/// `nw strategy …`
-pub fn strategy(verb: &StrategyVerb) -> Done {
-    match verb {
-        StrategyVerb::List { reading } => {
-            let mut client = connect(&reading.router)?;
-            let choices: Vec<StrategyChoice> =
-                decode_items(&dataset(&mut client, Dataset::StrategyChoiceList, None)?)?;
-            if reading.json {
-                choices.iter().try_for_each(json_line)?;
-                return Ok(ExitCode::SUCCESS);
-            }
-            let head = row([&"prefix", &"strategy"]);
-            let rows: Vec<_> =
-                std::iter::once(head).chain(choices.iter().map(|c| row([&c.name, &c.strategy.0]))).collect();
-            table(&rows)?;
-            Ok(ExitCode::SUCCESS)
-        }
-        StrategyVerb::Set { prefix, strategy, order } => {
-            let name: Name = match strategy.starts_with('/') {
-                true => strategy.parse()?,
-                false => format!("/localhost/nfd/strategy/{strategy}").parse()?,
-            };
-            let parameters =
-                ControlParameters { strategy: Some(Strategy(name)), ..ControlParameters::of(prefix.clone()) };
-            give(order, Verb::StrategyChoiceSet, &parameters, |body| {
-                format!(
-                    "{prefix} is forwarded by {}",
-                    body.strategy_name().map_or(String::new(), |name| name.to_string())
-                )
-            })
-        }
-        StrategyVerb::Unset { prefix, order } => {
-            give(order, Verb::StrategyChoiceUnset, &ControlParameters::of(prefix.clone()), |_| {
-                format!("{prefix} is forwarded as what is above it")
-            })
-        }
-    }
+/// True for packets that ended because their work was done.
+pub(crate) fn is_done(reason: &str) -> bool {
+    dropped_and_done([(reason, 1)]) == (0, 1)
 }
 
 /// `nw cs …`
@@ -581,14 +308,14 @@ pub fn cs(verb: &CsVerb) -> Done {
             let mut client = connect(&reading.router)?;
             let info = decode_cs_info(&dataset(&mut client, Dataset::CsInfo, None)?)?;
             if reading.json {
-                json_line(&info)?;
+                json_line(&shown::cs_info(&info))?;
                 return Ok(ExitCode::SUCCESS);
             }
             let on = |bit: u64| if info.flags & bit != 0 { "yes" } else { "no" };
             table(&[
                 row([&"packets", &format!("{} of {}", info.entries, info.capacity)]),
-                row([&"admits", &on(flags::CS_ADMIT)]),
-                row([&"serves", &on(flags::CS_SERVE)]),
+                row([&"caching new Data", &on(flags::CS_ADMIT)]),
+                row([&"answering from cache", &on(flags::CS_SERVE)]),
                 row([&"hits", &info.hits]),
                 row([&"misses", &info.misses]),
             ])?;
@@ -609,37 +336,47 @@ pub fn cs(verb: &CsVerb) -> Done {
                 mask: (mask != 0).then_some(mask),
                 ..ControlParameters::default()
             };
-            give(order, Verb::CsConfig, &parameters, |body| {
-                format!("the content store holds up to {} packets", number(body.capacity))
-            })
+            let asked = *capacity;
+            command(order, Verb::CsConfig, &parameters, CS_BITS, |body| cs_changed(asked, body))
         }
         CsVerb::Erase { prefix, count, order } => erase(order, prefix, *count),
     }
 }
 
 /// The router erases a bounded number at a time and says when more are left.
-fn erase(order: &Order, prefix: &Name, count: Option<u64>) -> Done {
+fn erase(order: &Order, prefix: &Name, most: Option<u64>) -> Done {
     let mut router = commanded(order)?;
     let (client, commander) = router.parts();
     let mut erased = 0;
     loop {
-        let left = count.map(|count| count - erased);
+        let left = most.map(|most| most - erased);
         let parameters = ControlParameters { count: left, ..ControlParameters::of(prefix.clone()) };
         let body = commander.command(client, Verb::CsErase, &parameters)?;
         let now = body.count.unwrap_or(0);
         erased += now;
-        let more = body.capacity.is_some() && now > 0 && count.is_none_or(|count| erased < count);
+        let more = body.capacity.is_some() && now > 0 && most.is_none_or(|most| erased < most);
         if !more {
             let total = ControlParameters { count: Some(erased), ..body };
-            return report(&order.reading, &total, |_| format!("{erased} packets erased"));
+            return report(&order.reading, shown::answer(&total, CS_BITS), || {
+                format!("{} erased", count(erased, "packet"))
+            });
         }
     }
 }
 
-fn number(number: Option<u64>) -> String {
-    number.map_or("?".to_owned(), |number| number.to_string())
-}
-
-fn text(text: &Option<String>) -> &str {
-    text.as_deref().unwrap_or("?")
+/// What the content store does from now on.
+fn cs_changed(asked: Option<u64>, body: &ControlParameters) -> String {
+    let mut words = Vec::new();
+    if let Some(capacity) = body.capacity {
+        let bounded = asked.filter(|asked| *asked != capacity).map_or(String::new(), |asked| {
+            format!(" ({asked} are more than it may have: content_store.capacity at the router's start)")
+        });
+        words.push(format!("capacity {}{bounded}", count(capacity, "packet")));
+    }
+    if let Some(set) = body.flags {
+        let on = |bit: u64| if set & bit != 0 { "yes" } else { "no" };
+        words.push(format!("caching new Data: {}", on(flags::CS_ADMIT)));
+        words.push(format!("answering from cache: {}", on(flags::CS_SERVE)));
+    }
+    format!("content store: {}", words.join(", "))
 }

@@ -2,12 +2,11 @@
 
 use crate::args::Dissect;
 use crate::output::json_line;
-use crate::output::stdout;
 use anyhow::{Context, Result, bail};
 use nw_wire::dissect::{Options, Value, dissect as write_tree, lines};
 use serde_json::json;
 use std::fs::File;
-use std::io::{Read, Write, stdin};
+use std::io::{Read, stdin};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -30,6 +29,9 @@ pub fn dissect(args: &Dissect) -> Result<ExitCode> {
         let text = std::str::from_utf8(&input).context("base64 is text")?;
         input = nw_trust::text::unarmor(text)?;
     }
+    if input.is_empty() {
+        bail!("the input is empty: there is no packet to show");
+    }
     if args.json {
         for line in lines(&input, Options::default()) {
             let value = line.value.to_string();
@@ -40,16 +42,17 @@ pub fn dissect(args: &Dissect) -> Result<ExitCode> {
     } else {
         print_tree(&input)?;
     }
-    let faulty = input.is_empty()
-        || lines(&input, Options::default()).any(|line| matches!(line.value, Value::Fault(_)));
-    Ok(if faulty { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    if lines(&input, Options::default()).any(|line| matches!(line.value, Value::Fault(_))) {
+        bail!("the input is not whole packets (text is read with --hex or --base64)");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the tree.
 pub fn print_tree(bytes: &[u8]) -> Result<()> {
     let mut text = String::new();
     write_tree(bytes, &mut text, Options::default())?;
-    Ok(stdout().write_all(text.as_bytes())?)
+    Ok(out!("{text}")?)
 }
 
 fn unhex(text: &[u8]) -> Result<Vec<u8>> {

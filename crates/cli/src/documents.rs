@@ -1,6 +1,7 @@
 //! What the program says of itself: configuration reference, completions, manual pages. All made from the same sources as the program.
 
 use crate::args::{Arguments, Config};
+use crate::help;
 use crate::output::stdout;
 use anyhow::{Context, Result};
 use clap::CommandFactory;
@@ -27,19 +28,22 @@ pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
     // Generators panic where they can't write.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "nw", &mut script);
-    stdout().write_all(&script)?;
+    let script = help::extend_script(shell, String::from_utf8(script)?);
+    stdout().write_all(script.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the page of `nw`, or writes all pages into a folder.
 pub fn man(folder: Option<&Path>) -> Result<ExitCode> {
-    let command = Arguments::command();
+    let pages = help::pages()?;
     match folder {
-        None => clap_mangen::Man::new(command).render(&mut stdout())?,
+        None => stdout().write_all(&pages[0].1)?,
         Some(folder) => {
             fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
-            clap_mangen::generate_to(command, folder)
-                .with_context(|| format!("can't write into {}", folder.display()))?;
+            for (name, text) in &pages {
+                fs::write(folder.join(name), text)
+                    .with_context(|| format!("can't write into {}", folder.display()))?;
+            }
         }
     }
     Ok(ExitCode::SUCCESS)

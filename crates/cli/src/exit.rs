@@ -4,6 +4,7 @@ use anyhow::Error;
 use nw_app::ClientError;
 use nw_app::control::ControlError;
 use nw_app::fetch::FetchError;
+use nw_app::keystore::KeyStoreError;
 use nw_app::object::ObjectError;
 use nw_app::packet::PacketError;
 use std::fmt;
@@ -106,13 +107,18 @@ pub fn status(error: &Error) -> Status {
     if let Some(error) = error.downcast_ref::<PacketError>() {
         return of_packet(error);
     }
+    if let Some(KeyStoreError::NoStore(_) | KeyStoreError::NoKey(_) | KeyStoreError::NoCertificate(_)) =
+        error.downcast_ref()
+    {
+        return Status::NotFound;
+    }
     error.downcast_ref::<ClientError>().map_or(Status::Failed, of_client)
 }
 
 fn of_control(error: &ControlError) -> Status {
     match error {
         ControlError::Client(error) => of_client(error),
-        ControlError::Refused { response, .. } if response.code == 404 => Status::NotFound,
+        ControlError::Refused { response, .. } if matches!(response.code, 404 | 410) => Status::NotFound,
         ControlError::Refused { .. } => Status::Refused,
         ControlError::Silence(_) => Status::TimedOut,
         ControlError::Nack { .. } => Status::Nack,

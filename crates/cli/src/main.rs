@@ -15,9 +15,12 @@ mod connect;
 mod control;
 mod demo;
 mod dissect;
+mod doctor;
 mod documents;
 mod exit;
+mod face;
 mod graph;
+mod help;
 mod inside;
 mod keys;
 mod lab;
@@ -29,22 +32,25 @@ mod progress;
 mod routes;
 mod run;
 mod service;
+mod shown;
 mod signals;
 mod signing;
 mod sim;
+mod strategy;
 mod systemd;
 mod target;
 mod transfer;
 
 use anyhow::Result;
 use args::{Arguments, Command};
-use clap::Parser;
+use clap::FromArgMatches;
 use exit::Status;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let result = match Arguments::try_parse() {
+    let parsed = help::command().try_get_matches();
+    let result = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => run_command(arguments.command),
         Err(usage) => say_usage(&usage),
     };
@@ -73,9 +79,9 @@ fn run_command(command: Command) -> Result<ExitCode> {
         Command::Peek(args) => peek::peek(&args),
         Command::Poke(args) => peek::poke(&args),
         Command::Status(args) => control::status(&args),
-        Command::Face(verb) => control::face(&verb),
-        Command::Route(verb) => control::route(&verb),
-        Command::Strategy(verb) => control::strategy(&verb),
+        Command::Face(verb) => face::face(&verb),
+        Command::Route(verb) => routes::route(&verb),
+        Command::Strategy(verb) => strategy::strategy(&verb),
         Command::Cs(verb) => control::cs(&verb),
         Command::Key(verb) => keys::key(&verb),
         Command::Cert(verb) => keys::cert(&verb),
@@ -91,10 +97,12 @@ fn run_command(command: Command) -> Result<ExitCode> {
         Command::Sim(verb) => sim::sim(&verb),
         Command::Lab(verb) => lab::lab(&verb),
         Command::Paper(verb) => paper::paper(&verb),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::Dissect(args) => dissect::dissect(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Config(args) => documents::config(&args),
         Command::Completions { shell } => documents::completions(shell),
+        Command::Complete(args) => help::print_values(&args),
         Command::Man { folder } => documents::man(folder.as_deref()),
     }
 }

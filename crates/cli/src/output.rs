@@ -4,7 +4,7 @@
 use anyhow::Result;
 use serde::Serialize;
 use std::fmt::{self, Write as _};
-use std::io::{self, StdoutLock, Write};
+use std::io::{self, IsTerminal, StdoutLock, Write};
 
 /// Writes a line of text to standard output; an `io::Result`.
 macro_rules! outln {
@@ -139,27 +139,79 @@ pub fn json_line(value: &impl Serialize) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Columns as wide as their widest cell. The first row is the head.
+/// Columns as wide as their widest cell. The first row is the head. A terminal that is narrower shows shortened cells.
 pub fn table(rows: &[Vec<String>]) -> Result<()> {
-    Ok(stdout().write_all(table_text(rows).as_bytes())?)
+    fitting_table(rows, &[])
 }
 
-fn table_text(rows: &[Vec<String>]) -> String {
+/// As [`table`]; a terminal that is narrower does without the `optional` columns, in this order, as far as it has to.
+pub fn fitting_table(rows: &[Vec<String>], optional: &[usize]) -> Result<()> {
+    let width = match io::stdout().is_terminal() {
+        true => ratatui::crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns)),
+        false => None,
+    };
+    Ok(stdout().write_all(table_text(rows, width.filter(|width| *width > 0), optional).as_bytes())?)
+}
+
+/// Between two columns.
+const GAP: usize = 2;
+/// A cell is not made shorter than this.
+const CELL_MIN: usize = 12;
+
+fn table_text(rows: &[Vec<String>], max: Option<usize>, optional: &[usize]) -> String {
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| printable_line(cell)).collect()).collect();
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut columns: Vec<(usize, usize)> = (0..count).map(|column| (column, width(column))).collect();
+    if let Some(max) = max {
+        fit(&mut columns, max, optional);
+    }
     let mut text = String::new();
     for row in &rows {
-        let cells: Vec<String> =
-            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        let cells: Vec<String> = columns
+            .iter()
+            .filter_map(|(column, width)| {
+                row.get(*column).map(|cell| format!("{:width$}", shorten(cell, *width)))
+            })
+            .collect();
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');
     }
     text
+}
+
+/// Makes columns, with their widths, fit: optional ones go first, then the widest are made narrower.
+fn fit(columns: &mut Vec<(usize, usize)>, max: usize, optional: &[usize]) {
+    fn total(columns: &[(usize, usize)]) -> usize {
+        columns.iter().map(|(_, width)| width).sum::<usize>() + GAP * columns.len().saturating_sub(1)
+    }
+    for column in optional {
+        if total(columns) <= max {
+            return;
+        }
+        columns.retain(|(kept, _)| kept != column);
+    }
+    while total(columns) > max {
+        match columns.iter_mut().max_by_key(|(_, width)| *width) {
+            Some((_, width)) if *width > CELL_MIN => *width -= 1,
+            _ => return,
+        }
+    }
+}
+
+/// The beginning and the end of a text, in so many characters.
+fn shorten(text: &str, width: usize) -> String {
+    let count = text.chars().count();
+    if count <= width {
+        return text.to_owned();
+    }
+    let end = (width - 1) / 2;
+    let head: String = text.chars().take(width - 1 - end).collect();
+    let tail: String = text.chars().skip(count - end).collect();
+    format!("{head}…{tail}")
 }
 
 /// A head or row of a table.
@@ -215,7 +267,18 @@ mod tests {
     #[test]
     fn printable_escapes_are_shown_and_rows_stay_one_line() {
         assert_eq!(printable("a\x1b[31mb\n\tc\u{9b}\u{202e}"), "a\\u{1b}[31mb\n\tc\\u{9b}\\u{202e}");
-        let text = table_text(&[vec!["unix:///x\ny".into(), "1".into()], vec!["é".into(), "2".into()]]);
+        let rows = [vec!["unix:///x\ny".into(), "1".into()], vec!["é".into(), "2".into()]];
+        let text = table_text(&rows, None, &[]);
         assert_eq!(text, "unix:///x\\ny  1\né             2\n");
+    }
+
+    #[test]
+    fn table_fits_a_narrow_terminal() {
+        let rows = [row([&"id", &"peer", &"bytes"]), row([&256, &"udp4://192.0.2.100:6363", &123_456])];
+        let fitted = |width| table_text(&rows, Some(width), &[2]);
+        assert_eq!(fitted(80).lines().nth(1), Some("256  udp4://192.0.2.100:6363  123456"));
+        assert_eq!(fitted(30).lines().nth(1), Some("256  udp4://192.0.2.100:6363"));
+        assert_eq!(fitted(20).lines().nth(1), Some("256  udp4://…00:6363"));
+        assert_eq!(fitted(5).lines().nth(1), Some("256  udp4:/…:6363"));
     }
 }

@@ -1,16 +1,18 @@
-//! `nw route import` and `nw route export`: many routes as text, one a line.
+//! `nw route …`; `import` and `export`: many routes as text, one a line.
 
-use crate::args::{Order, Reading};
+use crate::args::{Order, Reading, RouteVerb};
 use crate::connect::connect;
-use crate::control::{face_of, origin_number};
-use crate::output::json_line;
+use crate::control::{read, read_of, report};
+use crate::exit::not_found;
+use crate::face::{find, find_or_create};
+use crate::output::{json_line, row, table};
+use crate::shown::{self, ROUTE_BITS};
 use crate::signing::commanded;
 use anyhow::{Context, Result, bail};
 use nw_api::config::file::read_text;
-use nw_api::management::client::decode_items;
-use nw_api::management::{ControlParameters, Dataset, FaceStatus, RibEntry, flags, origin};
+use nw_api::management::{ControlParameters, Dataset, FaceStatus, FibEntry, RibEntry, Verb, flags, origin};
 use nw_app::Client;
-use nw_app::control::{Commander, dataset};
+use nw_app::control::Commander;
 use nw_app::import::{ImportError, import_by};
 use nw_name::Name;
 use std::collections::HashMap;
@@ -21,6 +23,152 @@ use std::time::Instant;
 
 /// Bytes of the largest file of routes: as many as a router can have, written long.
 const ROUTES_MAX: u64 = 16 << 30;
+
+/// `nw route …`
+pub fn route(verb: &RouteVerb) -> Result<ExitCode> {
+    match verb {
+        RouteVerb::List { fib: true, reading, .. } => {
+            let entries: Vec<FibEntry> = read_of(reading, Dataset::FibList)?;
+            if reading.json {
+                entries.iter().try_for_each(json_line)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            let mut rows = vec![row([&"prefix", &"next hops (face:cost)"])];
+            for entry in &entries {
+                let hops: Vec<_> =
+                    entry.next_hops.iter().map(|hop| format!("{}:{}", hop.face_id, hop.cost)).collect();
+                rows.push(row([&entry.name, &hops.join(" ")]));
+            }
+            table(&rows)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        RouteVerb::List { fib: false, nexthop, origin, reading } => {
+            list(reading, nexthop.as_deref(), origin.as_deref())
+        }
+        RouteVerb::Show { name, reading } => show(reading, name),
+        RouteVerb::Add { prefix, next_hop, cost, origin, no_inherit, capture, expires, order } => {
+            let mut router = commanded(order)?;
+            let (client, commander) = router.parts();
+            let face = find_or_create(client, commander, next_hop)?;
+            let inherit = if *no_inherit { 0 } else { flags::CHILD_INHERIT };
+            let parameters = ControlParameters {
+                face_id: Some(face),
+                cost: Some(*cost),
+                origin: Some(origin_number(origin)?),
+                flags: Some(inherit | if *capture { flags::CAPTURE } else { 0 }),
+                expiration_period: *expires,
+                ..ControlParameters::of(prefix.clone())
+            };
+            let body = commander.command(client, Verb::RibRegister, &parameters)?;
+            report(&order.reading, shown::answer(&body, ROUTE_BITS), || {
+                format!(
+                    "{prefix} goes to face {} at cost {}",
+                    body.face_id.unwrap_or(face),
+                    body.cost.unwrap_or(*cost)
+                )
+            })
+        }
+        RouteVerb::Import { file, order } => import(file, order),
+        RouteVerb::Export { origin, reading } => export(origin.as_deref(), reading),
+        RouteVerb::Remove { prefix, next_hop, origin, order } => remove(prefix, next_hop, origin, order),
+    }
+}
+
+/// Which routes are shown.
+#[derive(Default)]
+struct RouteFilter {
+    face: Option<u64>,
+    origin: Option<u64>,
+}
+
+fn list(reading: &Reading, nexthop: Option<&str>, origin: Option<&str>) -> Result<ExitCode> {
+    let mut client = connect(&reading.router)?;
+    let face = match nexthop {
+        None => None,
+        Some(nexthop) => Some(find(&mut client, nexthop)?.ok_or_else(|| no_face_to(nexthop))?),
+    };
+    let filter = RouteFilter { face, origin: origin.map(origin_number).transpose()? };
+    let mut entries: Vec<RibEntry> = read(&mut client, Dataset::RibList, None)?;
+    for entry in &mut entries {
+        entry.routes.retain(|route| {
+            filter.face.is_none_or(|face| route.face_id == face)
+                && filter.origin.is_none_or(|origin| route.origin == origin)
+        });
+    }
+    entries.retain(|entry| !entry.routes.is_empty());
+    if entries.is_empty() && (nexthop.is_some() || origin.is_some()) {
+        return Err(not_found("no route is like that (`nw route list` shows those there are)"));
+    }
+    print(reading, &entries)
+}
+
+/// The routes that Interests for `name` follow: those of the longest prefix that has any.
+fn show(reading: &Reading, name: &Name) -> Result<ExitCode> {
+    let mut client = connect(&reading.router)?;
+    let entries: Vec<RibEntry> = read(&mut client, Dataset::RibList, None)?;
+    let above = |entry: &RibEntry| entry.name.as_ref().is_prefix_of(name.as_ref());
+    let longest = entries.into_iter().filter(above).max_by_key(|entry| entry.name.as_ref().len());
+    match longest {
+        Some(entry) => print(reading, &[entry]),
+        None => Err(not_found(format!("no route covers {name} (`nw route add` makes one)"))),
+    }
+}
+
+fn print(reading: &Reading, entries: &[RibEntry]) -> Result<ExitCode> {
+    if reading.json {
+        entries.iter().try_for_each(|entry| json_line(&shown::rib_entry(entry)))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut rows = vec![row([&"prefix", &"face", &"cost", &"origin", &"flags", &"expires"])];
+    for entry in entries {
+        for route in &entry.routes {
+            let flags = shown::words(route.flags, ROUTE_BITS).join(" ");
+            let expires = route.expiration_period.map_or("-".to_owned(), |ms| format!("{} s", ms / 1000));
+            let origin = shown::origin_word(route.origin);
+            rows.push(row([&entry.name, &route.face_id, &route.cost, &origin, &flags, &expires]));
+        }
+    }
+    table(&rows)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn no_face_to(next_hop: &str) -> anyhow::Error {
+    not_found(format!("there is no face to {next_hop} (`nw face list` shows those there are)"))
+}
+
+fn remove(prefix: &Name, next_hop: &str, origin: &str, order: &Order) -> Result<ExitCode> {
+    let mut router = commanded(order)?;
+    let (client, commander) = router.parts();
+    let face = find(client, next_hop)?.ok_or_else(|| no_face_to(next_hop))?;
+    let number = origin_number(origin)?;
+    // Neighbours may command routes to themselves, and read nothing.
+    if let Ok(entries) = read::<RibEntry>(client, Dataset::RibList, None) {
+        let is_there = entries
+            .iter()
+            .filter(|entry| entry.name == *prefix)
+            .any(|entry| entry.routes.iter().any(|route| route.face_id == face && route.origin == number));
+        if !is_there {
+            return Err(not_found(format!(
+                "{prefix} has no route of origin {origin} to face {face} (`nw route list` shows those there are)"
+            )));
+        }
+    }
+    let parameters = ControlParameters {
+        face_id: Some(face),
+        origin: Some(number),
+        ..ControlParameters::of(prefix.clone())
+    };
+    let body = commander.command(client, Verb::RibUnregister, &parameters)?;
+    report(&order.reading, shown::answer(&body, ROUTE_BITS), || {
+        format!("{prefix} does not go to face {face} any more")
+    })
+}
+
+pub fn origin_number(word: &str) -> Result<u64> {
+    origin::from_word(word).with_context(|| {
+        format!("{word} is no origin: app, static, client, autoreg, autoconf, nlsr, or a number")
+    })
+}
 
 /// `nw route import`
 pub fn import(file: &Path, order: &Order) -> Result<ExitCode> {
@@ -70,7 +218,7 @@ fn face(
     if let Some(id) = known.get(next_hop) {
         return Ok(*id);
     }
-    let id = face_of(client, commander, next_hop)?;
+    let id = find_or_create(client, commander, next_hop)?;
     known.insert(next_hop.to_owned(), id);
     Ok(id)
 }
@@ -106,16 +254,20 @@ fn parse(line: &str, face: impl FnOnce(&str) -> Result<u64>) -> Result<ControlPa
 pub fn export(only: Option<&str>, reading: &Reading) -> Result<ExitCode> {
     let only = only.map(origin_number).transpose()?;
     let mut client = connect(&reading.router)?;
-    let faces: Vec<FaceStatus> = decode_items(&dataset(&mut client, Dataset::FacesList, None)?)?;
+    let faces: Vec<FaceStatus> = read(&mut client, Dataset::FacesList, None)?;
     // A peer's address holds longer than its number.
     let faces: HashMap<u64, String> =
         faces.into_iter().filter(|face| is_address(&face.uri)).map(|face| (face.face_id, face.uri)).collect();
-    let entries: Vec<RibEntry> = decode_items(&dataset(&mut client, Dataset::RibList, None)?)?;
+    let entries: Vec<RibEntry> = read(&mut client, Dataset::RibList, None)?;
     let mut out = BufWriter::new(crate::output::stdout());
     for entry in &entries {
         for route in entry.routes.iter().filter(|route| only.is_none_or(|only| route.origin == only)) {
             if reading.json {
-                let line = serde_json::json!({ "name": entry.name.to_string(), "route": route });
+                // As `nw route list` has them, one route a line.
+                let one = RibEntry { name: entry.name.clone(), routes: vec![route.clone()] };
+                let mut line = shown::rib_entry(&one);
+                line["route"] = line["routes"][0].take();
+                line.as_object_mut().map(|line| line.remove("routes"));
                 writeln!(out, "{line}")?;
                 continue;
             }

@@ -173,7 +173,7 @@ fn say_where(socket: &Path, enabled: bool, write: bool) {
 }
 
 /// The first configuration file that is there.
-fn found_config() -> Option<PathBuf> {
+pub(crate) fn found_config() -> Option<PathBuf> {
     let user = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
     let user = user.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
     let folders = user.into_iter().chain([PathBuf::from("/etc")]);

@@ -350,7 +350,8 @@ impl Outcome {
             chosen.iter().filter_map(|row| field(row)).reduce(f64::max)
         };
         let (p50, p99) = if application.is_none() && !self.rtt_ns.is_empty() {
-            let at = |share| Some(ms(self.rtt_ns.value_at_quantile(share)));
+            let longest = worst(|row| row.rtt_max_ms).unwrap_or(f64::INFINITY);
+            let at = |share| Some(ms(self.rtt_ns.value_at_quantile(share)).min(longest));
             (at(0.5), at(0.99))
         } else {
             (worst(|row| row.rtt_p50_ms), worst(|row| row.rtt_p99_ms))
@@ -389,7 +390,9 @@ fn applications(simulation: &Simulation, duration_s: f64) -> Vec<ApplicationRow>
     let rows = producers.chain(consumers).zip(&simulation.seats).map(|((name, kind), seat)| {
         let c = seat.application.counters();
         let count = c.rtt_ns.len();
-        let at = |share| (count > 0).then(|| ms(c.rtt_ns.value_at_quantile(share)));
+        // The histogram gives the end of a range, which may lie beyond all that was measured.
+        let bounded = |ns: u64| ns.min(c.rtt_max_ns).max(c.rtt_min_ns);
+        let at = |share| (count > 0).then(|| ms(bounded(c.rtt_ns.value_at_quantile(share))));
         let done_s = c.done_ns.map(|ns| ns as f64 / 1e9);
         ApplicationRow {
             name: name.clone(),
@@ -408,7 +411,7 @@ fn applications(simulation: &Simulation, duration_s: f64) -> Vec<ApplicationRow>
             rtt_p50_ms: at(0.5),
             rtt_p90_ms: at(0.9),
             rtt_p99_ms: at(0.99),
-            rtt_max_ms: at(1.0),
+            rtt_max_ms: (count > 0).then(|| ms(c.rtt_max_ns)),
             done_s,
             failed: c.failed.clone(),
         }

@@ -120,7 +120,8 @@ impl Generator {
             waiting: HashMap::new(),
             waiting_count: 0,
             expiries: VecDeque::new(),
-            measured: Measured::new(limits.duration),
+            // A number of packets may be reached long before the time is over.
+            measured: Measured::new(if limits.packets.is_some() { Duration::ZERO } else { limits.duration }),
         }
     }
 

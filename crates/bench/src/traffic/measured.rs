@@ -1,22 +1,10 @@
 //! What a generator saw: counters, histograms, and how both went over time.
 
 use super::series::Series;
+use super::timings::Timings;
 use core::time::Duration;
-use hdrhistogram::Histogram;
 use nw_wire::NackReason;
 use std::collections::BTreeMap;
-
-/// An hour, the longest latency that is told apart.
-const LONGEST_NS: u64 = 3_600_000_000_000;
-
-/// An empty histogram of nanoseconds with so many exact digits.
-pub fn histogram(digits: u8) -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST_NS, digits).expect("the bounds are in order")
-}
-
-fn record(histogram: &mut Histogram<u64>, duration: Duration) {
-    histogram.saturating_record(duration.as_nanos().clamp(1, u128::from(LONGEST_NS)) as u64);
-}
 
 /// Counters. A *request* is what a user would wait for; several may share one Interest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,8 +25,12 @@ pub struct Counters {
     pub unsent: u64,
     /// Data that answered.
     pub data: u64,
-    /// Octets of these.
+    /// Bytes of these.
     pub octets: u64,
+    /// Bytes of the smallest of these; 0 before the first.
+    pub data_bytes_min: u64,
+    /// Bytes of the largest.
+    pub data_bytes_max: u64,
     /// Of these Data, those with a congestion mark.
     pub marked: u64,
     /// Packets that nobody waited for: a second answer, or one after its lifetime.
@@ -62,11 +54,11 @@ pub struct Measured {
     /// How often what happened.
     pub counters: Counters,
     /// From when a request was due to its answer.
-    pub latency: Histogram<u64>,
+    pub latency: Timings,
     /// From when it was sent to its answer.
-    pub since_sent: Histogram<u64>,
+    pub since_sent: Timings,
     /// From when it was due to when it was sent: how late this program was.
-    pub lateness: Histogram<u64>,
+    pub lateness: Timings,
     /// The same over time.
     pub series: Series,
     /// From the first request to the end.
@@ -79,9 +71,9 @@ impl Measured {
     pub fn new(planned: Duration) -> Self {
         Measured {
             counters: Counters::default(),
-            latency: histogram(3),
-            since_sent: histogram(3),
-            lateness: histogram(3),
+            latency: Timings::new(3),
+            since_sent: Timings::new(3),
+            lateness: Timings::new(3),
             series: Series::new(planned),
             elapsed: Duration::ZERO,
             last_answer: Duration::ZERO,
@@ -99,7 +91,7 @@ impl Measured {
 
     pub(super) fn asked(&mut self, at: Duration, late: Duration) {
         self.counters.asked += 1;
-        record(&mut self.lateness, late);
+        self.lateness.record(late);
         self.series.at(at).asked += 1;
     }
 
@@ -110,16 +102,24 @@ impl Measured {
     pub(super) fn answered(&mut self, at: Duration, latency: Duration, since_sent: Duration) {
         self.counters.answered += 1;
         self.last_answer = at;
-        record(&mut self.latency, latency);
-        record(&mut self.since_sent, since_sent);
+        self.latency.record(latency);
+        self.since_sent.record(since_sent);
         let interval = self.series.at(at);
         interval.answered += 1;
-        record(&mut interval.latency, latency);
+        interval.record(latency);
     }
 
     pub(super) const fn data(&mut self, octets: usize, is_marked: bool) {
+        let bytes = octets as u64;
+        let is_smallest = self.counters.data == 0 || bytes < self.counters.data_bytes_min;
+        if is_smallest {
+            self.counters.data_bytes_min = bytes;
+        }
+        if bytes > self.counters.data_bytes_max {
+            self.counters.data_bytes_max = bytes;
+        }
         self.counters.data += 1;
-        self.counters.octets += octets as u64;
+        self.counters.octets += bytes;
         self.counters.marked += is_marked as u64;
     }
 

@@ -13,5 +13,6 @@ pub mod series;
 pub mod sink;
 pub mod span;
 pub mod through_router;
+pub mod timings;
 pub mod workload;
 pub mod xdp;

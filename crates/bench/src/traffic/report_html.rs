@@ -3,6 +3,7 @@
 use super::generator::{Arrivals, Load};
 use super::measured::Measured;
 use super::result::Outcome;
+use super::timings::Timings;
 use super::workload::Pattern;
 use hdrhistogram::Histogram;
 use nw_measure::chart::{Axis, Chart, Line, Scale, Style};
@@ -68,9 +69,13 @@ pub fn workload_words(outcome: &Outcome) -> String {
         Pattern::Sequential => "one after the other".into(),
     };
     let mut text = format!(
-        "{} names below {}, asked for {order}; {} components, {} octets a name, {} octets of content",
-        w.names, w.prefix, w.components, w.name_octets, w.payload
+        "{} names below {}, asked for {order}; {} components, {} bytes a name",
+        w.names, w.prefix, w.components, w.name_octets
     );
+    // Where another program answers, only it knows what it puts into Data; what came is in the table.
+    if outcome.answered_by_sink.is_some() {
+        let _ = write!(text, ", {} bytes of content", w.payload);
+    }
     if w.can_be_prefix > 0.0 {
         let _ = write!(text, "; {} % with CanBePrefix", 100.0 * w.can_be_prefix);
     }
@@ -106,7 +111,7 @@ fn charts(outcome: &Outcome, measured: &Measured) -> Vec<Chart> {
     };
     let time = || Axis { label: "time since the start (s)", scale: Scale::Linear };
     let latency = || Axis { label: "latency (µs)", scale: Scale::Log };
-    vec![
+    let mut charts = vec![
         Chart {
             title: "Latency by share of requests",
             x: Axis { label: "share of requests at most that long", scale: Scale::Nines },
@@ -119,8 +124,14 @@ fn charts(outcome: &Outcome, measured: &Measured) -> Vec<Chart> {
             x: latency(),
             y: Axis { label: "share of requests (%)", scale: Scale::Linear },
             style: Style::Bars,
-            lines: vec![Line { label: "latency", points: distribution(&measured.latency) }],
+            lines: vec![Line { label: "latency", points: distribution(measured.latency.histogram()) }],
         },
+    ];
+    // One point is no line: a run that short has no chart over time.
+    if outcome.series.len() < 2 {
+        return charts;
+    }
+    charts.extend([
         Chart {
             title: "Requests over time",
             x: time(),
@@ -141,18 +152,19 @@ fn charts(outcome: &Outcome, measured: &Measured) -> Vec<Chart> {
                 Line { label: "99 %", points: over_time(|point| point.p99_us) },
             ],
         },
-    ]
+    ]);
+    charts
 }
 
 /// Shares, as far as so many samples tell them, and latencies in microseconds.
-fn quantiles(nanos: &Histogram<u64>) -> Vec<(f64, f64)> {
+fn quantiles(nanos: &Timings) -> Vec<(f64, f64)> {
     if nanos.is_empty() {
         return Vec::new();
     }
     let nines = (nanos.len() as f64).log10().min(5.0);
     let steps = (nines * 24.0).ceil() as u32;
     let share = |i| 1.0 - 10f64.powf(-f64::from(i) / 24.0);
-    (0..=steps).map(share).map(|share| (share, nanos.value_at_quantile(share) as f64 / 1e3)).collect()
+    (0..=steps).map(share).map(|share| (share, nanos.quantile_ns(share) as f64 / 1e3)).collect()
 }
 
 /// Bars, equally wide on a logarithmic axis: where each begins in microseconds, and percent of all in it. The last ends the one before.
@@ -180,8 +192,8 @@ fn distribution(nanos: &Histogram<u64>) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::measured::histogram;
     use super::super::result::Way;
+    use super::super::timings::histogram;
     use super::super::workload::Workload;
     use super::super::workload::tests::workload;
     use super::*;
@@ -205,7 +217,8 @@ mod tests {
         for load in [Load::Closed { window: 3 }, Load::Open { rate: 1e3, arrivals: Arrivals::Poisson }] {
             let outcome = Outcome::new(&workload, load, Way::over("<memory>"), false, &measured, None);
             let page = page(&outcome, &measured);
-            assert_eq!(page.matches("<svg").count(), 4);
+            // Nothing happened over time, so there is no chart of it.
+            assert_eq!(page.matches("<svg").count(), 2);
             assert!(page.contains("over &lt;memory&gt;") && !page.contains("<memory>"));
             // The only address is the name of SVG itself.
             assert_eq!(page.matches("http").count(), page.matches("http://www.w3.org/2000/svg").count());

@@ -2,11 +2,11 @@
 
 use super::generator::Load;
 use super::measured::{Counters, Measured};
+use super::timings::Timings;
 use super::workload::Workload;
 use super::xdp::ByXdp;
 use crate::machine::Machine;
 use core::time::Duration;
-use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -53,14 +53,16 @@ pub struct Outcome {
     pub asked_per_s: f64,
     /// Requests answered, a second.
     pub answered_per_s: f64,
-    /// Octets of Data packets, a second, in megabits.
+    /// Bytes of the Data packets that came; null when none did.
+    pub data_bytes: Option<Sizes>,
+    /// Bytes of Data packets, a second, in megabits.
     pub mbit_per_s: f64,
-    /// From when a request was due to its answer.
-    pub latency_us: Quantiles,
+    /// From when a request was due to its answer; null when none was answered, as the next two.
+    pub latency_us: Option<Quantiles>,
     /// From when it was sent to its answer.
-    pub since_sent_us: Quantiles,
+    pub since_sent_us: Option<Quantiles>,
     /// From when it was due to when it was sent.
-    pub lateness_us: Quantiles,
+    pub lateness_us: Option<Quantiles>,
     /// Octets of content and such, over time.
     pub series: Vec<Point>,
     /// How frames came and went; absent when they went by sockets.
@@ -85,8 +87,17 @@ impl Way {
     }
 }
 
-/// Of a histogram, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+/// The smallest and the largest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Sizes {
+    /// The smallest.
+    pub min: u64,
+    /// The largest.
+    pub max: u64,
+}
+
+/// Of measured durations, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Quantiles {
     /// Least.
     pub min: f64,
@@ -105,20 +116,17 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    fn of(nanos: &Histogram<u64>) -> Self {
-        if nanos.is_empty() {
-            return Quantiles::default();
-        }
-        let at = |share| us(nanos.value_at_quantile(share));
-        Quantiles {
-            min: us(nanos.min()),
-            mean: nanos.mean() / 1e3,
+    fn of(timings: &Timings) -> Option<Self> {
+        let at = |share| us(timings.quantile_ns(share));
+        Some(Quantiles {
+            min: us(timings.min_ns()?),
+            mean: timings.mean_ns()? / 1e3,
             p50: at(0.5),
             p90: at(0.9),
             p99: at(0.99),
             p999: at(0.999),
-            max: us(nanos.max()),
-        }
+            max: us(timings.max_ns()?),
+        })
     }
 }
 
@@ -187,6 +195,8 @@ impl Outcome {
             hit_ratio: answered_by_sink.and_then(hits),
             asked_per_s: per_s(asked, busy),
             answered_per_s: per_s(answered, busy),
+            data_bytes: (counters.data > 0)
+                .then_some(Sizes { min: counters.data_bytes_min, max: counters.data_bytes_max }),
             mbit_per_s: per_s(counters.octets, busy) * 8.0 / 1e6,
             latency_us: Quantiles::of(&measured.latency),
             since_sent_us: Quantiles::of(&measured.since_sent),
@@ -213,6 +223,7 @@ impl Outcome {
                 self.answered.to_string(),
                 format!("{:.0} a second, {:.1} Mbit/s", self.answered_per_s, self.mbit_per_s),
             ),
+            row("data size", self.data_size(), "of Data packets with name and signature".into()),
             row("lost", self.lost.to_string(), share(self.lost)),
             row(
                 "reordered",
@@ -247,6 +258,14 @@ impl Outcome {
         rows
     }
 
+    fn data_size(&self) -> String {
+        match self.data_bytes {
+            None => "-".into(),
+            Some(Sizes { min, max }) if min == max => format!("{min} bytes"),
+            Some(Sizes { min, max }) => format!("{min}-{max} bytes"),
+        }
+    }
+
     /// Rows of the table of latencies, in microseconds, and its head.
     pub fn latencies(&self) -> ([&'static str; 8], Vec<(&'static str, Quantiles)>) {
         let head = ["µs", "min", "mean", "50 %", "90 %", "99 %", "99.9 %", "max"];
@@ -255,7 +274,7 @@ impl Outcome {
             rows.push(("since sent", self.since_sent_us));
             rows.push(("sent late by", self.lateness_us));
         }
-        (head, rows)
+        (head, rows.into_iter().filter_map(|(what, quantiles)| Some((what, quantiles?))).collect())
     }
 }
 

@@ -1,12 +1,13 @@
 //! How a run went over time: a bounded number of intervals. When a run outlasts them, each two become one of twice the length.
 
-use super::measured::histogram;
+use super::timings::histogram;
 use core::time::Duration;
 use hdrhistogram::Histogram;
 
 /// Intervals at most.
 pub const INTERVALS_MAX: usize = 120;
-const SHORTEST: Duration = Duration::from_millis(100);
+/// Short enough for a run of a tenth of a second to have its chart.
+const SHORTEST: Duration = Duration::from_millis(1);
 
 /// One stretch of time.
 #[derive(Clone, Debug)]
@@ -24,6 +25,11 @@ pub struct Interval {
 impl Interval {
     fn new() -> Self {
         Interval { asked: 0, answered: 0, lost: 0, latency: histogram(2) }
+    }
+
+    /// Counts the latency of an answer.
+    pub fn record(&mut self, latency: Duration) {
+        self.latency.saturating_record(latency.as_nanos().clamp(1, u128::from(u64::MAX)) as u64);
     }
 
     fn add(&mut self, other: &Interval) {
@@ -44,7 +50,8 @@ pub struct Series {
 }
 
 impl Series {
-    /// For a run that is planned to take so long: about sixty intervals, none shorter than 100 ms.
+    /// For a run that is planned to take so long: about sixty intervals, none shorter than a millisecond. For zero it is not known
+    /// how long the run takes: intervals grow with it.
     pub fn new(planned: Duration) -> Self {
         Series { length: (planned / 60).max(SHORTEST), intervals: Vec::new() }
     }
@@ -102,5 +109,12 @@ mod tests {
             series.intervals.iter().for_each(|interval| merged.add(&interval.latency).unwrap());
             prop_assert_eq!(merged, all);
         }
+    }
+
+    #[test]
+    fn series_of_a_short_run_has_points_for_a_chart() {
+        let mut series = Series::new(Duration::ZERO);
+        (0..110).for_each(|ms| series.at(Duration::from_millis(ms)).answered += 1);
+        assert!((50..=INTERVALS_MAX).contains(&series.intervals.len()), "{}", series.intervals.len());
     }
 }

@@ -294,7 +294,12 @@ fn finish(
     let measured = generator.measured();
     let outcome = Outcome::new(workload, load.load(), way, went == Went::On, measured, by_sink);
     if output.json {
-        json_line(&outcome)?;
+        let mut shown = serde_json::to_value(&outcome)?;
+        if by_sink.is_none() {
+            // Only the program that answers knows it; `data_bytes` is what came.
+            shown["workload"]["payload"] = serde_json::Value::Null;
+        }
+        json_line(&shown)?;
     } else {
         print(&outcome)?;
     }

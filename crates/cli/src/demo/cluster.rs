@@ -50,6 +50,10 @@ pub fn cluster(ended: &Ended) -> Result<()> {
     let content = cluster.publish(0, &name, &publish)?;
     let copy = cluster.contents().join("copy");
     say(&format!(
+        "{MEMBERS} members can carry {:.0} Mbit/s of frames: some 50 of content; names fall to members by hash, so one may be busier",
+        RATE_MBIT * MEMBERS as f64
+    ))?;
+    say(&format!(
         "fetching {} MiB through it; each packet is asked for once, so that one lost would be the end",
         OCTETS >> 20
     ))?;
@@ -62,10 +66,12 @@ pub fn cluster(ended: &Ended) -> Result<()> {
         // The table ends however this ends.
         let _end = Stop(&stop);
         pause(ended);
-        say("adding a member")?;
+        say("adding a member: the download becomes faster by a third, as its names now fall to four links")?;
         let number = cluster.add_member()?;
         pause(ended);
-        say("removing it again: it gets no new names, and is gone when nothing is pending there")?;
+        say(
+            "removing it again: it gets no new names, and is gone when nothing is pending there; the rate falls back",
+        )?;
         cluster.remove_member(number)?;
         pause(ended);
         while download.is_running() && !ended.is_ended() {
@@ -118,6 +124,10 @@ fn watch(nw: &Path, control: &Path, stop: &AtomicBool) -> io::Result<()> {
     let started = at;
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(ROW);
+        // What is counted after the end is not of the download.
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
         let Some(now) = status(nw, control) else { continue };
         let seconds = at.elapsed().as_secs_f64();
         at = Instant::now();

@@ -1,13 +1,14 @@
 //! `nw tap`: live packets, a line each, or as a file for Wireshark.
 
 use super::Control;
-use super::http::{Answer, Method, ask, escape};
-use crate::output::json_line;
+use super::http::{Answer, Method, ask, body, escape};
 use crate::output::stdout;
+use crate::output::{count, json_line};
 use crate::signals::Ended;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use core::time::Duration;
+use nw_api::management::FaceStatus;
 use nw_api::pcapng::{self, Block, Packet};
 use nw_wire::{Data, Interest, LpPacket};
 use serde::Serialize;
@@ -89,7 +90,12 @@ const fn is_zero(number: &u64) -> bool {
 /// `nw tap`
 pub fn tap(args: &Tap) -> Result<ExitCode> {
     let ended = Ended::watch()?;
-    let answer = ask(&args.control.place()?, Method::Get, &query(args), None)?;
+    let place = args.control.place()?;
+    if let Some(face) = args.face {
+        // A face that is not there would be waited for without an end.
+        let _: FaceStatus = body(&place, Method::Get, &format!("/v1/faces/{face}"), None)?;
+    }
+    let answer = ask(&place, Method::Get, &query(args), None)?;
     answer.set_patience(SLICE)?;
     let mut blocks = Blocks { answer, bytes: Vec::new(), start: 0 };
     let (packets, lost) = match &args.write {
@@ -98,7 +104,7 @@ pub fn tap(args: &Tap) -> Result<ExitCode> {
     };
     if args.write.is_some() || lost > 0 {
         let more = if lost > 0 { format!(", {lost} lost: this reader was too slow") } else { String::new() };
-        note!("{packets} packets{more}");
+        note!("{}{more}", count(packets, "packet"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -109,6 +109,10 @@ pub struct AppCounters {
     pub rtt_ns: Histogram<u64>,
     /// The same, summed.
     pub rtt_sum_ns: u64,
+    /// The shortest, exact; `u64::MAX` before the first.
+    pub rtt_min_ns: u64,
+    /// The longest, exact.
+    pub rtt_max_ns: u64,
     /// When a download was complete.
     pub done_ns: Option<u64>,
     /// A download was given up.
@@ -130,6 +134,8 @@ impl Default for AppCounters {
             // Two digits: there may be thousands of applications.
             rtt_ns: Histogram::new(2).expect("two digits are supported"),
             rtt_sum_ns: 0,
+            rtt_min_ns: u64::MAX,
+            rtt_max_ns: 0,
             done_ns: None,
             failed: None,
         }
@@ -142,6 +148,8 @@ impl AppCounters {
         // It grows as it must, so nothing is too long for it.
         let _ = self.rtt_ns.record(rtt_ns.max(1));
         self.rtt_sum_ns += rtt_ns;
+        self.rtt_min_ns = self.rtt_min_ns.min(rtt_ns);
+        self.rtt_max_ns = self.rtt_max_ns.max(rtt_ns);
     }
 }
 

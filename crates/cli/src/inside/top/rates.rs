@@ -1,6 +1,7 @@
 //! From two looks at counters to rates a second.
 
 use super::SortBy;
+use crate::control::is_done;
 use crate::output::row;
 use core::time::Duration;
 use nw_api::rest::Look;
@@ -46,6 +47,8 @@ pub struct Rates {
     pub prefixes: Vec<PrefixRates>,
     /// Reasons for which packets were dropped in this time.
     pub drops: Vec<DropRate>,
+    /// Reasons for which packets ended as their work was done: an Interest that was answered from the cache is not forwarded.
+    pub done: Vec<DropRate>,
 }
 
 /// One face.
@@ -109,6 +112,7 @@ pub fn rates(before: &Look, now: &Look, took: Duration) -> Rates {
     let hits = new.content_store.hits.saturating_sub(old.content_store.hits);
     let asked = hits + new.content_store.misses.saturating_sub(old.content_store.misses);
     let busy_ns = new.loop_time.busy_ns.saturating_sub(old.loop_time.busy_ns);
+    let (done, drops) = drop_rates(before, now, &rate).into_iter().partition(|drop| is_done(&drop.reason));
     Rates {
         version: forwarder.version.clone(),
         up_s: forwarder.current_timestamp.saturating_sub(forwarder.start_timestamp) / 1000,
@@ -126,7 +130,8 @@ pub fn rates(before: &Look, now: &Look, took: Duration) -> Rates {
         cs_capacity: new.content_store.capacity,
         faces: face_rates(before, now, &rate),
         prefixes: prefix_rates(before, now, &rate),
-        drops: drop_rates(before, now, &rate),
+        drops,
+        done,
     }
 }
 
@@ -241,7 +246,8 @@ impl Rates {
     /// Faces as a table, with its head.
     pub fn face_rows(&self) -> Vec<Vec<String>> {
         let mut rows = vec![row([
-            &"face", &"peer", &"in I/s", &"D/s", &"N/s", &"B/s", &"out I/s", &"D/s", &"N/s", &"B/s",
+            &"face", &"peer", &"in I/s", &"in D/s", &"in N/s", &"in B/s", &"out I/s", &"out D/s", &"out N/s",
+            &"out B/s",
         ])];
         rows.extend(self.faces.iter().map(|face| {
             let ([a, b, c], [d, e, f]) = (face.in_packets.map(short), face.out_packets.map(short));
@@ -333,6 +339,10 @@ mod tests {
         let two = Duration::from_secs(2);
         let mut seen = rates(&look(10, 100, 1000, 4), &look(30, 500, 3000, 8), two);
         assert_eq!(seen.faces[0].in_packets, [10.0, 0.0, 0.0]);
+        let mut cached = look(30, 500, 3000, 8);
+        cached.drops[0].reason = "cache_hit".into();
+        let hits = rates(&Look::default(), &cached, two);
+        assert_eq!((hits.drops.len(), hits.done.len()), (0, 1), "a cache hit is no loss");
         assert_eq!((seen.prefixes[0].bytes, seen.drops[0].packets, seen.drops[0].total), (200.0, 2.0, 8));
         seen.sort_faces(SortBy::Traffic, false);
         assert_eq!(seen.faces[0].face_id, 257);

@@ -138,8 +138,8 @@ impl Screen {
         let [head, faces, below, keys] = parts.areas(area);
         let lines: Vec<Line<'_>> = self.shown.head().into_iter().map(Line::from).collect();
         frame.render_widget(Paragraph::new(lines), head);
-        let rows = self.shown.face_rows();
-        draw_table(frame, faces, &rows, self.scroll, &FACE_WIDTHS);
+        let (rows, widths) = face_table(&self.shown.face_rows(), faces.width);
+        draw_table(frame, faces, &rows, self.scroll, &widths);
         self.draw_below(frame, below);
         let paused = if self.paused { "paused  " } else { "" };
         let sort = format!("{:?}{}", self.sort, if self.reverse { " reversed" } else { "" }).to_lowercase();
@@ -175,18 +175,34 @@ enum Taken {
     Nothing,
 }
 
-const FACE_WIDTHS: [Constraint; 10] = [
-    Constraint::Length(6),
-    Constraint::Fill(1),
-    Constraint::Length(7),
-    Constraint::Length(5),
-    Constraint::Length(5),
-    Constraint::Length(5),
-    Constraint::Length(8),
-    Constraint::Length(5),
-    Constraint::Length(5),
-    Constraint::Length(5),
-];
+/// Columns of faces, first to last, with their widths; the peer has what is left.
+const FACE_COLUMNS: [u16; 10] = [6, 0, 7, 7, 7, 7, 8, 8, 8, 8];
+/// Columns that a narrow terminal does without, first to last: Nacks, then Data, then Interests.
+const FACE_OPTIONAL: [usize; 6] = [8, 4, 7, 3, 6, 2];
+/// Characters of a peer without which it says little.
+const PEER_MIN: u16 = 14;
+
+/// The columns of a table of faces that fit, and their widths. The peer takes no more than it needs, so that figures stay beside it.
+fn face_table(rows: &[Vec<String>], width: u16) -> (Vec<Vec<String>>, Vec<Constraint>) {
+    let needed = rows.iter().map(|row| row[1].chars().count()).max().unwrap_or(0) as u16;
+    let mut columns: Vec<usize> = (0..FACE_COLUMNS.len()).collect();
+    let others = |columns: &[usize]| columns.iter().map(|column| FACE_COLUMNS[*column] + 1).sum::<u16>();
+    for optional in FACE_OPTIONAL {
+        if others(&columns) + needed.min(PEER_MIN) <= width {
+            break;
+        }
+        columns.retain(|column| *column != optional);
+    }
+    let left = width.saturating_sub(others(&columns));
+    let widths = columns.iter().map(|column| match column {
+        1 => Constraint::Length(needed.min(left)),
+        column => Constraint::Length(FACE_COLUMNS[*column]),
+    });
+    let widths = widths.collect();
+    let rows = rows.iter().map(|row| columns.iter().map(|column| row[*column].clone()).collect()).collect();
+    (rows, widths)
+}
+
 const PREFIX_WIDTHS: [Constraint; 4] =
     [Constraint::Length(7), Constraint::Length(7), Constraint::Length(7), Constraint::Fill(1)];
 const DROP_WIDTHS: [Constraint; 3] = [Constraint::Length(10), Constraint::Length(10), Constraint::Fill(1)];
@@ -232,6 +248,15 @@ mod tests {
             paused: false,
             scroll: 0,
         }
+    }
+
+    #[test]
+    fn face_table_keeps_peer_and_bytes_on_narrow_terminals() {
+        let rows = screen().shown.face_rows();
+        let head = |width| face_table(&rows, width).0[0].join(" ");
+        assert_eq!(head(40), "face peer in B/s out B/s");
+        assert!(head(80).starts_with("face peer in I/s in D/s in B/s"), "{}", head(80));
+        assert_eq!(face_table(&rows, 200).1[1], Constraint::Length(19), "no wider than the longest peer");
     }
 
     fn drawn(screen: &Screen, width: u16, height: u16) -> String {

@@ -2,8 +2,10 @@
 
 use super::Top;
 use crate::connect::connect;
+use crate::exit::{Failure, status};
 use crate::inside::http::{Method, Place, body};
-use anyhow::{Result, anyhow};
+use crate::output::describe;
+use anyhow::Result;
 use nw_api::counters::split_done;
 use nw_api::management::Dataset;
 use nw_api::management::client::{decode_cs_info, decode_items, decode_status};
@@ -32,7 +34,10 @@ impl Source {
             Err(error) if args.control.control.is_some() => Err(error),
             Err(error) => match connect(&args.control.router) {
                 Ok(client) => Ok(Source::Management(Box::new(client))),
-                Err(other) => Err(anyhow!("{other:#}; nor by REST: {error:#}")),
+                Err(other) => {
+                    let text = format!("{}; nor by REST: {}", describe(&other), describe(&error));
+                    Err(Failure::new(status(&other), text).into())
+                }
             },
         }
     }
@@ -61,7 +66,7 @@ fn path(depth: u8) -> String {
 fn by_management(client: &mut Client) -> Result<Look> {
     let faces: Vec<nw_api::management::FaceStatus> =
         decode_items(&dataset(client, Dataset::FacesList, None)?)?;
-    let status = RouterStatus {
+    let router = RouterStatus {
         forwarder: decode_status(&dataset(client, Dataset::StatusGeneral, None)?)?,
         content_store: decode_cs_info(&dataset(client, Dataset::CsInfo, None)?)?,
         face_count: faces.len() as u64,
@@ -75,5 +80,5 @@ fn by_management(client: &mut Client) -> Result<Look> {
         Err(error) => return Err(error.into()),
     };
     let (drops, done) = split_done(drops);
-    Ok(Look { status, faces, drops, done, top: None })
+    Ok(Look { status: router, faces, drops, done, top: None })
 }

@@ -241,7 +241,9 @@ mod tests {
         let Some(Candidates::Equal(queue)) = shares.candidates(owner(1, 10)) else { panic!("none") };
         assert_eq!(queue.len(), 5, "only its own may give way to it");
         let mut shares = PeerShares::default();
-        (1..9).for_each(|peer| drop(add(&mut shares, owner(peer, 0))));
+        for peer in 1..9 {
+            add(&mut shares, owner(peer, 0));
+        }
         let Some(Candidates::Equal(queue)) = shares.candidates(owner(9, 0)) else { panic!("none") };
         assert_eq!(queue.len(), 8, "where all have one, any may");
     }

@@ -40,6 +40,74 @@ sys.stdin.read()
 """
 
 
+# One address sends from many ports and holds many connections; others are served.
+PEERS = """
+import socket, subprocess, sys, time
+sys.path.insert(0, {here!r})
+from test_cli import CommandLine, Router
+from test_shortages import command, components, interest, tlv
+import tempfile
+
+FLOOD, OTHER = "10.9.0.1", ["10.9.0.2", "10.9.0.3"]
+FLOOD6, OTHER6 = ["fd00:9:0:1::" + format(number, "x") for number in range(1, 5)], ["fd00:9:0:2::1", "fd00:9:0:3::1"]
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+for address in ["10.9.0.9", FLOOD, *OTHER]:
+    subprocess.run(["ip", "address", "add", address + "/32", "dev", "lo"], check=True)
+for address in ["fd00:9::9", *FLOOD6, *OTHER6]:
+    subprocess.run(["ip", "address", "add", address + "/128", "dev", "lo", "nodad"], check=True)
+
+folder = tempfile.mkdtemp(prefix="nw-cli-")
+addresses = '"10.9.0.9:6363", "[fd00:9::9]:6363"'
+
+class Here(Router):
+    def write(self, more):
+        self.config.write_text(
+            f'[faces]\\nmax = 60\\n[faces.unix]\\npath = "{{self.socket}}"\\n'
+            f'[faces.udp]\\nlisten = [{{addresses}}]\\n[faces.tcp]\\nlisten = [{{addresses}}]\\n'
+        )
+
+def peer(kind, source, target):
+    one = socket.socket(socket.AF_INET6 if ":" in source else socket.AF_INET, kind)
+    one.settimeout(5)
+    one.bind((source, 0))
+    one.connect((target, 6363))
+    return one
+
+def is_served(kind, source, target, name):
+    for number in range(2):
+        one = peer(kind, source, target)
+        one.sendall(interest(name + "/" + str(number)))
+        assert producer.recv(9000), name
+        one.close()
+
+router = Here(folder)
+try:
+    producer = socket.socket(socket.AF_UNIX)
+    producer.settimeout(10)
+    producer.connect(str(router.socket))
+    producer.sendall(command("rib/register", tlv(7, b"".join(components("/p")))))
+    assert tlv(0x66, b"\\xc8") in producer.recv(9000)
+    for sources, others, target in ([FLOOD], OTHER, "10.9.0.9"), (FLOOD6, OTHER6, "fd00:9::9"):
+        held = []
+        for number in range(120):
+            for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+                one = peer(kind, sources[number % len(sources)], target)
+                try:
+                    for _ in range(3):
+                        one.sendall(interest("/nowhere"))
+                except OSError:
+                    pass
+                held.append(one)
+        time.sleep(0.3)
+        for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+            for source in others:
+                is_served(kind, source, target, "/p/" + source.replace(":", ".") + str(int(kind)))
+    print("done")
+finally:
+    router.end()
+"""
+
+
 class Shortages(CommandLine):
     def hold(self, place, count, packet=b"", uid=None):
         """Another process that holds connections; by another user if that is said."""
@@ -147,6 +215,15 @@ class Shortages(CommandLine):
         # Nobody with few was pushed out: theirs and those of this test are there.
         faces = self.nw("face", "list", router=router).stdout.decode().count("fd://")
         self.assertGreater(faces, 80)
+
+    @unittest.skipUnless(OTHERS and shutil.which("unshare") and shutil.which("ip"), "a network of its own needs root, unshare and ip")
+    def test_one_address_does_not_lock_out_others(self):
+        """In a network of its own, so that peers have addresses that are not loopback ones."""
+        script = Path(self.folder) / "peers.py"
+        script.write_text(PEERS.format(here=str(Path(__file__).parent)))
+        words = ["unshare", "-n", "--", sys.executable, str(script)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=100, env={**os.environ, "NW_BIN": str(NW)})
+        self.assertEqual((done.returncode, done.stdout.split()[-1:]), (0, ["done"]), done.stdout + done.stderr)
 
     def test_descriptors_used_up(self):
         port = free_port(socket.SOCK_STREAM)

@@ -62,11 +62,11 @@ fn reset(client: TcpStream) {
 }
 
 fn reason(host: &Host, id: FaceId) -> CloseReason {
-    let ends = host.events.iter().filter_map(|event| match event {
+    let mut ends = host.events.iter().rev().filter_map(|event| match event {
         FaceEvent::Destroyed(status, reason) if status.id == id => Some(reason.clone()),
         _ => None,
     });
-    ends.last().expect("the face has ended")
+    ends.next().expect("the face has ended")
 }
 
 #[test]

@@ -610,9 +610,9 @@ impl Host {
         self.answer_waiting();
     }
 
-    /// Deals with faces that ended because a write failed, until none is left: the loop may sleep then.
+    /// Deals with faces that ended because a write failed or a question asked for it, until none is left: the loop may sleep then.
     fn take_in_ends(&mut self, now: Instant) {
-        while self.faces.has_events() {
+        while self.faces.has_events() || !self.ended.is_empty() {
             self.forward(now);
             self.tell_face_events(now);
             self.faces.flush(&mut self.pool);

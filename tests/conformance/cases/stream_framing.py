@@ -102,6 +102,10 @@ async def ignorable(t):
             consumer = await t.face()
             consumer.send(before + junk + interest(t.name("/after")))
             await producer.none("interest", t.name("/after"), quiet=0.1)
+            for _ in range(200):
+                if consumer.closed:
+                    break
+                await asyncio.sleep(0.01)
             expect(consumer.closed, f"still open after {junk[:2].hex()}")
     await t.still_works(await t.face(), producer)
 

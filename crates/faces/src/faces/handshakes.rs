@@ -14,7 +14,7 @@ use crate::timers::Timer;
 use crate::uri::FaceUri;
 use crate::websocket::WebSocket;
 use crate::websocket::handshake::{self, Asked, HTTP_LEN_MAX};
-use nw_element::{Cause, FaceId, Instant, Pool, Scope};
+use nw_element::{Cause, FaceId, Instant, Pool, Scope, SharedPool};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
@@ -57,6 +57,7 @@ impl Faces {
         if waiting >= self.config.websocket.handshakes_max
             && let Some((peer, _)) = self.most_handshakes()
         {
+            self.drops.shortages.record(SharedPool::Faces);
             self.expire_oldest_handshake(peer);
         }
         let index = self.handshakes.iter().position(Option::is_none).unwrap_or(self.handshakes.len());

@@ -46,6 +46,8 @@ pub struct FacesConfig {
     pub udp_idle: Duration,
     /// An on-demand Ethernet face likewise.
     pub ether_idle: Duration,
+    /// Faces of a network interface that was removed wait so long for one of its name.
+    pub interface_grace: Duration,
     /// Loopback UDP peers are local. They are not elsewhere.
     pub loopback_udp_local: bool,
     /// Congestion marking is on for new faces.
@@ -107,6 +109,7 @@ impl Default for FacesConfig {
             udp_mtu: PACKET_LEN_MAX,
             udp_idle: Duration::from_secs(600),
             ether_idle: Duration::from_secs(600),
+            interface_grace: Duration::from_secs(300),
             loopback_udp_local: false,
             congestion_marking: true,
             marking_interval: Duration::from_millis(100),

@@ -59,9 +59,15 @@ impl Hands<'_> {
                 }
                 FaceEvent::Up(_) | FaceEvent::Down(_) => {}
             }
-            if let (Some(crew), FaceEvent::Created(status) | FaceEvent::Destroyed(status, _)) =
-                (&mut self.crew, &event)
-            {
+            // A face that is up again may be on another socket.
+            let (FaceEvent::Created(status) | FaceEvent::Destroyed(status, _)) = &event else {
+                if let (Some(crew), FaceEvent::Up(id)) = (&mut self.crew, &event) {
+                    crew.tell_face(self.faces, self.known, *id);
+                }
+                self.untold.push(event);
+                continue;
+            };
+            if let Some(crew) = &mut self.crew {
                 crew.tell_face(self.faces, self.known, status.id);
             }
             self.untold.push(event);

@@ -24,7 +24,7 @@ impl Faces {
             let cause = if id == FaceId::NULL { Cause::Sink } else { Cause::FaceGone };
             return pool.drop_packet(packet, cause, &mut self.drops);
         };
-        if let Transport::Down = face.transport {
+        if face.down || matches!(face.transport, Transport::Down) {
             let kind = pool.meta(&packet).kind;
             face.counters.count_out_dropped(kind);
             Tally { face: &mut face.counters, all: &mut self.drops }.drops(Cause::FaceDown, 1);

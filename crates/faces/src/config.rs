@@ -164,11 +164,11 @@ impl Default for WebSocketConfig {
 /// How much may wait to become whole.
 #[derive(Clone, Copy, Debug)]
 pub struct ReassemblyLimits {
-    /// Packets in pieces per face; the oldest gives way.
+    /// Packets in pieces per face; the oldest gives way. More than `bytes_max` holds of usual size: it bounds what tiny pieces cost.
     pub packets_max: usize,
-    /// Octets in pieces per face, bookkeeping included; the oldest packet gives way.
+    /// Bytes in pieces per face, bookkeeping included; the oldest packet gives way. A link of 1 Gbit/s that reorders by 30 ms needs 4 MB.
     pub bytes_max: usize,
-    /// Octets in pieces of all faces.
+    /// Bytes in pieces of all faces. One face may hold as much as is free beside it.
     pub bytes_max_all: usize,
     /// After the last fragment, a packet that is not whole is given up.
     pub timeout: Duration,
@@ -177,9 +177,9 @@ pub struct ReassemblyLimits {
 impl Default for ReassemblyLimits {
     fn default() -> Self {
         ReassemblyLimits {
-            packets_max: 64,
-            bytes_max: 256 << 10,
-            bytes_max_all: 16 << 20,
+            packets_max: 16_384,
+            bytes_max: 4 << 20,
+            bytes_max_all: 32 << 20,
             timeout: Duration::from_millis(500),
         }
     }

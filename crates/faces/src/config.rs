@@ -47,6 +47,8 @@ pub struct FacesConfig {
     pub udp_idle: Duration,
     /// An on-demand Ethernet face likewise.
     pub ether_idle: Duration,
+    /// Faces of a network interface that was removed wait so long for one of its name.
+    pub interface_grace: Duration,
     /// Loopback UDP peers are local. They are not elsewhere.
     pub loopback_udp_local: bool,
     /// Congestion marking is on for new faces.
@@ -108,6 +110,7 @@ impl Default for FacesConfig {
             udp_mtu: PACKET_LEN_MAX,
             udp_idle: Duration::from_secs(600),
             ether_idle: Duration::from_secs(600),
+            interface_grace: Duration::from_secs(300),
             loopback_udp_local: false,
             congestion_marking: true,
             marking_interval: Duration::from_millis(100),
@@ -162,11 +165,11 @@ impl Default for WebSocketConfig {
 /// How much may wait to become whole.
 #[derive(Clone, Copy, Debug)]
 pub struct ReassemblyLimits {
-    /// Packets in pieces per face; the oldest gives way.
+    /// Packets in pieces per face; the oldest gives way. More than `bytes_max` holds of usual size: it bounds what tiny pieces cost.
     pub packets_max: usize,
-    /// Octets in pieces per face, bookkeeping included; the oldest packet gives way.
+    /// Bytes in pieces per face, bookkeeping included; the oldest packet gives way. A link of 1 Gbit/s that reorders by 30 ms needs 4 MB.
     pub bytes_max: usize,
-    /// Octets in pieces of all faces.
+    /// Bytes in pieces of all faces. One face may hold as much as is free beside it.
     pub bytes_max_all: usize,
     /// After the last fragment, a packet that is not whole is given up.
     pub timeout: Duration,
@@ -175,9 +178,9 @@ pub struct ReassemblyLimits {
 impl Default for ReassemblyLimits {
     fn default() -> Self {
         ReassemblyLimits {
-            packets_max: 64,
-            bytes_max: 256 << 10,
-            bytes_max_all: 16 << 20,
+            packets_max: 16_384,
+            bytes_max: 4 << 20,
+            bytes_max_all: 32 << 20,
             timeout: Duration::from_millis(500),
         }
     }

@@ -24,6 +24,8 @@ pub enum Timer {
     Accept(u32),
     /// A queue that was to come free is tried again.
     Xdp,
+    /// Faces of network interfaces are matched again: a socket could not be opened, or its interface has been gone for long.
+    Interfaces,
 }
 
 /// Timers by due time.

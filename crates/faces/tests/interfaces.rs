@@ -3,11 +3,13 @@
 mod common;
 
 use common::{Host, data, interest};
-use nw_element::Kind;
+use nw_element::{Cause, Kind};
 use nw_faces::config::ReassemblyLimits;
 use nw_faces::interfaces::filter::{Filter, Pattern};
 use nw_faces::interfaces::policy::{EtherPolicy, GroupPolicy, InterfacePolicy};
-use nw_faces::{FaceError, FaceId, FaceOptions, FaceStatus, FacesConfig, LinkType, Persistency, Scope};
+use nw_faces::{
+    FaceError, FaceEvent, FaceId, FaceOptions, FaceStatus, FacesConfig, LinkType, Persistency, Scope,
+};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -123,6 +125,10 @@ impl Cable {
             assert!(ip(&format!("-n {} address add 192.0.2.{number}/24 dev {}", side.netns, side.card)));
             assert!(ip(&format!("-n {} link set {} up", side.netns, side.card)));
         }
+        self.await_carrier();
+    }
+
+    fn await_carrier(&self) {
         // Until then the system throws away what is sent, up to a second after the other end is up.
         let end = Instant::now() + Duration::from_secs(30);
         while [&self.a, &self.b].iter().any(|side| !side.link().contains("state UP")) {
@@ -146,7 +152,8 @@ impl Cable {
         for _ in 0..20 {
             self.a.host.send(face, Kind::Interest, &interest("x"));
         }
-        self.until("the Interests", |cable| cable.b.host.received.len() == asked + 20);
+        let what = format!("the Interests by {:?}", self.a.host.faces.status(face).map(|face| face.uri));
+        self.until(&what, |cable| cable.b.host.received.len() == asked + 20);
         let (back, _, octets) = self.b.host.received[asked].clone();
         assert_eq!(octets, interest("x"));
         for _ in 0..20 {
@@ -349,6 +356,147 @@ fn udp_groups() {
     }
 }
 
+/// Which faces there are, and whether each is up.
+fn faces_of(side: &Side) -> Vec<(FaceId, bool)> {
+    let faces = &side.host.faces;
+    faces.ids().map(|id| (id, faces.status(id).unwrap().up)).collect()
+}
+
+fn all(side: &Side, up: bool) -> bool {
+    faces_of(side).iter().all(|(_, is_up)| *is_up == up)
+}
+
+/// A cable with a face of every kind on both ends, and the ids of A's faces: of the Ethernet group, the IPv4 group, B's card.
+fn full_cable(test: &str) -> Option<(Cable, [FaceId; 3])> {
+    let mut cable = Cable::new(test)?;
+    let policy = InterfacePolicy { udp: Some(udp()), ..ether(true, true) };
+    for side in [&mut cable.a, &mut cable.b] {
+        side.apply(policy.clone());
+    }
+    let peer = format!("ether://[{}]", cable.b.mac());
+    let single = cable.a.connect(&peer, "dev://va").unwrap();
+    // The IPv6 groups follow when duplicate address detection has ended.
+    cable.until("all groups", |cable| [&cable.a, &cable.b].iter().all(|side| side.face("udp6://").is_some()));
+    let ids = [cable.a.face(GROUP).unwrap().id, cable.a.face("udp4://224").unwrap().id, single];
+    for id in ids {
+        cable.exchange(id);
+    }
+    Some((cable, ids))
+}
+
+/// The same faces as before, each of them up, and each of them works.
+fn check_same(cable: &mut Cable, ids: [FaceId; 3], before: &[FaceId]) {
+    cable.await_carrier();
+    cable.until("all faces are up", |cable| all(&cable.a, true) && all(&cable.b, true));
+    assert_eq!(cable.a.host.faces.ids().collect::<Vec<_>>(), before);
+    assert!(cable.a.host.destroyed().is_empty() && cable.b.host.destroyed().is_empty());
+    for id in ids {
+        cable.exchange(id);
+    }
+}
+
+#[test]
+fn faces_survive_a_storm_of_interface_changes() {
+    let Some((mut cable, ids)) = full_cable("s") else { return };
+    let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
+    let counted = cable.a.face(GROUP).unwrap().counters.out_interests;
+    let storm: String = (0..200).map(|_| "link set va down\nlink set va up\n").collect();
+    for at_once in [true, false] {
+        let mut run = Command::new("ip")
+            .args(["-n", &cable.a.netns, "-batch", "-"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        run.stdin.take().unwrap().write_all(storm.as_bytes()).unwrap();
+        // Once all changes come in one turn, once the faces follow some of them.
+        while !at_once && run.try_wait().unwrap().is_none() {
+            cable.a.inside(|host| host.turn(1));
+            cable.b.inside(|host| host.turn(1));
+        }
+        assert!(run.wait().unwrap().success());
+        check_same(&mut cable, ids, &before);
+    }
+    assert!(cable.a.face(GROUP).unwrap().counters.out_interests > counted, "counters go on");
+    cable.a.host.check_pool();
+}
+
+#[test]
+fn faces_are_down_while_their_interface_is() {
+    let Some((mut cable, ids)) = full_cable("d") else { return };
+    let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
+    assert!(ip(&format!("-n {} link set va down", cable.a.netns)));
+    cable.until("all are down", |cable| all(&cable.a, false));
+    let down = |event: &&FaceEvent| matches!(event, FaceEvent::Down(id) if ids.contains(id));
+    assert_eq!(cable.a.host.events.iter().filter(down).count(), 3);
+    cable.a.host.send(ids[0], Kind::Interest, &interest("x"));
+    assert_eq!(cable.a.host.faces.drops().total(Cause::FaceDown), 1);
+    assert!(ip(&format!("-n {} link set va up", cable.a.netns)));
+    check_same(&mut cable, ids, &before);
+}
+
+#[test]
+fn group_is_down_while_its_interface_has_no_address() {
+    let Some((mut cable, ids)) = full_cable("r") else { return };
+    let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
+    let up = |cable: &Cable, id| cable.a.host.faces.status(id).unwrap().up;
+    assert!(ip(&format!("-n {} address delete 192.0.2.1/24 dev va", cable.a.netns)));
+    cable.until("the IPv4 group is down", |cable| !up(cable, ids[1]));
+    assert!(up(&cable, ids[0]) && up(&cable, ids[2]), "Ethernet needs no address");
+    // Another address, then the first beside it.
+    assert!(ip(&format!("-n {} address add 192.0.2.7/24 dev va", cable.a.netns)));
+    cable.until("the IPv4 group is up", |cable| up(cable, ids[1]));
+    let local = cable.a.host.faces.status(ids[1]).unwrap().local_uri.to_string();
+    assert_eq!(local, "udp4://192.0.2.7:56363");
+    assert!(ip(&format!("-n {} address add 192.0.2.1/24 dev va", cable.a.netns)));
+    check_same(&mut cable, ids, &before);
+}
+
+#[test]
+fn faces_follow_an_interface_that_is_renamed() {
+    let Some((mut cable, ids)) = full_cable("n") else { return };
+    let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
+    for words in ["set va down", "set va name vz", "set vz mtu 1400", "set vz up"] {
+        assert!(ip(&format!("-n {} link {words}", cable.a.netns)), "{words}");
+    }
+    assert!(ip(&format!("-n {} link set vb mtu 1400", cable.b.netns)));
+    cable.a.card = "vz";
+    cable.until("the new name", |cable| {
+        cable.a.face(GROUP).is_some_and(|face| face.local_uri.to_string() == "dev://vz" && face.up)
+    });
+    assert_eq!(cable.a.face(GROUP).unwrap().mtu, Some(1400));
+    check_same(&mut cable, ids, &before);
+    // A policy that does not want that name ends the faces it made, and no others.
+    let nothing = Filter { blacklist: vec![Pattern::Name("vz".into())], ..Filter::default() };
+    let ethernet = EtherPolicy { multicast: true, filter: nothing.clone(), ..EtherPolicy::default() };
+    let udp = GroupPolicy { filter: nothing, ..udp() };
+    cable.a.apply(InterfacePolicy { ethernet: Some(ethernet), udp: Some(udp) });
+    assert_eq!(faces_of(&cable.a), [(ids[2], true)]);
+}
+
+#[test]
+fn faces_wait_for_an_interface_that_was_deleted() {
+    let Some((mut cable, ids)) = full_cable("w") else { return };
+    let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
+    let mac = cable.b.mac();
+    assert!(ip(&format!("-n {} link delete va", cable.a.netns)));
+    cable.until("all are down", |cable| all(&cable.a, false) && all(&cable.b, false));
+    cable.plug();
+    // B's card is another one; the face to the one that was has no peer any more.
+    for words in ["set vb down", &format!("set vb address {mac}"), "set vb up"] {
+        assert!(ip(&format!("-n {} link {words}", cable.b.netns)), "{words}");
+    }
+    check_same(&mut cable, ids, &before);
+    // One that does not come again is not waited for without end.
+    assert!(ip(&format!("-n {} link delete va", cable.a.netns)));
+    cable.until("all are down again", |cable| all(&cable.a, false));
+    cable.a.host.skipped_ms += 299_000;
+    cable.a.inside(|host| host.turn(1));
+    assert!(cable.a.host.destroyed().is_empty());
+    cable.a.host.skipped_ms += 2_000;
+    cable.until("all have ended", |cable| cable.a.host.faces.is_empty());
+    assert!(cable.a.host.faces.listeners().is_empty());
+}
+
 #[test]
 fn interfaces_come_and_go() {
     let Some(mut cable) = Cable::new("c") else { return };
@@ -361,21 +509,24 @@ fn interfaces_come_and_go() {
             .iter()
             .all(|side| side.face(GROUP).is_some() && side.face("udp4://224").is_some())
     };
-    let gone = |cable: &mut Cable| cable.a.host.faces.is_empty() && cable.b.host.faces.is_empty();
+    let gone = |cable: &mut Cable| {
+        [&mut cable.a, &mut cable.b].into_iter().for_each(|side| side.host.skipped_ms += 1_000);
+        cable.a.host.faces.is_empty() && cable.b.host.faces.is_empty()
+    };
     assert!(there(&mut cable));
     let peer = format!("ether://[{}]", cable.b.mac());
     cable.a.connect(&peer, "dev://va").unwrap();
     assert!(ip(&format!("-n {} link delete va", cable.a.netns)));
-    cable.until("all faces go, those made by command, too", gone);
+    cable.until("all faces go after some minutes, those made by command, too", gone);
     assert!(cable.a.host.faces.listeners().is_empty());
     cable.plug();
     cable.until("they come again", there);
     let face = cable.a.face(GROUP).unwrap().id;
     cable.exchange(face);
     assert!(ip(&format!("-n {} link set va down", cable.a.netns)));
-    cable.until("nothing on what is switched off", |cable| cable.a.host.faces.is_empty());
+    cable.until("nothing is up on what is switched off", |cable| all(&cable.a, false));
     assert!(ip(&format!("-n {} link set va up", cable.a.netns)));
-    cable.until("switched on", there);
+    cable.until("switched on", |cable| there(cable) && all(&cable.a, true));
     // Another policy, while running.
     let nothing = Filter { blacklist: vec![Pattern::Name("v*".into())], ..Filter::default() };
     let ethernet = EtherPolicy { multicast: true, filter: nothing, ..EtherPolicy::default() };

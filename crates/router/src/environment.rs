@@ -92,10 +92,14 @@ impl Hands<'_> {
             }
             FaceEvent::Up(_) | FaceEvent::Down(_) => {}
         }
-        if let (Some(crew), FaceEvent::Created(status) | FaceEvent::Destroyed(status, _)) =
-            (&mut self.crew, &event)
-        {
-            crew.tell_face(self.faces, self.known, status.id);
+        let changed = match &event {
+            FaceEvent::Created(status) | FaceEvent::Destroyed(status, _) => Some(status.id),
+            // A face that is up again may be on another socket.
+            FaceEvent::Up(id) => Some(*id),
+            FaceEvent::Down(_) => None,
+        };
+        if let (Some(crew), Some(id)) = (&mut self.crew, changed) {
+            crew.tell_face(self.faces, self.known, id);
         }
         self.untold.push(event);
     }

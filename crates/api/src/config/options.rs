@@ -35,8 +35,8 @@ section! {
         marking_threshold_kib: u32 = 64, in 1..=1_048_576;
         /// A queue stays long after so many milliseconds; after a quarter of them above a quarter of queue_kib, at once above half of it.
         marking_interval_ms: u32 = 100, in 1..=60_000;
-        /// MiB of packets in pieces, of all faces together.
-        reassembly_mib: u32 = 16, in 1..=4096;
+        /// MiB of packets in pieces, of all faces together. One face may hold 4 MiB, and no more than is free beside it.
+        reassembly_mib: u32 = 32, in 1..=4096;
         /// A packet in pieces is given up so many milliseconds after its last piece.
         reassembly_timeout_ms: u32 = 500, in 1..=60_000;
         /// KiB of the system's buffers, each way, for each unix or TCP socket. Accepted connections get less, down to 16, when there are many.

@@ -66,6 +66,7 @@ impl Burst {
     ) -> Result<(), Errno> {
         self.since = now;
         self.sent = 0;
+        let mut was_down = false;
         while !self.waiting.is_empty() {
             let mut messages = ArrayVec::<Message, { sys::SENT_MAX }>::new();
             let mut pieces = ArrayVec::<IoSlice<'_>, PIECES_MAX>::new_const();
@@ -88,6 +89,8 @@ impl Burst {
             let count = match sys::send(socket, &messages, &pieces) {
                 Ok(count) => count,
                 Err(Errno::INTR) => continue,
+                // Reported once, for an interface that was down for a moment.
+                Err(Errno::NETDOWN) if !core::mem::replace(&mut was_down, true) => continue,
                 Err(errno @ (Errno::AGAIN | Errno::NOBUFS)) => return Err(errno),
                 Err(errno) => {
                     failed(errno);

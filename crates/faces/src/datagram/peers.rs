@@ -51,6 +51,11 @@ impl Peers {
         self.len -= usize::from(self.shards[shard_of(*peer)].remove(peer).is_some());
     }
 
+    /// All peers with their faces, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Peer, &FaceId)> {
+        self.shards.iter().flatten()
+    }
+
     /// All faces, in no order.
     pub fn values(&self) -> impl Iterator<Item = &FaceId> {
         self.shards.iter().flat_map(HashMap::values)

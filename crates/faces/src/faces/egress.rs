@@ -24,7 +24,7 @@ impl Faces {
             let cause = if id == FaceId::NULL { Cause::NullFace } else { Cause::FaceGone };
             return pool.drop_packet(packet, cause, &mut self.drops);
         };
-        if let Transport::Down | Transport::Null = face.transport {
+        if face.down || matches!(face.transport, Transport::Down | Transport::Null) {
             let cause = if id == FaceId::NULL { Cause::NullFace } else { Cause::FaceDown };
             let kind = pool.meta(&packet).kind;
             face.counters.count_out_dropped(kind);

@@ -72,6 +72,8 @@ pub(super) struct Face {
     pub(super) outbox: Outbox,
     /// Something is in the outbox.
     pub(super) dirty: bool,
+    /// Its network interface is down or gone.
+    pub(super) down: bool,
     /// The host's epoll reports when the socket can be written.
     pub(super) awaits_writable: bool,
     /// The host's epoll reports when the socket can be read.
@@ -118,6 +120,7 @@ impl Face {
             owner: None,
             outbox: Outbox::default(),
             dirty: false,
+            down: false,
             awaits_writable: false,
             awaits_readable: true,
             reading: Reading::On,

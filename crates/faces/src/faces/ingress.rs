@@ -451,7 +451,7 @@ impl Faces {
     }
 
     pub(super) fn drain_udp(&mut self, now: Instant, index: usize) {
-        let Some(Some(socket)) = self.sockets.get_mut(index) else { return };
+        let Some(Some(socket)) = self.sockets.get_mut(index).filter(|socket| is_up(socket)) else { return };
         let mut failed = ArrayVec::<FaceId, 64>::new();
         let slots = &self.slots;
         let peer_of = |id| match slots.get(id)?.transport {
@@ -475,4 +475,8 @@ impl Faces {
             }
         }
     }
+}
+
+fn is_up(socket: &Option<DatagramSocket>) -> bool {
+    socket.as_ref().is_some_and(|socket| socket.up)
 }

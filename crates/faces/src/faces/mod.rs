@@ -183,6 +183,7 @@ impl Faces {
                 Some(Timer::Handshake(index)) => self.expire_handshake(index),
                 Some(Timer::Accept(index)) => self.resume_accepting(now, index),
                 Some(Timer::Xdp) => self.match_xdp(now),
+                Some(Timer::Interfaces) => self.match_interfaces(now, pool),
             }
         }
     }
@@ -307,7 +308,8 @@ impl Faces {
         let settings = face.link.settings();
         let up = match &face.transport {
             Transport::Stream(stream) => stream.connected,
-            Transport::Datagram { .. } | Transport::Internal | Transport::Null => true,
+            Transport::Datagram { .. } => !face.down,
+            Transport::Internal | Transport::Null => true,
             Transport::Down => false,
         };
         FaceStatus {
@@ -429,16 +431,16 @@ impl Faces {
     fn drop_socket_without_peers(&mut self, index: usize) {
         let unused = |socket: &&DatagramSocket| !socket.listening && socket.peers.is_empty();
         if self.sockets[index].as_ref().is_some_and(|socket| unused(&socket)) {
-            self.remove_socket(index);
+            drop(self.take_socket(index));
             self.xdp.changed = true;
         }
     }
 
-    fn remove_socket(&mut self, index: usize) {
-        if let Some(mut socket) = self.sockets[index].take() {
-            let _ = epoll::delete(&self.epoll, &socket.socket);
-            self.send_budget.recharge(&mut socket.charged, 0);
-        }
+    fn take_socket(&mut self, index: usize) -> Option<DatagramSocket> {
+        let mut socket = self.sockets[index].take()?;
+        let _ = epoll::delete(&self.epoll, &socket.socket);
+        self.send_budget.recharge(&mut socket.charged, 0);
+        Some(socket)
     }
 
     fn check_idle(&mut self, now: Instant, id: FaceId, pool: &mut Pool) {
@@ -462,7 +464,7 @@ impl Faces {
         let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
         face.link.expire(now, &mut self.budget, &mut tally);
         let mut not_before = Instant::START;
-        if face.link.is_reliable() && !matches!(face.transport, Transport::Down) {
+        if face.link.is_reliable() && !face.down && !matches!(face.transport, Transport::Down) {
             // What is to be sent again waits here, not in a queue: until then it may be acknowledged after all.
             let busy = self.slots.get(id).is_some_and(|face| self.waiting_bytes(face) > 0);
             let again_max = if busy { 0 } else { AGAIN_PER_TURN };

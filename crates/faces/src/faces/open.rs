@@ -304,9 +304,14 @@ impl Faces {
         };
         let mut face = Face::new(now, ends, scope, persistency, transport, link);
         face.link_type = link_type;
+        face.down = !socket.up;
+        let down = face.down;
         face.idle_timer = face.expiry(&self.config);
         let idle = face.idle_timer;
         let id = self.add_face(|_| face)?;
+        if down {
+            self.events.push(FaceEvent::Down(id));
+        }
         if let Some(due) = idle {
             self.timers.set(due, Timer::Idle(id));
         }

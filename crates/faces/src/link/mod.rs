@@ -103,6 +103,16 @@ impl LinkSettings {
         LinkSettings { flags: self.flags.with(FaceFlags::RELIABILITY, on), ..self }
     }
 
+    /// With another MTU of the transport, unless one was said of the face.
+    #[must_use]
+    pub fn with_transport_mtu(mut self, mtu: usize) -> Self {
+        self.mtu_default = Some(mtu);
+        if !self.mtu_is_said {
+            self.mtu = Some(mtu);
+        }
+        self
+    }
+
     /// With what is said changed.
     ///
     /// # Errors

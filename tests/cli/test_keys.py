@@ -473,14 +473,14 @@ class Authority(Keys):
         self.generate("/site", store=impostor)
         self.certified("/site/eve", "/site", by=impostor)
         _, said = self.serve(router, "--key", "/site/eve", "--store", self.store, "/site/eve")
-        self.assertRegex(said, r"403 .*(certificate|signature|trust anchor)")
+        self.assertRegex(said, r"\(403\): .*(certificate|signature|trust anchor)")
         # Well known, but for another prefix.
         self.certified("/site/alice", "/site", by=self.boss)
         _, said = self.serve(router, "--key", "/site/alice", "--store", self.store, "/site/bob")
-        self.assertRegex(said, r"403 .*no rule")
+        self.assertRegex(said, r"\(403\): .*no rule")
         # Nobody.
         _, said = self.serve(router, "/site/alice")
-        self.assertRegex(said, r"403 .*signed by a key")
+        self.assertRegex(said, r"\(403\): .*signed by a key")
         self.assertNotIn(b"/site/", self.nw("route", "list", router=router).stdout)
 
     def test_routes_of_a_remote_router(self):

@@ -197,6 +197,11 @@ pub trait Element {
         let _ = (face, peer);
     }
 
+    /// Takes a reading of the wall clock, milliseconds since 1970 at `now`. A host passes one when the clock was set; the element itself reads none.
+    fn wall_clock_set(&mut self, now: Instant, unix_ms: u64) {
+        let _ = (now, unix_ms);
+    }
+
     /// Tells that a face is gone.
     fn face_gone(&mut self, now: Instant, face: FaceId) {
         let _ = (now, face);

@@ -146,6 +146,9 @@ pub trait AnyElement: Any + Send {
     /// [`Element::face_gone`].
     fn face_gone(&mut self, now: Instant, face: FaceId);
 
+    /// [`Element::wall_clock_set`].
+    fn wall_clock_set(&mut self, now: Instant, unix_ms: u64);
+
     /// [`Element::is_idle`].
     fn is_idle(&self) -> bool;
 
@@ -309,6 +312,10 @@ impl<E: Element + Send + 'static> AnyElement for Erased<E> {
 
     fn face_gone(&mut self, now: Instant, face: FaceId) {
         self.element.face_gone(now, face);
+    }
+
+    fn wall_clock_set(&mut self, now: Instant, unix_ms: u64) {
+        self.element.wall_clock_set(now, unix_ms);
     }
 
     fn is_idle(&self) -> bool {

@@ -19,7 +19,7 @@ pub fn describe_span(span_ms: u64) -> String {
     match (seconds, minutes) {
         (0..600, _) => format!("{seconds} s"),
         (_, 0..60) => format!("{minutes} min"),
-        (_, 60..2880) if minutes % 60 == 0 => format!("{} h", minutes / 60),
+        (_, 60..2880) if minutes.is_multiple_of(60) => format!("{} h", minutes / 60),
         (_, 60..2880) => format!("{} h {} min", minutes / 60, minutes % 60),
         _ => format!("{} days", (minutes + 720) / 1440),
     }

@@ -145,6 +145,14 @@ impl Engine {
         Engine::starting_at(graph, key, seed, 0)
     }
 
+    /// Takes a reading of the wall clock, for the elements there are and those that are made later.
+    pub fn wall_clock_set(&mut self, now: Instant, unix_ms: u64) {
+        self.start_unix_ms = unix_ms.saturating_sub(now.as_millis());
+        for slot in self.slots.iter_mut().flatten() {
+            slot.element.wall_clock_set(now, unix_ms);
+        }
+    }
+
     /// As [`new`](Self::new), where the wall clock shows `start_unix_ms` at [`Instant::START`].
     ///
     /// # Errors

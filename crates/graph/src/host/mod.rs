@@ -147,6 +147,11 @@ impl Handle {
     }
 }
 
+/// How often the wall clock is read.
+const WALL_CLOCK_INTERVAL: Duration = Duration::from_secs(1);
+/// The wall clock was set when it differs by more from what the clock of the loop makes of it, milliseconds.
+const WALL_CLOCK_STEP_MS: u64 = 500;
+
 /// Tells the time.
 pub type Clock = Box<dyn Fn() -> Instant + Send>;
 
@@ -157,6 +162,8 @@ pub struct Host {
     messages: Receiver<Message>,
     handle: Handle,
     clock: Clock,
+    /// What the wall clock shows at [`Instant::START`], and when it is read again; `None` where the caller has a clock of its own.
+    wall: Option<(u64, Instant)>,
     engine: Engine,
     faces: Faces,
     doors: Vec<Door>,
@@ -191,11 +198,11 @@ impl Host {
     pub fn new(graph: &Graph) -> Result<Self, HostError> {
         let started = time::Instant::now();
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Host::with_clock(
-            graph,
-            Box::new(move || Instant::START + started.elapsed()),
-            since_1970.as_millis() as u64,
-        )
+        let start_unix_ms = since_1970.as_millis() as u64;
+        let clock = Box::new(move || Instant::START + started.elapsed());
+        let mut host = Host::with_clock(graph, clock, start_unix_ms)?;
+        host.wall = Some((start_unix_ms, Instant::START));
+        Ok(host)
     }
 
     /// As [`new`](Self::new), by a clock of the caller's: it starts at [`Instant::START`], when the wall clock shows `start_unix_ms`. Whoever sets it on
@@ -221,6 +228,7 @@ impl Host {
             wake,
             messages,
             clock,
+            wall: None,
             engine,
             faces,
             doors,
@@ -327,6 +335,7 @@ impl Host {
                 Err(errno) => return Err(system("to wait for packets")(errno)),
             }
             let now = self.now();
+            self.follow_wall_clock(now);
             for event in &events {
                 match event.data.u64() {
                     WAKE => {
@@ -350,6 +359,21 @@ impl Host {
             if self.is_drained(now) {
                 return Ok(());
             }
+        }
+    }
+
+    /// Passes the wall clock on when it was set, or went on while the machine slept. Read once a second at most.
+    fn follow_wall_clock(&mut self, now: Instant) {
+        let Some((start_unix_ms, next_read)) = &mut self.wall else { return };
+        if now < *next_read {
+            return;
+        }
+        *next_read = now + WALL_CLOCK_INTERVAL;
+        let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+        let start_ms = unix_ms.saturating_sub(now.as_millis());
+        if start_ms.abs_diff(*start_unix_ms) > WALL_CLOCK_STEP_MS {
+            *start_unix_ms = start_ms;
+            self.engine.wall_clock_set(now, unix_ms);
         }
     }
 

@@ -12,6 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Commands under way.
 const OPEN_MAX: usize = 64;
+/// Commands under way to one destination: one that does not answer leaves places for others.
+const OPEN_PER_TARGET_MAX: usize = OPEN_MAX / 4;
+/// Commands put off in one part, as their destination has its share.
+const PUT_OFF_PER_PART: usize = 64;
+/// How long they are put off.
+const PUT_OFF_MS: u64 = 1000;
 /// Commands sent, or given up, in one part: a signature may take a millisecond's tenth.
 const PER_PART: usize = 2;
 /// The routing daemon is told again after so long.
@@ -121,16 +127,24 @@ impl Sessions {
         for name in late {
             self.answered(now, name.as_ref(), Err("no answer".to_owned()), options);
         }
-        for _ in 0..PER_PART {
-            if self.open.len() >= OPEN_MAX {
-                return;
-            }
+        let (mut sent, mut put_off) = (0, 0);
+        while sent < PER_PART && put_off < PUT_OFF_PER_PART && self.open.len() < OPEN_MAX {
             let (target, prefix) = match self.due.first() {
                 Some((at, target, prefix)) if *at <= now => (*target, prefix.clone()),
                 _ => return,
             };
             self.due.pop_first();
-            self.send(now, unix_ms, (target, prefix), options, signer, env);
+            if self.open.values().filter(|open| open.target == target).count() < OPEN_PER_TARGET_MAX {
+                self.send(now, unix_ms, (target, prefix), options, signer, env);
+                sent += 1;
+            } else {
+                let at = now.plus_millis(PUT_OFF_MS);
+                if let Some(session) = self.all.get_mut(&(target, prefix.clone())) {
+                    session.due = Some(at);
+                    self.due.insert((at, target, prefix));
+                }
+                put_off += 1;
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use crate::control::origin_number;
 use crate::output::json_line;
 use anyhow::{Context, Result};
 use core::time::Duration;
-use nw_api::management::origin;
+use nw_api::management::{Root, origin};
 use nw_app::control::{Commander, ControlError};
 use nw_app::{Client, ClientError, FaceUri, transport};
 use nw_element::Instant;
@@ -105,7 +105,8 @@ impl<'a> Registration<'a> {
         };
         let registration = Registration {
             commander,
-            key_name: key_name.filter(|_| prefix.is_some()),
+            // A router that takes commands of neighbours fetches certificates from their faces by itself, and its rules may allow no more.
+            key_name: key_name.filter(|_| prefix.is_some() && commander.root == Root::Localhost),
             prefix,
             origin,
             connections: client.connections(),

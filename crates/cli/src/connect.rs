@@ -6,7 +6,7 @@ use crate::output::json_line;
 use crate::routes::origin_number;
 use anyhow::{Context, Result};
 use core::time::Duration;
-use nw_api::management::origin;
+use nw_api::management::{Root, origin};
 use nw_app::control::{Commander, ControlError};
 use nw_app::{Client, ClientError, FaceUri, transport};
 use nw_element::Instant;
@@ -45,16 +45,23 @@ const PAUSE_FIRST: Duration = Duration::from_millis(200);
 /// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
+/// How often to register over a transport that does not notice that its peer restarted.
+const REFRESH_PAUSE: Duration = Duration::from_secs(20);
+
 /// A prefix that is registered, and again after each loss of the connection.
 pub struct Registration<'a> {
     commander: Commander<'a>,
     prefix: Option<Name>,
+    /// Where certificates of the signing key are served.
+    key_name: Option<Name>,
     origin: Option<u64>,
     /// The connection that the prefix is registered on.
     connections: u64,
     /// A registration failed: when to try again, and the pause after that.
     again: Option<(Instant, Duration)>,
     was_lost: bool,
+    /// Over UDP: when to register though nothing seems to have happened.
+    refresh_at: Option<Instant>,
 }
 
 /// What changed since the last look.
@@ -86,11 +93,12 @@ impl Link {
 }
 
 impl<'a> Registration<'a> {
-    /// Registers. `None` as `prefix` only watches the connection.
+    /// Registers the prefix, and the name of the key that signs, whose certificates consumers need. `None` as `prefix` only watches the connection.
     pub fn new(
         client: &mut Client,
         commander: Commander<'a>,
         prefix: Option<Name>,
+        key_name: Option<Name>,
         serving: &Serving,
     ) -> Result<Self> {
         let origin = match (&serving.origin, serving.expose) {
@@ -100,11 +108,15 @@ impl<'a> Registration<'a> {
         };
         let registration = Registration {
             commander,
+            // A router that takes commands of neighbours fetches certificates from their faces by itself, and its rules may allow no more.
+            key_name: key_name.filter(|_| prefix.is_some() && commander.root == Root::Localhost),
             prefix,
             origin,
             connections: client.connections(),
             again: None,
             was_lost: false,
+            refresh_at: (!serving.no_reconnect && matches!(client.local_uri(), Some(FaceUri::Udp(_))))
+                .then(|| client.now() + REFRESH_PAUSE),
         };
         registration.register(client).context("can't serve the name")?;
         Ok(registration)
@@ -112,7 +124,17 @@ impl<'a> Registration<'a> {
 
     fn register(&self, client: &mut Client) -> Result<(), ControlError> {
         let Some(prefix) = &self.prefix else { return Ok(()) };
-        self.commander.register_as(client, prefix.clone(), self.origin)
+        self.commander.register_as(client, prefix.clone(), self.origin)?;
+        let Some(key_name) = &self.key_name else { return Ok(()) };
+        match self.commander.register_as(client, key_name.clone(), self.origin) {
+            Err(error @ ControlError::Client(_)) => Err(error),
+            // Others may serve the certificates, or verifiers may have them.
+            Err(error) => {
+                tracing::warn!(%error, %key_name, "certificates of the key are not served");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
     }
 
     /// Registers again when the connection was lost and made again. Call it after each turn of the client.
@@ -120,6 +142,13 @@ impl<'a> Registration<'a> {
         if client.lost_for().is_some() {
             let is_new = !core::mem::replace(&mut self.was_lost, true);
             return Ok(if is_new { Link::Lost } else { Link::AsBefore });
+        }
+        if self.refresh_at.is_some_and(|at| client.now() >= at) {
+            self.refresh_at = Some(client.now() + REFRESH_PAUSE);
+            return match self.register(client) {
+                Err(ControlError::Client(error)) => Err(error),
+                _ => Ok(Link::AsBefore),
+            };
         }
         let due = self.again.is_none_or(|(at, _)| client.now() >= at);
         if self.connections == client.connections() || !due {

@@ -109,7 +109,8 @@ pub fn poke(args: &Poke) -> Result<ExitCode> {
     let mut client = connect_lasting(&args.router, args.serving.no_reconnect)?;
     client.stop_when(ended.flag());
     let commander = signer.commander(&args.router)?;
-    let mut registration = Registration::new(&mut client, commander, Some(args.name.clone()), &args.serving)?;
+    let mut registration =
+        Registration::new(&mut client, commander, Some(args.name.clone()), signer.key_name(), &args.serving)?;
     let deadline = args.timeout.map(|ms| client.now() + Duration::from_millis(ms));
     let mut answered = false;
     while !answered {
@@ -125,6 +126,8 @@ pub fn poke(args: &Poke) -> Result<ExitCode> {
             if asks && !answered {
                 answered = true;
                 out.answer(&received, &packet);
+            } else {
+                signer.answer(&received, out);
             }
         });
         match turned.and_then(|_| registration.keep(&mut client)) {

@@ -137,7 +137,8 @@ pub fn serve(args: &PingServer) -> Result<ExitCode> {
     client.stop_when(ended.flag());
     let prefix = ping_name(&args.name);
     let commander = signer.commander(&args.router)?;
-    let mut registration = Registration::new(&mut client, commander, Some(prefix.clone()), &args.serving)?;
+    let mut registration =
+        Registration::new(&mut client, commander, Some(prefix.clone()), signer.key_name(), &args.serving)?;
     if !args.json {
         note!("answering under {prefix}; Ctrl-C ends it");
     }
@@ -145,7 +146,10 @@ pub fn serve(args: &PingServer) -> Result<ExitCode> {
     let (mut answered, mut failed) = (0u64, 0u64);
     let result = loop {
         let turned = client.turn(Some(Duration::from_millis(100)), |_, received, out| {
-            if received.kind() != Kind::Interest || !prefix.as_ref().is_prefix_of(received.name()) {
+            if signer.answer(&received, out)
+                || received.kind() != Kind::Interest
+                || !prefix.as_ref().is_prefix_of(received.name())
+            {
                 return;
             }
             match DataBuilder::new(received.name(), &content).freshness_ms(1000).encode(&signer) {

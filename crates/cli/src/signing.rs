@@ -7,10 +7,11 @@ use nw_api::config::file::{KEY_MAX, read_bytes, read_text};
 use nw_app::control::Commander;
 use nw_app::keystore::{Credentials, KeyStore, KeyStoreError, Place};
 use nw_app::verify::Verifier;
-use nw_app::{Client, FaceUri};
+use nw_app::{Client, FaceUri, Outgoing, Received};
+use nw_element::Kind;
 use nw_name::Name;
 use nw_trust::{Error, Key, Signer};
-use nw_wire::Sign;
+use nw_wire::{Interest, Sign};
 use std::path::Path;
 
 /// What means the store's default identity.
@@ -33,6 +34,27 @@ impl Signed {
             Signed::Stored(credentials) => Some(&**credentials),
         };
         Ok(Commander::at(&uri(router)?, by))
+    }
+}
+
+impl Signed {
+    /// The name that certificates of the signing key are served under, when the key store has the key.
+    pub fn key_name(&self) -> Option<Name> {
+        match self {
+            Signed::Plain(_) => None,
+            Signed::Stored(credentials) => Some(credentials.key.name().to_name()),
+        }
+    }
+
+    /// Answers an Interest for a certificate of the signing key; false when it is for something else.
+    pub fn answer(&self, received: &Received<'_>, out: &mut Outgoing) -> bool {
+        let Signed::Stored(credentials) = self else { return false };
+        if received.kind() != Kind::Interest {
+            return false;
+        }
+        let interest = Interest::check(received.wire);
+        let certificate = interest.ok().and_then(|interest| credentials.answer(&interest));
+        certificate.inspect(|certificate| out.answer(received, certificate)).is_some()
     }
 }
 

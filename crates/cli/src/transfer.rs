@@ -41,24 +41,29 @@ pub fn put(args: Put) -> Result<ExitCode> {
     let mut client = connect_lasting(&args.router, args.serving.no_reconnect)?;
     client.stop_when(ended.flag());
     let prefix = (!args.no_register).then(|| publication.object().to_name());
-    let mut registration =
-        Registration::new(&mut client, signer.commander(&args.router)?, prefix, &args.serving)?;
+    let mut registration = Registration::new(
+        &mut client,
+        signer.commander(&args.router)?,
+        prefix,
+        signer.key_name(),
+        &args.serving,
+    )?;
     if args.json {
         json_line(&about("ready", &publication))?;
     } else if !args.quiet {
         note!(
-            "serving {} ({} bytes in {} segments) as {}; Ctrl-C ends it",
+            "serving {} ({} bytes in {}) as {}; Ctrl-C ends it",
             publication.versioned(),
             publication.bytes(),
-            publication.segments(),
+            segments_of(publication.segments()),
             publication.object()
         );
     }
-    let result = serve(&args, &mut client, &mut publication, &mut registration);
+    let result = serve(&args, &mut client, &signer, &mut publication, &mut registration);
     if args.json {
         json_line(&about("end", &publication))?;
     } else if !args.quiet {
-        note!("{} segments sent", publication.counters().segments);
+        note!("{} sent", segments_of(publication.counters().segments));
     }
     match result {
         Ok(()) | Err(ClientError::Interrupted) if publication.is_changed() => {
@@ -75,6 +80,10 @@ pub fn put(args: Put) -> Result<ExitCode> {
     }
 }
 
+fn segments_of(count: u64) -> String {
+    format!("{count} {}", if count == 1 { "segment" } else { "segments" })
+}
+
 fn about<S: Sign>(event: &str, publication: &Publication<S>) -> serde_json::Value
 where
     S::Error: std::fmt::Display,
@@ -89,6 +98,7 @@ where
 fn serve<S: Sign>(
     args: &Put,
     client: &mut Client,
+    signer: &signing::Signed,
     publication: &mut Publication<S>,
     registration: &mut Registration<'_>,
 ) -> Result<(), ClientError>
@@ -100,7 +110,9 @@ where
     let mut changed_at = None;
     loop {
         client.turn(Some(Duration::from_millis(100)), |now, received, out| {
-            publication.on_interest(now, now_us(), &received, out);
+            if !signer.answer(&received, out) {
+                publication.on_interest(now, now_us(), &received, out);
+            }
         })?;
         let sent = publication.counters().segments;
         progress::show_transfer(&bar, sent * args.segment as u64, client.now().since(started), (sent, None));

@@ -340,7 +340,6 @@ impl DatagramSocket {
     /// Takes the place of a socket whose interface was down or is another one: its faces are this one's now.
     pub fn replace(&mut self, old: &mut DatagramSocket) {
         core::mem::swap(&mut self.peers, &mut old.peers);
-        core::mem::swap(&mut self.waiting_to_yield, &mut old.waiting_to_yield);
         core::mem::swap(&mut self.dirty, &mut old.dirty);
         self.listening |= old.listening;
         (self.accepted, self.refused, self.unheard) = (old.accepted, old.refused, old.unheard);

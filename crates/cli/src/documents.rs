@@ -4,12 +4,20 @@ use crate::args::{Arguments, Config};
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 use std::fs;
-use std::io::{Write, stdout};
+use std::io::{Write, stderr, stdout};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Prints the default configuration, or checks a file.
+/// Prints the default configuration, checks a file, or translates one of NFD's.
 pub fn config(args: &Config) -> Result<ExitCode> {
+    if let Some(path) = &args.from_nfd {
+        let translation = crate::nfd::translate_file(path)?;
+        for (line, note) in &translation.notes {
+            writeln!(stderr(), "nw: {}:{line}: {note}", path.display())?;
+        }
+        stdout().write_all(translation.toml.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     match &args.check {
         Some(path) => {
             let checked = crate::run::load(path)?;
@@ -34,8 +42,9 @@ pub fn man(folder: Option<&Path>) -> Result<ExitCode> {
         None => clap_mangen::Man::new(command).render(&mut stdout())?,
         Some(folder) => {
             fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
-            clap_mangen::generate_to(command, folder)
-                .with_context(|| format!("can't write into {}", folder.display()))?;
+            let written = clap_mangen::generate_to(command, folder)
+                .and_then(|()| fs::write(folder.join("nw.toml.5"), crate::options_page::page()));
+            written.with_context(|| format!("can't write into {}", folder.display()))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -54,7 +63,7 @@ mod tests {
     fn every_command_has_a_page() {
         let folder = tempfile::tempdir().unwrap();
         man(Some(folder.path())).unwrap();
-        for page in ["nw.1", "nw-run.1", "nw-put.1", "nw-face.1", "nw-face-create.1"] {
+        for page in ["nw.1", "nw-run.1", "nw-put.1", "nw-face.1", "nw-face-create.1", "nw.toml.5"] {
             assert!(folder.path().join(page).exists(), "{page}");
         }
     }

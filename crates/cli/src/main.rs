@@ -16,6 +16,8 @@ mod inside;
 mod keys;
 mod lab;
 mod logs;
+mod nfd;
+mod options_page;
 mod output;
 mod paper;
 mod peek;

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -224,6 +225,16 @@ class Rights(CommandLine):
         config.write_text(f'[faces.unix]\npath = "{self.folder}/u.sock"\n[process]\nuser = "65534:65534"\n')
         config.chmod(0o600)
         self.assertIn(f"can't read {config}: Permission denied", self.nw("run", "-c", config, code=1).stderr.decode())
+
+
+@unittest.skipIf(shutil.which("systemd-analyze") is None, "SKIPPED: systemd-analyze is not here, so units are not judged")
+class Units(unittest.TestCase):
+    def test_units_give_their_processes_no_more_than_they_need(self):
+        units = Path(__file__).resolve().parents[2] / "deploy/systemd"
+        for unit in ("namewire.service", "namewire-balancer.service"):
+            done = subprocess.run(["systemd-analyze", "security", "--offline=true", str(units / unit)], capture_output=True, text=True)
+            level = float(re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout).group(1))
+            self.assertLessEqual(level, 3.0, f"{unit}: {done.stdout[-300:]}")
 
 
 class FindingARouter(CommandLine):

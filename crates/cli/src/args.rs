@@ -792,4 +792,7 @@ pub struct Config {
     /// Check this file instead of printing the default
     #[arg(long, value_name = "FILE")]
     pub check: Option<PathBuf>,
+    /// Translate an nfd.conf: prints a file for this router, and names on standard error what can't be translated
+    #[arg(long, value_name = "FILE", conflicts_with = "check")]
+    pub from_nfd: Option<PathBuf>,
 }

@@ -322,3 +322,28 @@ fn unchecked_of(config: &Config) -> Vec<String> {
     }
     unchecked
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nw_api::config::value::STRATEGIES;
+
+    #[test]
+    fn the_options_know_every_strategy_of_the_catalogue() {
+        let known: Vec<&str> = Strategy::KNOWN.iter().map(|known| known.name).collect();
+        assert_eq!(STRATEGIES.to_vec(), known);
+        let sections = Config::sections();
+        let section = sections.iter().find(|section| section.path == "strategy").unwrap();
+        let doc = section.doc.join("");
+        let missing: Vec<_> = known.iter().filter(|name| !doc.contains(*name)).collect();
+        assert!(missing.is_empty(), "[[strategy]] does not name {missing:?}");
+    }
+
+    #[test]
+    fn every_mistake_of_a_list_is_named() {
+        let text = "[management]\ntrusted_keys = [\"/no/one\", \"/no/two\"]\n";
+        let Problems(problems, _) = check("f", text, Stage::Start, |_| {}).unwrap_err();
+        let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert!(said.len() == 2 && said[0].contains("/no/one") && said[1].contains("/no/two"), "{said:?}");
+    }
+}

@@ -31,6 +31,7 @@ pub use trust::{ANY, AllowItem, Allowed, AnchorItem, Faces as RuleFaces, VouchIt
 pub use value::{LOG_PARTS, LogFilter, Mode, Origin, STRATEGIES, StrategyName, Uri};
 
 use problem::Source;
+pub use section::SectionText;
 use section::{Item, Section};
 use std::path::{Path, PathBuf};
 
@@ -213,15 +214,15 @@ impl Config {
         sections.concat()
     }
 
-    /// Every option's name, `section.key`, in the reference's order.
-    pub fn option_names() -> Vec<String> {
-        fn of<S: Section>() -> Vec<String> {
-            S::options().iter().map(|option| format!("{}.{}", S::PATH, option.key)).collect()
+    /// Every section with its options, in the reference's order.
+    pub fn sections() -> Vec<SectionText> {
+        fn of<S: Section>() -> SectionText {
+            SectionText { path: S::PATH, many: false, doc: S::DOC, options: S::options() }
         }
-        fn of_item<I: Item>() -> Vec<String> {
-            I::options().iter().map(|option| format!("{}.{}", I::PATH, option.key)).collect()
+        fn of_item<I: Item>() -> SectionText {
+            SectionText { path: I::PATH, many: true, doc: I::DOC, options: I::options() }
         }
-        let sections = [
+        vec![
             of::<Faces>(),
             of::<Unix>(),
             of::<Tcp>(),
@@ -244,8 +245,16 @@ impl Config {
             of_item::<FaceItem>(),
             of_item::<RouteItem>(),
             of_item::<StrategyItem>(),
-        ];
-        sections.concat()
+        ]
+    }
+
+    /// Every option's name, `section.key`, in the reference's order.
+    pub fn option_names() -> Vec<String> {
+        let names = |section: SectionText| {
+            let names = section.options.iter().map(|option| format!("{}.{}", section.path, option.key));
+            names.collect::<Vec<_>>()
+        };
+        Config::sections().into_iter().flat_map(names).collect()
     }
 }
 

@@ -18,6 +18,19 @@ pub struct OptionText {
     pub expected: String,
 }
 
+/// A section, described.
+#[derive(Debug)]
+pub struct SectionText {
+    /// What stands in the brackets.
+    pub path: &'static str,
+    /// `[[path]]`: there may be several.
+    pub many: bool,
+    /// What it is for, by line.
+    pub doc: &'static [&'static str],
+    /// Its options.
+    pub options: Vec<OptionText>,
+}
+
 /// `[path]`: every option has a default.
 pub trait Section: Default {
     /// What stands in the brackets.

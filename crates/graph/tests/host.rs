@@ -90,6 +90,40 @@ fn a_listener_that_a_change_drops_is_closed() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// What a peer sent in the same write as what ends its connection goes through the graph first, either way.
+#[test]
+fn packets_before_the_end_of_a_connection_are_processed() {
+    let folder = folder("end");
+    let far = UnixListener::bind(folder.join("far")).unwrap();
+    let mut host = Host::new(&routed(&folder, "near", "")).unwrap();
+    let handle = host.handle();
+    let running = thread::spawn(move || host.run());
+    let (mut producer, _) = far.accept().unwrap();
+    producer.set_read_timeout(Some(PATIENCE)).unwrap();
+    let garbage = b"GET / HTTP/1.1\r\n\r\n";
+    let mut leaver = UnixStream::connect(folder.join("near")).unwrap();
+    leaver.write_all(&[INTEREST, garbage].concat()).unwrap();
+    let mut asked = [0; 256];
+    assert!(producer.read(&mut asked).unwrap() > 0, "the Interest is forwarded");
+
+    let mut client = UnixStream::connect(folder.join("near")).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut other = INTEREST.to_vec();
+    *other.last_mut().unwrap() = 9;
+    other[6] = b'b';
+    client.write_all(&other).unwrap();
+    assert!(producer.read(&mut asked).unwrap() > 0);
+    let mut data = DATA.to_vec();
+    data[6] = b'b';
+    producer.write_all(&[&data[..], garbage].concat()).unwrap();
+    let mut answer = [0; 256];
+    let len = client.read(&mut answer).unwrap();
+    assert_eq!(&answer[..len], data, "the Data arrives");
+    handle.stop();
+    running.join().unwrap().unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 /// Whoever asks for a change learns what came of it.
 #[test]
 fn a_change_is_answered_when_it_is_in_effect() {

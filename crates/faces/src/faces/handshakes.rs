@@ -54,11 +54,16 @@ impl Faces {
         owner: Owner,
     ) {
         let waiting = self.handshakes.iter().flatten().count();
-        if waiting >= self.config.websocket.handshakes_max
-            && let Some((peer, _)) = self.most_handshakes()
-        {
+        if waiting >= self.config.websocket.handshakes_max {
             self.drops.shortages.record(SharedPool::Faces);
-            self.expire_oldest_handshake(peer);
+            // In a flood the newcomer's peer has most, and is found without counting all.
+            let of_newcomer =
+                self.handshakes.iter().flatten().filter(|shaken| shaken.owner.peer == owner.peer);
+            let peer = match of_newcomer.count() * 2 > waiting {
+                true => Some(owner.peer),
+                false => self.most_handshakes().map(|(peer, _)| peer),
+            };
+            peer.into_iter().for_each(|peer| self.expire_oldest_handshake(peer));
         }
         let index = self.handshakes.iter().position(Option::is_none).unwrap_or(self.handshakes.len());
         if self.watch(socket.as_fd(), Token::Handshake(index as u32), false).is_err() {

@@ -166,6 +166,38 @@ class Rest(Looking):
         self.assertEqual(until(lambda: http(self.control(router), "GET /v1/version")[0], 20), 200)
 
 
+    def test_the_command_that_has_waited_longest_gives_way_to_the_next(self):
+        router = self.router()
+        ports = []
+        for _ in range(66):
+            # A listener whose queue is full: who connects waits.
+            listener = socket.socket()
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(0)
+            self.addCleanup(listener.close)
+            for _ in range(2):
+                filler = socket.socket()
+                filler.setblocking(False)
+                filler.connect_ex(listener.getsockname())
+                self.addCleanup(filler.close)
+            ports.append(listener.getsockname()[1])
+
+        for port in ports:
+            # A client that does not wait for the answer; the router does.
+            body = json.dumps({"uri": f"tcp4://127.0.0.1:{port}"}).encode()
+            with socket.socket(socket.AF_UNIX) as s:
+                s.connect(str(self.control(router)))
+                s.sendall(b"POST /v1/faces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+                s.sendall(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+                time.sleep(0.02)
+        counted = lambda: re.search(rb'nw_pool_shortages_total\{pool="commands"\} (\d+)', http(self.control(router), "GET /metrics")[1])[1]
+        until(lambda: int(counted()) == 2, PATIENCE_S)
+        self.assertEqual(int(counted()), 2)
+        # The next is begun all the same.
+        code, made = http(self.control(router), "POST /v1/faces", b'{"uri": "udp4://127.0.0.1:17999"}')
+        self.assertEqual(code, 201, made)
+
+
 class Logs(Looking):
     def test_levels_change_while_it_runs(self):
         router = self.router()

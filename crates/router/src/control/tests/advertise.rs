@@ -183,3 +183,19 @@ fn only_this_machine_says_who_is_a_gateway() {
     // Its own management still comes first.
     assert_eq!(bench.hops("/localhop/nfd"), Some(vec![(1, 0), (NEIGHBOUR, 0)]));
 }
+
+#[test]
+fn destination_that_does_not_answer_leaves_places_for_others() {
+    let mut bench = Bench::new();
+    let prefixes: Vec<String> = (0..100).map(|n| format!("\"/site/{n}\"")).collect();
+    apply(&mut bench, &format!("[rib]\npropagate = [{}]\n", prefixes.join(", ")));
+    let other = bench.env.add_face("udp4://192.0.2.8:6363").number();
+    (0..100).for_each(|n| register(&mut bench, &format!("/site/{n}/app"), APP, origin::APP));
+    register(&mut bench, "/localhop/nfd", NEIGHBOUR, origin::AUTOCONF);
+    register(&mut bench, "/localhop/nfd", other, origin::AUTOCONF);
+    let mut told_to = BTreeMap::new();
+    while let Some((face, ..)) = told(&mut bench, 0) {
+        *told_to.entry(face.unwrap()).or_insert(0) += 1;
+    }
+    assert_eq!(told_to, [(NEIGHBOUR, 16), (other, 16)].into());
+}

@@ -9,7 +9,7 @@ use nw_element::{DropCounters, FaceId, Instant, Packet, Pool};
 use nw_elements::Router;
 use nw_elements::catalogue::Configured;
 use nw_faces::FacesConfig;
-use nw_faces::link::LinkSettings;
+use nw_faces::link::{LinkSettings, QueueState};
 use nw_name::Name;
 use nw_sim::link::{Direction, LinkConfig};
 use nw_sim::node::{Fused, Node, NodeConfig};
@@ -19,6 +19,9 @@ use nw_sim::wires::Wires;
 use nw_tables::cs::PolicyKind;
 use nw_tables::fib::NextHop;
 use std::collections::BTreeMap;
+
+/// Nothing waits behind a link here.
+const NO_QUEUE: QueueState = QueueState { bytes: 0, bytes_max: u64::MAX };
 
 /// See the module.
 pub struct Simulated(Fused);
@@ -180,7 +183,7 @@ impl Linked {
     fn settle(&mut self, open: &mut Vec<Open>) -> Vec<Sent> {
         let (now_ns, mut sent) = (self.now.as_nanos(), Vec::new());
         for packet in core::mem::take(&mut self.shared.out) {
-            let towards = self.station.send(self.now, packet, |_| 0, &mut self.shared);
+            let towards = self.station.send(self.now, packet, |_| NO_QUEUE, &mut self.shared);
             let face = match towards.expect("by a face that there is") {
                 Towards::Application(_) => 0,
                 Towards::Direction(face) => face as usize,

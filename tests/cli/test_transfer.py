@@ -14,6 +14,8 @@ from producer import Producer, data, name, tlv
 from test_cli import NW, PATIENCE_S, CommandLine, Router
 
 CONGESTION, DUPLICATE, NO_ROUTE = 50, 100, 150
+# Exit statuses.
+FAILED, NOT_FOUND, UNREACHABLE, TIMED_OUT, NACK, UNVERIFIED = 1, 3, 4, 5, 7, 8
 
 
 def write(path, mode):
@@ -27,12 +29,12 @@ class Fetching(CommandLine):
         self.addCleanup(producer.end)
         return producer
 
-    def refused(self, router, *words, seconds=PATIENCE_S):
+    def refused(self, router, *words, seconds=PATIENCE_S, code=FAILED):
         """Fetches, which must fail with a sentence and leave nothing; returns the sentence."""
         folder = Path(self.folder) / "out"
         folder.mkdir(exist_ok=True)
         started = time.monotonic()
-        done = self.nw("cat", "-q", "--no-version", *words, "-o", folder / "file", router=router, code=1)
+        done = self.nw("cat", "-q", "--no-version", *words, "-o", folder / "file", router=router, code=code)
         self.assertLess(time.monotonic() - started, seconds)
         self.assertEqual(os.listdir(folder), [])
         self.assertEqual(done.stdout, b"")
@@ -45,9 +47,9 @@ class WrongPackets(Fetching):
         for number, wrong in enumerate(({"change": True}, {"zeros": True})):
             prefix = f"/w/{number}"
             self.producer(router, prefix, lambda asked: data(asked.name, b"content", fresh=1000, last=0, **wrong))
-            self.assertIn(f"{prefix}/seg=0 is not accepted", self.refused(router, prefix))
-            self.assertIn("digest", self.sentence(self.nw("peek", f"{prefix}/seg=0", router=router, code=1)))
-            done = self.nw("ping", "-c", 1, "--json", prefix, router=router, code=1)
+            self.assertIn(f"{prefix}/seg=0 is not accepted", self.refused(router, prefix, code=UNVERIFIED))
+            self.assertIn("digest", self.sentence(self.nw("peek", f"{prefix}/seg=0", router=router, code=UNVERIFIED)))
+            done = self.nw("ping", "-c", 1, "--json", prefix, router=router, code=UNVERIFIED)
             self.assertEqual(json.loads(done.stdout.splitlines()[0])["result"], "invalid")
 
     def test_wrong_metadata_is_refused(self):
@@ -58,7 +60,7 @@ class WrongPackets(Fetching):
             return data(name("/m/32=metadata/v=1/seg=0"), version, fresh=1, last=0, change=True)
 
         self.producer(router, "/m", answer)
-        text = self.sentence(self.nw("cat", "-q", "/m", router=router, code=1))
+        text = self.sentence(self.nw("cat", "-q", "/m", router=router, code=UNVERIFIED))
         self.assertIn("/m/32=metadata", text)
 
     def test_good_copy_after_wrong_ones_is_taken(self):
@@ -78,8 +80,9 @@ class WrongPackets(Fetching):
         kinds = {1: "Link", 2: "key", 3: "application Nack", 4: "manifest", 99: "type 99", 1024: "type 1024"}
         for kind, word in kinds.items():
             self.producer(router, f"/k/{kind}", lambda asked: data(asked.name, b"raw", kind=kind, last=0))
-            self.assertIn(word, self.refused(router, f"/k/{kind}"))
-            self.assertIn(word, self.sentence(self.nw("peek", f"/k/{kind}/seg=0", router=router, code=1)))
+            code = NOT_FOUND if kind == 3 else FAILED
+            self.assertIn(word, self.refused(router, f"/k/{kind}", code=code))
+            self.assertIn(word, self.sentence(self.nw("peek", f"/k/{kind}/seg=0", router=router, code=code)))
             self.assertEqual(self.nw("peek", "--raw", f"/k/{kind}/seg=0", router=router).stdout, b"raw")
             shown = json.loads(self.nw("peek", "--json", f"/k/{kind}/seg=0", router=router).stdout)
             self.assertEqual(shown["content_type"], kind)
@@ -87,7 +90,7 @@ class WrongPackets(Fetching):
     def test_application_nack_for_metadata_is_said(self):
         router = self.router()
         self.producer(router, "/a", lambda asked: data(name("/a/32=metadata/v=1/seg=0"), kind=3, fresh=1))
-        self.assertIn("application Nack", self.sentence(self.nw("cat", "-q", "/a", router=router, code=1)))
+        self.assertIn("application Nack", self.sentence(self.nw("cat", "-q", "/a", router=router, code=NOT_FOUND)))
 
     def test_final_blocks_that_contradict_each_other_are_refused(self):
         router = self.router()
@@ -145,17 +148,17 @@ class Trust(Fetching):
         done = self.cat(router, "/alice/file", "--anchor", alice)
         self.assertTrue(json.loads(done.stderr)["verified"])
         self.assertEqual(done.stdout, b"by alice")
-        self.assertIn(b"not trusted", self.cat(router, "/alice/file", "--anchor", mallory, code=1).stderr)
+        self.assertIn(b"not trusted", self.cat(router, "/alice/file", "--anchor", mallory, code=UNVERIFIED).stderr)
         self.assertTrue(json.loads(self.cat(router, "/alice/file", "--verify", "--store", self.store).stderr)["verified"])
-        self.assertIn(b"nw key generate", self.cat(router, "/alice/file", "--verify", code=1).stderr)
+        self.assertIn(b"nw key generate", self.cat(router, "/alice/file", "--verify", code=NOT_FOUND).stderr)
         rules = Path(self.folder) / "trust.toml"
-        for prefix, code in (("/alice/<..>", 0), ("/bob/<..>", 1)):
+        for prefix, code in (("/alice/<..>", 0), ("/bob/<..>", UNVERIFIED)):
             rules.write_text(f'[[anchor]]\nid = "a"\nfile = "{alice.name}"\n[[allow]]\nid = "own"\nanchors = ["a"]\nprefix = "{prefix}"\n')
             self.cat(router, "/alice/file", "--trust", rules, code=code)
         # A digest is signed by nobody.
         self.put(router, "/plain", b"by nobody")
-        self.assertIn(b"plain digest", self.cat(router, "/plain", "--anchor", alice, code=1).stderr)
-        self.assertIn("not trusted", self.sentence(self.nw("peek", "-P", "/plain", "--anchor", alice, router=router, code=1)))
+        self.assertIn(b"plain digest", self.cat(router, "/plain", "--anchor", alice, code=UNVERIFIED).stderr)
+        self.assertIn("not trusted", self.sentence(self.nw("peek", "-P", "/plain", "--anchor", alice, router=router, code=UNVERIFIED)))
 
     def test_certificates_are_fetched(self):
         router = self.router()
@@ -178,7 +181,7 @@ class Trust(Fetching):
         path = Path(self.folder) / "key.pem"
         subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", path], check=True, capture_output=True)
         self.put(router, "/site/eve", b"by eve", "--key", path, "--key-name", "/site/eve/KEY/1")
-        self.assertIn(b"could not be fetched", self.cat(router, "/site/eve", "--anchor", site, code=1).stderr)
+        self.assertIn(b"could not be fetched", self.cat(router, "/site/eve", "--anchor", site, code=UNVERIFIED).stderr)
 
     def test_hmac_is_verified(self):
         router = self.router()
@@ -187,7 +190,7 @@ class Trust(Fetching):
         other.write_bytes(b"9876543210")
         self.put(router, "/h", b"shared", "--hmac", secret, "--key-name", "/us/KEY/1")
         self.assertTrue(json.loads(self.cat(router, "/h", "--hmac", secret).stderr)["verified"])
-        self.assertIn(b"not by the key", self.cat(router, "/h", "--hmac", other, code=1).stderr)
+        self.assertIn(b"not by the key", self.cat(router, "/h", "--hmac", other, code=UNVERIFIED).stderr)
 
 
 class Congestion(Fetching):
@@ -216,7 +219,7 @@ class Congestion(Fetching):
         self.producer(router, "/p", lambda asked: ("nack", CONGESTION))
         for words in (["/p"], ["--no-version", "/p"]):
             started = time.monotonic()
-            text = self.sentence(self.nw("cat", "-q", "--timeout", 2000, *words, router=router, code=1))
+            text = self.sentence(self.nw("cat", "-q", "--timeout", 2000, *words, router=router, code=NACK))
             self.assertIn("Congestion", text)
             self.assertLess(time.monotonic() - started, 6)
             self.assertGreater(time.monotonic() - started, 1)
@@ -324,7 +327,7 @@ class Restarts(Fetching):
         time.sleep(0.5)
         router.end()
         for program in programs:
-            self.assertEqual(program.wait(5), 1)
+            self.assertEqual(program.wait(5), UNREACHABLE)
             self.assertIn(b"closed the connection", program.stderr.read())
 
 
@@ -397,8 +400,8 @@ class Leftovers(Fetching):
 class Serving(Fetching):
     def test_origin_of_routes(self):
         router = self.router()
-        for words, origin in ((["put", "/o/put", str(router.config), "--expose"], 65), (["ping-server", "/o/pong", "--origin", "client"], 65),
-                              (["poke", "/o/poke", "x", "--origin", "77"], 77), (["put", "/o/app", str(router.config)], 0)):
+        for words, origin in ((["put", "/o/put", str(router.config), "--expose"], "client"), (["ping-server", "/o/pong", "--origin", "client"], "client"),
+                              (["poke", "/o/poke", "x", "--origin", "autoreg"], "autoreg"), (["put", "/o/app", str(router.config)], "app")):
             self.start(router, *words)
             prefix = words[1] + ("/ping" if words[0] == "ping-server" else "")
 
@@ -411,7 +414,7 @@ class Serving(Fetching):
     def test_ping_without_answer_has_no_times(self):
         router = self.router()
         self.producer(router, "/silent", lambda asked: None)
-        done = self.nw("ping", "-c", 1, "--timeout", 200, "--json", "/silent", router=router, code=1)
+        done = self.nw("ping", "-c", 1, "--timeout", 200, "--json", "/silent", router=router, code=TIMED_OUT)
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         self.assertEqual([line["rtt_us"] for line in lines], [None, None])
         self.start(router, "ping-server", "/pong")

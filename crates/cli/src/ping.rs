@@ -124,6 +124,7 @@ pub fn ping(args: &Ping) -> Result<ExitCode> {
     }
     Ok(match (answered, timeouts) {
         (1.., _) => ExitCode::SUCCESS,
+        (0, 0) if invalid > 0 => Status::Unverified.into(),
         (0, 0) if nacks > 0 => Status::Nack.into(),
         (0, _) => Status::TimedOut.into(),
     })

@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import unittest
 from pathlib import Path
@@ -235,6 +236,47 @@ class Units(unittest.TestCase):
             done = subprocess.run(["systemd-analyze", "security", "--offline=true", str(units / unit)], capture_output=True, text=True)
             level = float(re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout).group(1))
             self.assertLessEqual(level, 3.0, f"{unit}: {done.stdout[-300:]}")
+
+
+class Installing(unittest.TestCase):
+    ROOT = Path(__file__).resolve().parents[2]
+
+    def test_what_is_installed_is_taken_away_again_and_needs_no_rust(self):
+        folder = tempfile.mkdtemp(prefix="nw-cli-")
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        prefix = Path(folder) / "local"
+        # Root's environment where Rust is another user's.
+        plain = {"PATH": "/usr/bin:/bin", "HOME": folder, "NW_BINARY": str(Path(NW).resolve())}
+        words = [str(self.ROOT / "tools/install")]
+
+        def run(*more, **environment):
+            return subprocess.run([*words, *more, str(prefix)], capture_output=True, text=True, env={**plain, **environment}, timeout=PATIENCE_S)
+
+        done = run()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for path in ("bin/nw", "share/man/man1/nw.1", "share/man/man5/nw.toml.5", "lib/systemd/system/namewire.service", "share/bash-completion/completions/nw"):
+            self.assertTrue((prefix / path).is_file(), path)
+        self.assertIn(f"ExecStart={prefix}/bin/nw run", (prefix / "lib/systemd/system/namewire.service").read_text())
+        foreign = prefix / "share/man/man1/other.1"
+        foreign.write_text("another program's")
+        self.assertEqual(run("--remove").returncode, 0)
+        self.assertEqual([path for path in prefix.rglob("*") if path.is_file()], [foreign])
+        self.assertIn("nothing is known to be installed", run("--remove").stderr)
+        # Below DESTDIR for packages, with the final place in the units.
+        self.assertEqual(run(DESTDIR=f"{folder}/package").returncode, 0)
+        self.assertTrue(Path(f"{folder}/package{prefix}/bin/nw").is_file())
+        self.assertIn("run `make build` first", run(NW_BINARY=f"{folder}/none").stderr)
+
+    def test_make_install_does_not_build_what_is_there(self):
+        folder = tempfile.mkdtemp(prefix="nw-cli-")
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        shutil.copy(self.ROOT / "Makefile", folder)
+        planned = lambda: subprocess.run(["make", "-n", "install", "uninstall"], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S).stdout
+        self.assertIn("cargo build", planned())
+        (Path(folder) / "target/release").mkdir(parents=True)
+        (Path(folder) / "target/release/nw").touch()
+        self.assertNotIn("cargo", planned())
+        self.assertIn("tools/install --remove", planned())
 
 
 class FindingARouter(CommandLine):

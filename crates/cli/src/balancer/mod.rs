@@ -186,7 +186,12 @@ pub fn balancer(verb: &BalancerVerb) -> Result<ExitCode> {
         BalancerVerb::Vrrp(args) => vrrp::vrrp(args)?,
         BalancerVerb::Config { check: Some(path) } => {
             run::load(path)?;
-            println!("{} is a configuration this balancer can run with", path.display());
+            let unchecked = "whether its interfaces are there, its addresses free, and programs may be loaded into the kernel";
+            writeln!(
+                stdout(),
+                "{} is a configuration this balancer can run with\nnot checked: {unchecked}",
+                path.display()
+            )?;
         }
         BalancerVerb::Config { check: None } => write!(stdout(), "{}", nw_balancer::Config::reference())?,
         BalancerVerb::Openapi => writeln!(stdout(), "{}", nw_balancer::control::document())?,

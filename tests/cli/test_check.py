@@ -65,6 +65,7 @@ BAD = [
     ('[control]\ntoken_file = "/dev/null"\n', "control.token_file"),
     ('[control]\nlisten = ["0.0.0.0:6399"]\n', "control.listen"),
     ('[control]\npath = "/etc/passwd"\n', "control.path"),
+    ('[control]\npath = "FOLDER/c.sock"\n', "control.path"),
     ("[tables]\nroutes = 64\n" + routes(65), "tables.routes"),
     ("[tables]\nfib_prefixes = 64\n" + routes(64), "tables.fib_prefixes"),
     ("[faces]\nmax = 16\n" + "".join(f'[[face]]\nuri = "udp4://127.0.0.1:{7000 + at}"\n' for at in range(16)), "faces.max"),
@@ -91,7 +92,7 @@ class Checks(CommandLine):
     def write(self, text):
         config = Path(self.folder) / "c.toml"
         config.write_text(
-            f'[faces.unix]\npath = "{self.folder}/c.sock"\n[faces.udp]\nlisten = ["127.0.0.1:{free_port()}"]\n[faces.tcp]\nlisten = []\n' + text
+            f'[faces.unix]\npath = "{self.folder}/c.sock"\n[faces.udp]\nlisten = ["127.0.0.1:{free_port()}"]\n[faces.tcp]\nlisten = []\n' + text.replace("FOLDER", self.folder)
         )
         return config
 
@@ -137,6 +138,11 @@ class Checks(CommandLine):
                 with self.subTest(words=words, path=path):
                     self.assertIn(f"can't read {path}: ", self.nw(*words, path, code=1).stderr.decode())
         self.assertLess(time.monotonic() - begin, 90)
+
+    def test_levels_of_the_command_line_are_checked(self):
+        config = self.write("")
+        said = self.nw("run", "--check", "-c", config, "--log", "loud", code=1).stderr
+        self.assertEqual(said, self.nw("run", "-c", config, "--log", "loud", code=1).stderr)
 
     def test_many_mistakes_are_counted(self):
         config = Path(self.folder) / "many.toml"

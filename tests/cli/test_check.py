@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import unittest
 from pathlib import Path
@@ -64,6 +65,7 @@ BAD = [
     ('[control]\ntoken_file = "/dev/null"\n', "control.token_file"),
     ('[control]\nlisten = ["0.0.0.0:6399"]\n', "control.listen"),
     ('[control]\npath = "/etc/passwd"\n', "control.path"),
+    ('[control]\npath = "FOLDER/c.sock"\n', "control.path"),
     ("[tables]\nroutes = 64\n" + routes(65), "tables.routes"),
     ("[tables]\nfib_prefixes = 64\n" + routes(64), "tables.fib_prefixes"),
     ("[faces]\nmax = 16\n" + "".join(f'[[face]]\nuri = "udp4://127.0.0.1:{7000 + at}"\n' for at in range(16)), "faces.max"),
@@ -90,7 +92,7 @@ class Checks(CommandLine):
     def write(self, text):
         config = Path(self.folder) / "c.toml"
         config.write_text(
-            f'[faces.unix]\npath = "{self.folder}/c.sock"\n[faces.udp]\nlisten = ["127.0.0.1:{free_port()}"]\n[faces.tcp]\nlisten = []\n' + text
+            f'[faces.unix]\npath = "{self.folder}/c.sock"\n[faces.udp]\nlisten = ["127.0.0.1:{free_port()}"]\n[faces.tcp]\nlisten = []\n' + text.replace("FOLDER", self.folder)
         )
         return config
 
@@ -136,6 +138,11 @@ class Checks(CommandLine):
                 with self.subTest(words=words, path=path):
                     self.assertIn(f"can't read {path}: ", self.nw(*words, path, code=1).stderr.decode())
         self.assertLess(time.monotonic() - begin, 90)
+
+    def test_levels_of_the_command_line_are_checked(self):
+        config = self.write("")
+        said = self.nw("run", "--check", "-c", config, "--log", "loud", code=1).stderr
+        self.assertEqual(said, self.nw("run", "-c", config, "--log", "loud", code=1).stderr)
 
     def test_many_mistakes_are_counted(self):
         config = Path(self.folder) / "many.toml"
@@ -235,6 +242,47 @@ class Units(unittest.TestCase):
             done = subprocess.run(["systemd-analyze", "security", "--offline=true", str(units / unit)], capture_output=True, text=True)
             level = float(re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout).group(1))
             self.assertLessEqual(level, 3.0, f"{unit}: {done.stdout[-300:]}")
+
+
+class Installing(unittest.TestCase):
+    ROOT = Path(__file__).resolve().parents[2]
+
+    def test_what_is_installed_is_taken_away_again_and_needs_no_rust(self):
+        folder = tempfile.mkdtemp(prefix="nw-cli-")
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        prefix = Path(folder) / "local"
+        # Root's environment where Rust is another user's.
+        plain = {"PATH": "/usr/bin:/bin", "HOME": folder, "NW_BINARY": str(Path(NW).resolve())}
+        words = [str(self.ROOT / "tools/install")]
+
+        def run(*more, **environment):
+            return subprocess.run([*words, *more, str(prefix)], capture_output=True, text=True, env={**plain, **environment}, timeout=PATIENCE_S)
+
+        done = run()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for path in ("bin/nw", "share/man/man1/nw.1", "share/man/man5/nw.toml.5", "lib/systemd/system/namewire.service", "share/bash-completion/completions/nw"):
+            self.assertTrue((prefix / path).is_file(), path)
+        self.assertIn(f"ExecStart={prefix}/bin/nw run", (prefix / "lib/systemd/system/namewire.service").read_text())
+        foreign = prefix / "share/man/man1/other.1"
+        foreign.write_text("another program's")
+        self.assertEqual(run("--remove").returncode, 0)
+        self.assertEqual([path for path in prefix.rglob("*") if path.is_file()], [foreign])
+        self.assertIn("nothing is known to be installed", run("--remove").stderr)
+        # Below DESTDIR for packages, with the final place in the units.
+        self.assertEqual(run(DESTDIR=f"{folder}/package").returncode, 0)
+        self.assertTrue(Path(f"{folder}/package{prefix}/bin/nw").is_file())
+        self.assertIn("run `make build` first", run(NW_BINARY=f"{folder}/none").stderr)
+
+    def test_make_install_does_not_build_what_is_there(self):
+        folder = tempfile.mkdtemp(prefix="nw-cli-")
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        shutil.copy(self.ROOT / "Makefile", folder)
+        planned = lambda: subprocess.run(["make", "-n", "install", "uninstall"], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S).stdout
+        self.assertIn("cargo build", planned())
+        (Path(folder) / "target/release").mkdir(parents=True)
+        (Path(folder) / "target/release/nw").touch()
+        self.assertNotIn("cargo", planned())
+        self.assertIn("tools/install --remove", planned())
 
 
 class FindingARouter(CommandLine):

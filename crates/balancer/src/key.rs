@@ -1,6 +1,7 @@
 //! The key of the hash that chooses members: the same at all balancers of a cluster, and nobody else's.
 
 use crate::config::Cluster;
+use nw_api::config::file;
 use nw_name::HashKey;
 use std::fs;
 use std::io::{self, Write};
@@ -34,12 +35,9 @@ pub fn key(cluster: &Cluster) -> Result<(HashKey, bool), KeyError> {
     }
     let path = cluster.key_file.clone();
     let path = path.unwrap_or_else(|| cluster.folder.join(format!("{}.key", cluster.name)));
-    match fs::read_to_string(&path) {
-        Ok(text) => {
-            let octets = octets(text.trim()).ok_or_else(|| KeyError::Content(path.clone()))?;
-            Ok((of_octets(&octets), false))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+    match path.try_exists() {
+        Ok(true) => Ok((of_octets(&read(&path)?), false)),
+        Ok(false) => {
             let mut octets = [0; 32];
             let made = getrandom::fill(&mut octets)
                 .map_err(|_| io::Error::other("no random octets"))
@@ -49,6 +47,19 @@ pub fn key(cluster: &Cluster) -> Result<(HashKey, bool), KeyError> {
         }
         Err(error) => Err(KeyError::File { what: "read", path, error }),
     }
+}
+
+/// The octets in a key's file.
+///
+/// # Errors
+/// When it can't be read, or holds something else.
+pub fn read(path: &Path) -> Result<[u8; 32], KeyError> {
+    let text = file::read_text(path, file::KEY_MAX).map_err(|error| KeyError::File {
+        what: "read",
+        path: path.to_owned(),
+        error: io::Error::other(error.why),
+    })?;
+    octets(text.trim()).ok_or_else(|| KeyError::Content(path.to_owned()))
 }
 
 /// Whole under its name or not at all; a temporary file is its owner's alone.

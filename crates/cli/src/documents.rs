@@ -23,7 +23,7 @@ pub fn config(args: &Config) -> Result<ExitCode> {
     match &args.check {
         Some(path) => {
             let checked = crate::run::load(path)?;
-            let verdict = crate::run::verdict(&path.display().to_string(), &checked.unchecked);
+            let verdict = crate::run::verdict(&path.display().to_string(), &checked);
             out!("{verdict}")?;
         }
         None => stdout().write_all(nw_api::config::Config::reference().as_bytes())?,

@@ -35,6 +35,11 @@ impl Levels {
         Ok(Levels { switch, filter: Arc::new(Mutex::new(filter.to_owned())) })
     }
 
+    /// Checks a filter without logging anything.
+    pub fn check(filter: &str) -> Result<()> {
+        parse(filter).map(drop).map_err(|why| anyhow!(why))
+    }
+
     /// What a configuration wants to be logged.
     pub fn of(config: &Config) -> &str {
         config.log.level.as_str()

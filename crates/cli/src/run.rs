@@ -20,8 +20,9 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     let path = args.config.clone().or_else(found_config);
     let checked = read(path.as_deref(), args, Stage::Start)?;
     if args.check {
+        args.log.as_deref().map_or(Ok(()), Levels::check)?;
         let what = path.map_or("the default".into(), |path| path.display().to_string());
-        out!("{}", verdict(&what, &checked.unchecked))?;
+        out!("{}", verdict(&what, &checked))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut config = checked.config;
@@ -139,8 +140,9 @@ const fn gives_up(config: &Config) -> bool {
 }
 
 /// What `--check` prints of a configuration that has no mistakes.
-pub fn verdict(what: &str, unchecked: &[String]) -> String {
-    let lines = unchecked.iter().map(|what| format!("not checked: {what}\n"));
+pub fn verdict(what: &str, checked: &Checked) -> String {
+    let warnings = checked.warnings.iter().map(|warning| format!("warning: {warning}\n"));
+    let lines = warnings.chain(checked.unchecked.iter().map(|what| format!("not checked: {what}\n")));
     format!("{what} is a configuration this router can run with\n{}", lines.collect::<String>())
 }
 
@@ -150,8 +152,9 @@ fn say_where(socket: &Path, enabled: bool, write: bool) {
         return;
     }
     let uri = transport::unix_uri(socket);
-    let is_known = |path: &&str| Path::new(path) == socket;
-    if !write && (transport::SOCKETS.iter().any(|path| is_known(&path)) || transport::is_configured(&uri)) {
+    if !write
+        && (transport::SOCKETS.iter().any(|path| Path::new(path) == socket) || transport::is_configured(&uri))
+    {
         return;
     }
     if !write {

@@ -30,6 +30,8 @@ pub struct Checked {
     pub config: Config,
     /// What was not checked, as it needs sockets, rights or the network: sentences that begin with "whether".
     pub unchecked: Vec<String>,
+    /// What is no mistake and has no effect, or another than its author may think.
+    pub warnings: Vec<String>,
 }
 
 /// What a configuration is checked for.
@@ -75,10 +77,10 @@ pub fn check(
     stage: Stage,
     adjust: impl FnOnce(&mut Config),
 ) -> Result<Checked, Problems> {
-    let mut unchecked = Vec::new();
+    let (mut unchecked, mut warnings) = (Vec::new(), Vec::new());
     let config = Config::parse_with(file, text, |config, check| {
         adjust(config);
-        keys(config, check);
+        keys(config, check, &mut warnings);
         faces(config, check);
         strategies(config, check);
         tables(config, check);
@@ -95,17 +97,24 @@ pub fn check(
         }
         unchecked = unchecked_of(config);
     })?;
-    Ok(Checked { config, unchecked })
+    Ok(Checked { config, unchecked, warnings })
 }
 
 /// Files of keys, certificates and secrets.
-fn keys(config: &Config, check: &mut Check<'_, '_>) {
+fn keys(config: &Config, check: &mut Check<'_, '_>, warnings: &mut Vec<String>) {
     let now_ms = WallClock::start().unix_ms();
     for (index, item) in config.anchor.iter().enumerate() {
         let given = ["file", "folder", "base64"].map(|key| format!("anchor[{index}].{key}"));
         let option = given.iter().find(|option| check.has(option));
-        if let (Some(option), Err(why)) = (option, authorize::anchors_of(item, now_ms)) {
-            check.sentence(option, format!("this can't be an anchor: {why}"));
+        let Some(option) = option else { continue };
+        match authorize::anchors_of(item, now_ms) {
+            Err(why) => check.sentence(option, format!("this can't be an anchor: {why}")),
+            Ok(anchors) => {
+                let late = anchors.iter().filter(|anchor| !anchor.validity().contains(now_ms / 1000));
+                warnings.extend(late.map(|anchor| {
+                    format!("{option}: {} is not valid now, so it is not believed", anchor.key_name())
+                }));
+            }
         }
     }
     for path in &config.management.trusted_keys {
@@ -266,6 +275,9 @@ fn sockets(config: &Config, check: &mut Check<'_, '_>) {
     ];
     for (option, path) in paths {
         let Some(path) = path else { continue };
+        if option == "control.path" && path == unix {
+            check.say(option, "the path of faces.unix", "a path of its own");
+        }
         let there = fs::symlink_metadata(&path);
         if there.is_ok_and(|there| !there.file_type().is_socket()) {
             let seen = format!("{}, which is there and is no socket", path.display());
@@ -327,6 +339,7 @@ fn unchecked_of(config: &Config) -> Vec<String> {
 mod tests {
     use super::*;
     use nw_api::config::value::STRATEGIES;
+    use nw_trust::certificate::Validity;
 
     #[test]
     fn the_options_know_every_strategy_of_the_catalogue() {
@@ -337,6 +350,21 @@ mod tests {
         let doc = section.doc.join("");
         let missing: Vec<_> = known.iter().filter(|name| !doc.contains(*name)).collect();
         assert!(missing.is_empty(), "[[strategy]] does not name {missing:?}");
+    }
+
+    #[test]
+    fn an_anchor_that_is_not_valid_now_is_a_warning() {
+        let name: Name = "/site".parse().unwrap();
+        let key = nw_trust::Key::generate(nw_trust::KeyKind::EcdsaP256, name.as_ref()).unwrap();
+        let late = Validity { not_before_s: 1_000_000_000, not_after_s: 1_000_000_001 };
+        let valid = Validity { not_before_s: 1_000_000_000, not_after_s: 4_000_000_000 };
+        for (validity, warnings) in [(late, 1), (valid, 0)] {
+            let wire = nw_trust::certificate::self_signed(&key, 1, validity).unwrap();
+            let base64: String = nw_trust::text::armor(&wire).split_whitespace().collect();
+            let text = format!("[[anchor]]\nid = \"site\"\nbase64 = {base64:?}\n");
+            let checked = check("f", &text, Stage::Start, |_| {}).unwrap();
+            assert_eq!(checked.warnings.len(), warnings, "{:?}", checked.warnings);
+        }
     }
 
     #[test]

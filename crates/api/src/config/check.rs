@@ -91,11 +91,6 @@ impl<'a, 'b> Check<'a, 'b> {
                 self.say(option, format!("a path of {len} bytes"), expected);
             }
         }
-        if let (Some(unix), Some(control)) = (&config.unix.path, &config.control.path)
-            && unix == control
-        {
-            self.say("control.path", "the path of faces.unix", "a path of its own");
-        }
     }
 
     fn limits(&mut self, config: &Config) {

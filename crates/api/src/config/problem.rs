@@ -175,7 +175,7 @@ pub(super) fn shorten(text: &str) -> String {
     let line = text.lines().next().unwrap_or("").trim_end();
     let short: String = line.chars().take(SEEN_LEN_MAX).collect();
     let whole = short.len() == line.len() && text[line.len()..].trim_ascii().is_empty();
-    let escaped: String = short.chars().flat_map(|c| Shown::of(c)).collect();
+    let escaped: String = short.chars().flat_map(Shown::of).collect();
     match (text.is_empty(), whole) {
         (true, _) => "nothing".to_owned(),
         (false, false) => format!("{escaped}…"),

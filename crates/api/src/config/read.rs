@@ -55,7 +55,9 @@ impl Places {
     fn remove_item(&mut self, item: &str) {
         let of_item = self.at.range(item.to_owned()..).take_while(|(option, _)| option.starts_with(item));
         let options: Vec<String> = of_item.map(|(option, _)| option.clone()).collect();
-        options.iter().for_each(|option| drop(self.at.remove(option)));
+        for option in options {
+            self.at.remove(&option);
+        }
     }
 }
 

@@ -114,7 +114,6 @@ fn contradictions() {
         ("[faces.multicast]\ngroups = [\"[ff05::1]:56363\"]", 2, "faces.multicast.groups"),
         ("[faces.multicast]\ngroups = [\"[ff02::1]:1\", \"[ff02::1]:1\"]", 2, "faces.multicast.groups"),
         (&long, 2, "faces.unix.path"),
-        ("[control]\npath = \"/x\"\n[faces.unix]\npath = \"/x\"", 2, "control.path"),
         ("[control]\nlisten = [\"127.0.0.1:6363\"]", 2, "control.listen"),
         ("[faces.udp]\nlisten = [\"224.0.0.1:6363\"]", 2, "faces.udp.listen"),
         ("[faces]\nqueue_kib = 64\nmarking_threshold_kib = 65", 3, "faces.marking_threshold_kib"),

@@ -4,8 +4,12 @@ use super::options::{Cluster, MemberItem};
 use super::{Config, Weight};
 use nw_api::config::problem::Source;
 use nw_api::config::read::Places;
+use nw_api::config::{Problems, file};
 use std::collections::BTreeSet;
+use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 
 /// Members are numbered from 1 on in six bits.
 pub const MEMBERS_MAX: usize = 63;
@@ -202,6 +206,42 @@ pub(super) fn contradictions(config: &Config, places: &Places, source: &mut Sour
         let seen = format!("{}, above timeout_ms", config.health.slow_ms);
         problem("health.slow_ms", seen, "at most timeout_ms");
     }
+    files(config, |option, sentence| source.sentence(&places.near(option), option, sentence));
+}
+
+/// Files that a start reads, and the place of a socket.
+fn files(config: &Config, mut wrong: impl FnMut(&str, String)) {
+    if let Some(Err(error)) = config.control.token_file.as_deref().map(file::read_token) {
+        wrong("control.token_file", error.to_string());
+    }
+    // One that is not there is made with the first start.
+    let key = config.cluster.key_file.as_deref().filter(|path| path.exists());
+    if let Some(Err(error)) = key.map(crate::key::read) {
+        wrong("cluster.key_file", error.to_string());
+    }
+    let socket = &config.control.path;
+    if fs::symlink_metadata(socket).is_ok_and(|there| !there.file_type().is_socket()) {
+        let sentence =
+            format!("{} is there and is no socket: remove it, or name another path", socket.display());
+        wrong("control.path", sentence);
+    }
+    if let Some(path) = config.elastic.router_config.as_deref().filter(|_| config.elastic.enabled)
+        && let Err(why) = router_config(path)
+    {
+        wrong("elastic.router_config", why);
+    }
+}
+
+/// Checks what routers of members are told beside their addresses.
+fn router_config(path: &Path) -> Result<(), String> {
+    let more = file::read_text(path, file::TEXT_MAX).map_err(|error| error.to_string())?;
+    // As a member's own file has it before.
+    let whole = format!("[faces.unix]\n[faces.udp]\nlisten = []\n[faces.tcp]\nlisten = []\n{more}");
+    let parsed = nw_api::Config::parse("", &whole);
+    parsed.map(drop).map_err(|Problems(problems, _)| {
+        let first = problems.first().map(|first| format!("{}: {}", first.option, first.fault));
+        format!("routers of members can't run with {}: {}", path.display(), first.unwrap_or_default())
+    })
 }
 
 fn rules(config: &Config, problem: &mut impl FnMut(&str, String, &str)) {

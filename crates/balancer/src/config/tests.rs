@@ -132,6 +132,15 @@ fn other_sections() {
             "[control]\nlisten = [\"10.0.0.1:6380\"]\nallow_remote = true",
             "control.allow_remote: saw no token_file",
         ),
+        (
+            "[control]\ntoken_file = \"/no/such\"",
+            "control.token_file: can't read /no/such: No such file or directory",
+        ),
+        ("[control]\npath = \"/etc/passwd\"", "control.path: /etc/passwd is there and is no socket"),
+        (
+            "[elastic]\nenabled = true\naddresses = [\"10.0.0.21\"]\nrouter_config = \"/etc/passwd\"",
+            "elastic.router_config: routers of members can't run with /etc/passwd: TOML: ",
+        ),
         ("[health]\nslow_ms = 2000", "health.slow_ms: saw 2000, above timeout_ms"),
         ("[vrrp]\ninside_addresses = [\"10.0.0.1\"]", "vrrp.inside_addresses: saw"),
         ("[what]\nx = 1", "the unknown section what"),

@@ -2,6 +2,7 @@
 
 use super::{Engine, EngineError, name_of};
 use crate::config::{Elastic, MemberItem, Weight};
+use nw_api::config::file::{TEXT_MAX, read_text};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,9 +52,8 @@ impl ProcessEngine {
 
     fn configuration(&self, member: &MemberItem) -> Result<String, EngineError> {
         let more = match &self.elastic.router_config {
-            Some(path) => fs::read_to_string(path).map_err(|error| {
-                EngineError(format!("can't read elastic.router_config {}: {error}", path.display()))
-            })?,
+            Some(path) => read_text(path, TEXT_MAX)
+                .map_err(|error| EngineError(format!("elastic.router_config: {error}")))?,
             None => String::new(),
         };
         let socket = member.control.clone().unwrap_or_default();

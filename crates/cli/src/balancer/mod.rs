@@ -187,7 +187,9 @@ pub fn balancer(verb: &BalancerVerb) -> Result<ExitCode> {
         BalancerVerb::Vrrp(args) => vrrp::vrrp(args)?,
         BalancerVerb::Config { check: Some(path) } => {
             run::load(path)?;
+            let unchecked = "whether its interfaces are there, its addresses free, and programs may be loaded into the kernel";
             outln!("{} is a configuration this balancer can run with", path.display())?;
+            outln!("not checked: {unchecked}")?;
         }
         BalancerVerb::Config { check: None } => write!(stdout(), "{}", nw_balancer::Config::reference())?,
         BalancerVerb::Openapi => outln!("{}", nw_balancer::control::document())?,

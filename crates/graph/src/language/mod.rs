@@ -22,7 +22,7 @@ use crate::nearest::nearest;
 use crate::{Connection, Face, From, Graph, Node, Place, Problem, Problems, To};
 use nw_element::{FaceInfo, LinkType, Parameters, PortInfo, Scope, Value};
 use nw_elements::catalogue;
-use nw_faces::FaceUri;
+use nw_faces::{FaceOptions, FaceUri, request};
 use scan::Scan;
 
 /// Octets of the longest file.
@@ -276,12 +276,16 @@ impl<'a> Reading<'a> {
                 if uri.path().is_some() {
                     face.info.scope = Scope::Local;
                 }
-                let is_group = matches!(uri, FaceUri::Udp(address) if address.ip().is_multicast());
+                let is_group = uri.address().is_some_and(|address| address.ip().is_multicast());
                 let has_address = matches!(uri, FaceUri::Tcp(_) | FaceUri::Udp(_) | FaceUri::Ws(_));
                 let is_address = has_address || uri.path().is_some();
                 let is_host = matches!(uri, FaceUri::Host { .. });
                 let may_be = is_address || is_host && !face.listens;
-                if is_group || !may_be {
+                // What can never be connected: port 0, no one peer's address. Paths are looked at with the whole graph.
+                let options = FaceOptions::default();
+                let can_be =
+                    face.listens || uri.path().is_some() || request::check(&uri, None, &options).is_ok();
+                if is_group || !may_be || !can_be {
                     let verb = if face.listens { "listen on" } else { "lead to" };
                     let what = format!("a face of a graph can't {verb} `{word}`");
                     self.problem(Problem::new(place, what, URIS));

@@ -5,7 +5,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help demo test bench build install fuzz clean
+.PHONY: help demo test bench build install uninstall fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## what can be made
@@ -30,8 +30,12 @@ bench: ## every benchmark, or ROW=name; target/bench.json for programs
 fuzz: ## a minute of fuzzing for each decoder (SECONDS_EACH=60)
 	@fuzz/run.sh "$${SECONDS_EACH:-60}"
 
-install: build ## nw, its man pages and completions below PREFIX (default /usr/local)
+# Builds only where nothing was built: root, who may write to /usr/local, need not have Rust. What is installed is what `make build` made last.
+install: $(if $(wildcard target/release/nw),,build) ## nw, its man pages and completions below PREFIX (default /usr/local)
 	@tools/install "$${PREFIX:-/usr/local}"
+
+uninstall: ## take away what make install put below PREFIX
+	@tools/install --remove "$${PREFIX:-/usr/local}"
 
 clean: ## all that was built
 	$(CARGO) clean

@@ -7,6 +7,7 @@ use nw_faces::websocket::WebSocket;
 use nw_faces::websocket::frame::HEAD_LEN_MAX;
 use nw_faces::websocket::handshake::{Asked, HTTP_LEN_MAX, Opening, judge};
 use nw_name::HashKey;
+use std::cell::Cell;
 use std::net::SocketAddr;
 
 /// The first octet says what the others are: 0 a request, 1 an answer, otherwise frames that are read so many octets at a time.
@@ -60,7 +61,8 @@ fn frames(bytes: &[u8], piece: usize) -> Result<(), &'static str> {
                 pool.release(packet);
             }
         };
-        let (at, result) = socket.cut(&chunk, carry.len(), &mut pool, &mut answers, &mut each);
+        let (at, result) =
+            socket.cut(&chunk, carry.len(), &mut pool, (&mut answers, &Cell::new(usize::MAX)), &mut each);
         carry.drain(..at);
         pool.release_chunk(chunk);
         assert_eq!(pool.packets_in_use(), 0);

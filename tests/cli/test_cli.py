@@ -562,7 +562,7 @@ class RunningARouter(CommandLine):
         # A file that says nothing of threads changes nothing when it is read again.
         router.process.send_signal(signal.SIGHUP)
         self.until(lambda: "configuration taken over" in router.said(), "the file is read again")
-        self.assertNotIn("take effect at the next start", router.said())
+        self.assertNotIn("after a restart", router.said())
         self.assertEqual(router.end(signal.SIGTERM), 0)
 
     def test_routes_of_many_threads_take_no_more_memory_than_those_of_three(self):

@@ -15,6 +15,7 @@ import sys
 import termios
 import time
 import unittest
+import urllib.request
 from pathlib import Path
 
 from test_cli import NW, PATIENCE_S, CommandLine, free_port
@@ -91,6 +92,25 @@ class Rest(Looking):
         self.assertGreater(float(values["nw_loop_busy_seconds_total"]), 0)
         self.assertTrue(any(key.startswith("nw_face_bytes_total{face=") for key in values))
 
+    def test_cache_hits_are_no_drops(self):
+        router = self.router()
+        self.put(router, "/f/cached", b"x" * 20_000)
+        for _ in range(3):
+            self.nw("cat", "-q", "/f/cached", router=router)
+        values = dict(line.rsplit(" ", 1) for line in http(self.control(router), "GET /metrics")[1].decode().splitlines() if not line.startswith("#"))
+        self.assertGreater(float(values['nw_packets_done_total{reason="cache_hit"}']), 2)
+        self.assertNotIn('nw_drops_total{reason="cache_hit"}', values)
+        self.assertEqual(values[f'nw_build_info{{version="{self.version()}"}}'], "1")
+        look = json.loads(http(self.control(router), "GET /v1/look")[1])
+        self.assertIn("cache_hit", [done["reason"] for done in look["done"]])
+        for drops in (look["drops"], json.loads(http(self.control(router), "GET /v1/drops")[1])):
+            self.assertNotIn("cache_hit", [drop["reason"] for drop in drops])
+        rates = json.loads(self.nw("top", "--once", "--json", router=router).stdout)
+        self.assertNotIn("cache_hit", [drop["reason"] for drop in rates["drops"]])
+
+    def version(self):
+        return self.nw("--version").stdout.decode().split()[-1]
+
     def test_face_metrics_can_be_left_out_and_control_too(self):
         router = self.router("r", "[control]\nface_metrics = false\n")
         self.assertNotIn(b'face="', http(self.control(router), "GET /metrics")[1])
@@ -99,10 +119,27 @@ class Rest(Looking):
         self.assertIn("control socket", self.sentence(self.nw("log", "show", router=off, code=4)))
         path = Path(self.folder) / "elsewhere.sock"
         port = free_port(socket.SOCK_STREAM)
-        other = self.router("other", f'[control]\npath = "{path}"\nmode = 0o660\nlisten = ["127.0.0.1:{port}"]\n')
+        token = Path(self.folder) / "token"
+        token.write_text("0123456789abcdef\n")
+        other = self.router("other", f'[control]\npath = "{path}"\nmode = 0o660\nlisten = ["127.0.0.1:{port}"]\ntoken_file = "{token}"\n')
         self.assertEqual(path.stat().st_mode & 0o777, 0o660)
-        for place in (path, f"http://127.0.0.1:{port}"):
-            self.assertEqual(self.nw("log", "show", "--control", place, router=other).stdout, b"info\n")
+        tcp = f"http://127.0.0.1:{port}"
+        for words in ((path,), (tcp, "--token-file", token)):
+            self.assertEqual(self.nw("log", "show", "--control", *words, router=other).stdout, b"info\n")
+        self.assertIn("--token-file", self.sentence(self.nw("log", "show", "--control", tcp, router=other, code=1)))
+
+    def test_tcp_without_a_token_is_for_monitoring(self):
+        control, metrics = (free_port(socket.SOCK_STREAM) for _ in range(2))
+        router = self.router("r", f'[control]\nlisten = ["127.0.0.1:{control}"]\nmetrics_listen = ["127.0.0.1:{metrics}"]\n')
+        self.assertTrue(until(lambda: "there is no control.token_file" in router.said()))
+        for port in (control, metrics):
+            for path in ("/metrics", "/healthz", "/readyz"):
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_S) as answer:
+                    self.assertEqual(answer.status, 200)
+            for words in (["log", "set", "debug"], ["top", "--once"], ["trace", "/a"], ["tap", "-c", "1"]):
+                said = self.nw(*words, "--control", f"http://127.0.0.1:{port}", router=router, code=1).stderr.decode()
+                self.assertRegex(said, "control.token_file|for monitoring")
+        self.assertEqual(self.nw("log", "show", router=router).stdout, b"info\n")
 
     def test_hostile_clients_do_not_disturb_forwarding(self):
         router = self.router("r", "[control]\nconnections = 8\n")

@@ -90,8 +90,11 @@ class Page:
             path = session.place / block.directives.get("save", "example.toml")
             path.write_text(block.text)
             done = nw("config", "--check", path)
-            if done.returncode != 0:
-                raise Failed(done.stderr)
+            # Examples name keys, certificates and users of the reader's machine.
+            elsewhere = re.compile("No such file or directory|there is no user")
+            wrong = [line for line in done.stderr.splitlines() if not elsewhere.search(line)]
+            if done.returncode != 0 and wrong:
+                raise Failed("\n".join(wrong))
         if block.language == "console":
             for step in blocks.steps(block):
                 # The README's two commands are what runs this.

@@ -90,6 +90,17 @@ const verbs = {
     await serveUntilTold();
   },
 
+  /** As `produce`, registered by a prefix announcement that has the library's default signature: none. */
+  async announce(prefix) {
+    registration = nfd.enableNfdPrefixReg(face, { PrefixAnn: nfd.PrefixAnn });
+    const announcement = await nfd.PrefixAnn.build({ announced: new Name(prefix), expirationPeriod: 600_000 });
+    const content = new TextEncoder().encode("announced");
+    produce(prefix, async (interest) => new Data(interest.name, Data.FreshnessPeriod(1), content),
+      { announcement, dataSigner: digestSigning });
+    await registered(prefix);
+    await serveUntilTold();
+  },
+
   /** A signed Interest with parameters, the answer's name checked by the library. */
   async signed(name) {
     const [privateKey, publicKey] = await generateSigningKey("/nwi/ndnts", ECDSA);

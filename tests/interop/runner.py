@@ -22,7 +22,7 @@ from harness import TESTS, Failed, Harness, Skipped
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-MODULES = ("test_python_ndn", "test_management", "test_node", "test_java", "test_files", "test_keys")
+MODULES = ("test_python_ndn", "test_management", "test_node", "test_java", "test_files", "test_keys", "test_ndnd")
 
 
 def arguments():

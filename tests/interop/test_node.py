@@ -39,6 +39,15 @@ async def echo(h, transport):
     check("ndnts says hello; 10 octets" in out, out)
 
 
+@test("NDNts registers by a prefix announcement without a signature", 25.0)
+async def announce(h):
+    prefix = h.prefix()
+    server = await h.start(ndnts(h, "unix", "announce", prefix))
+    await server.wait_line("^ready$")
+    out = await h.run(ndnts(h, "unix", "consume", prefix + "/a"))
+    check("announced" in out, out)
+
+
 @each_transport("publishes and fetches a 3 MB file", 40)
 async def file(h, transport):
     needs_localhop(h, transport)

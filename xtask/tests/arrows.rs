@@ -20,6 +20,7 @@ const WITHIN: &[(&str, &str)] = &[
     ("nw-elements", "nw-element"),
     ("nw-rest", "nw-router"),
     ("nw-service", "nw-graph"),
+    ("nw-service", "nw-rest"),
     ("nw-sim", "nw-app"),
     ("nw-balancer", "nw-app"),
     ("nw-lab", "nw-app"),

@@ -1,5 +1,6 @@
 //! What a balancer says of itself over its control socket, and what it is told.
 
+use crate::schema::{HostAddressText, MemberNameText, NameText, WeightText};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -50,7 +51,7 @@ pub struct BalancerStatus {
     /// The cluster's name.
     pub cluster: String,
     /// Its addresses.
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<HostAddressText>)]
     pub addresses: Vec<IpAddr>,
     /// Its UDP port.
     pub port: u16,
@@ -109,7 +110,7 @@ pub struct BalancerMember {
     /// For so many seconds.
     pub since_s: f64,
     /// Its addresses.
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<HostAddressText>)]
     pub addresses: Vec<IpAddr>,
     /// Its own UDP port.
     pub port: u16,
@@ -152,7 +153,7 @@ pub struct MemberCounters {
     pub in_data: u64,
     /// Nacks to it.
     pub in_nacks: u64,
-    /// Fragments of link packets to it.
+    /// Fragments of link packets to it, after each packet's first, which counts as what the packet is.
     pub in_fragments: u64,
     /// Anything else to its own port.
     pub in_others: u64,
@@ -164,7 +165,7 @@ pub struct MemberCounters {
     pub out_data: u64,
     /// Nacks from it.
     pub out_nacks: u64,
-    /// Fragments of link packets from it.
+    /// Fragments of link packets from it, after each packet's first.
     pub out_fragments: u64,
     /// Anything else from it.
     pub out_others: u64,
@@ -221,16 +222,17 @@ pub struct ElasticStatus {
 #[serde(deny_unknown_fields)]
 pub struct MemberWanted {
     /// What it is called.
-    #[schema(example = "m4")]
+    #[schema(value_type = MemberNameText)]
     pub name: String,
     /// Its addresses, one of each family that the cluster has.
-    #[schema(value_type = Vec<String>, example = json!(["10.0.0.14"]))]
+    #[schema(value_type = Vec<HostAddressText>, min_items = 1, max_items = 2)]
     pub addresses: Vec<IpAddr>,
     /// Its own UDP port.
-    #[schema(example = 6404)]
+    #[schema(example = 6404, minimum = 1, maximum = 65535)]
     pub port: u16,
     /// A number, or `measured`; 100 when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<WeightText>)]
     pub weight: Option<String>,
     /// The unix socket of its router on the balancer's machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -247,6 +249,7 @@ pub struct MemberWanted {
 pub struct MemberChange {
     /// A number, or `measured`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<WeightText>)]
     pub weight: Option<String>,
     /// Stay without names, or take them again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -257,12 +260,14 @@ pub struct MemberChange {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NameWhere {
     /// The name.
+    #[schema(value_type = NameText)]
     pub name: String,
     /// The member; absent when names go to none.
     pub member: Option<String>,
     /// `name`: its hash chose; `depth`: that of its first components; `control`: a rule.
     pub by: String,
     /// The name whose hash chose.
+    #[schema(value_type = NameText)]
     pub hashed: String,
     /// The slot; absent for control names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -273,6 +278,7 @@ pub struct NameWhere {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RuleText {
     /// The prefix.
+    #[schema(value_type = NameText)]
     pub prefix: String,
     /// So many components choose; absent for a rule of control.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -298,6 +304,7 @@ pub struct Replica {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReplicaRoute {
     /// Its prefix.
+    #[schema(value_type = NameText)]
     pub prefix: String,
     /// Where it leads.
     pub face: String,

@@ -1,5 +1,6 @@
 //! Names of counters: of dropped packets by reason, and of what metrics show. A name once given stays.
 
+use crate::management::DropCount;
 use nw_element::Cause;
 use nw_wire::Fault;
 
@@ -25,9 +26,18 @@ pub fn drop_reasons() -> Vec<DropReasonName> {
     Fault::ALL.iter().map(malformed).chain(Cause::ALL.iter().map(cause)).collect()
 }
 
+/// Returns whether a packet that is counted under this name ended as expected: it was answered, or another packet answers for it.
+pub fn is_done(reason: &str) -> bool {
+    Cause::ALL.iter().any(|cause| cause.is_done() && cause.as_str() == reason)
+}
+
+/// Separates counters of packets that were dropped from those of packets that ended as expected.
+pub fn split_done(counts: Vec<DropCount>) -> (Vec<DropCount>, Vec<DropCount>) {
+    counts.into_iter().partition(|count| !is_done(&count.reason))
+}
+
 /// How many packets were dropped before they had done their work, and how many had done it, by counters of these names.
 pub fn dropped_and_done<'a>(drops: impl IntoIterator<Item = (&'a str, u64)>) -> (u64, u64) {
-    let is_done = |reason: &str| Cause::ALL.iter().any(|cause| cause.is_done() && cause.as_str() == reason);
     drops.into_iter().fold((0, 0), |(dropped, done), (reason, packets)| {
         if is_done(reason) { (dropped, done + packets) } else { (dropped + packets, done) }
     })
@@ -81,7 +91,16 @@ pub const METRICS: &[Metric] = &[
         "Interests, Data and Nacks that came and left by all faces there were.",
     ),
     counter("nw_bytes_total", &["direction"], "Octets that came and left by all faces there were."),
-    counter("nw_drops_total", &["reason"], "Packets dropped, by reason."),
+    counter(
+        "nw_drops_total",
+        &["reason"],
+        "Packets dropped before they had done their work, by reason; nw_packets_done_total has the others.",
+    ),
+    counter(
+        "nw_packets_done_total",
+        &["reason"],
+        "Packets that ended as expected, by reason: answered from the content store, joined to a pending Interest.",
+    ),
     counter(
         "nw_pool_shortages_total",
         &["pool"],
@@ -121,6 +140,7 @@ pub const METRICS: &[Metric] = &[
         &["shard"],
         "Time in which a thread worked; its rate is the share of a core.",
     ),
+    gauge("nw_build_info", &["version"], "1, with the version of the program."),
     gauge("nw_start_time_seconds", &[], "When the router started, seconds since 1970."),
 ];
 
@@ -133,6 +153,12 @@ mod tests {
     fn packets_that_had_done_their_work_are_counted_apart() {
         let drops = [("malformed_too_long", 1), ("cache_hit", 20), ("no_route", 300), ("aggregated", 4000)];
         assert_eq!(dropped_and_done(drops), (301, 4020));
+        let counts = drops.map(|(reason, count)| DropCount { reason: reason.to_owned(), count });
+        let (dropped, done) = split_done(counts.to_vec());
+        let reasons =
+            |counts: &[DropCount]| counts.iter().map(|count| count.reason.clone()).collect::<Vec<_>>();
+        assert_eq!(reasons(&dropped), ["malformed_too_long", "no_route"]);
+        assert_eq!(reasons(&done), ["cache_hit", "aggregated"]);
     }
 
     #[test]

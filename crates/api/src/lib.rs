@@ -12,6 +12,7 @@ pub mod management;
 pub mod pcapng;
 pub mod report;
 pub mod rest;
+pub mod schema;
 pub mod service;
 pub mod trace;
 

@@ -1,6 +1,7 @@
 //! What REST says beside the management messages, which it shows as they are: same fields, same words as `--json`.
 
 use crate::management::{CsInfo, FacePersistency, FaceStatus, ForwarderStatus, ShardStatus};
+use crate::schema::{FaceUriText, LogFilterText, NameText, OriginText, PrefixText, StrategyText};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -18,6 +19,13 @@ pub struct Version {
     pub api: u32,
 }
 
+/// `GET /healthz` and `GET /readyz`: what a supervisor needs to know. Otherwise the answer is a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Health {
+    /// Always true: the program works, or takes packets.
+    pub ok: bool,
+}
+
 /// Why something was not done. The HTTP status is the same code where HTTP has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
@@ -31,18 +39,39 @@ pub struct Problem {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FaceWanted {
-    /// The far end, with an address: host names are for the asker to resolve.
-    #[schema(example = "udp4://192.0.2.1:6363")]
+    /// The far end, with an address: the client resolves host names.
+    #[schema(value_type = FaceUriText)]
     pub uri: String,
     /// The near end, where it matters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<FaceUriText>)]
     pub local_uri: Option<String>,
     /// When it goes away; persistent when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub persistency: Option<FacePersistency>,
-    /// Octets of the largest link packet.
+    pub persistency: Option<PersistencyWanted>,
+    /// Bytes of the largest link packet. More than 8800 counts as 8800.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 64)]
     pub mtu: Option<u64>,
+}
+
+/// When a face that is made by command goes away. Faces of peers that came by themselves are on-demand; none is made so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PersistencyWanted {
+    /// When its socket fails, or by command.
+    Persistent,
+    /// Only by command; it reconnects.
+    Permanent,
+}
+
+impl From<PersistencyWanted> for FacePersistency {
+    fn from(wanted: PersistencyWanted) -> Self {
+        match wanted {
+            PersistencyWanted::Persistent => FacePersistency::Persistent,
+            PersistencyWanted::Permanent => FacePersistency::Permanent,
+        }
+    }
 }
 
 /// `PUT /v1/routes`: a route that is wanted.
@@ -50,15 +79,17 @@ pub struct FaceWanted {
 #[serde(deny_unknown_fields)]
 pub struct RouteWanted {
     /// Interests for names under this.
-    #[schema(example = "/example")]
+    #[schema(value_type = PrefixText)]
     pub prefix: String,
     /// Go to this face.
+    #[schema(minimum = 1)]
     pub face_id: u64,
     /// The cheapest route is used first.
     #[serde(default)]
     pub cost: u64,
-    /// Who made it: a word (app, static, client, autoreg, autoconf, nlsr) or a number; static when not given.
+    /// Its origin: a word (app, static, client, autoreg, autoconf, nlsr) or a number; static when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<OriginText>)]
     pub origin: Option<String>,
     /// Longer prefixes with routes of their own don't use it.
     #[serde(default)]
@@ -76,10 +107,10 @@ pub struct RouteWanted {
 #[serde(deny_unknown_fields)]
 pub struct StrategyWanted {
     /// For names under this.
-    #[schema(example = "/example")]
+    #[schema(value_type = PrefixText)]
     pub prefix: String,
     /// best-route, multicast, …, or a whole name with parameters.
-    #[schema(example = "multicast")]
+    #[schema(value_type = StrategyText)]
     pub strategy: String,
 }
 
@@ -103,10 +134,11 @@ pub struct CsChange {
 #[serde(deny_unknown_fields)]
 pub struct CsErase {
     /// Packets under this name.
-    #[schema(example = "/example")]
+    #[schema(value_type = NameText)]
     pub prefix: String,
     /// At most so many; all when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
     pub count: Option<u64>,
 }
 
@@ -145,8 +177,8 @@ pub struct RouterStatus {
     pub content_store: CsInfo,
     /// Octets of packets in the content store.
     pub content_store_bytes: u64,
-    /// Faces there are, reserved ones aside.
-    pub faces: u64,
+    /// Number of faces, without the router's own.
+    pub face_count: u64,
     /// Octets received by all faces there were.
     pub in_bytes: u64,
     /// Octets sent likewise.
@@ -177,7 +209,7 @@ pub struct PoolShortage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PrefixTraffic {
     /// The prefix.
-    #[schema(example = "/example/video")]
+    #[schema(value_type = NameText)]
     pub prefix: String,
     /// Interests received, about.
     pub interests: u64,
@@ -207,7 +239,7 @@ pub struct TopPrefixes {
 #[serde(deny_unknown_fields)]
 pub struct LogLevels {
     /// A level for all (`info`), and levels of parts behind commas: `info,router=debug`.
-    #[schema(example = "info,router=debug")]
+    #[schema(value_type = LogFilterText)]
     pub filter: String,
 }
 
@@ -218,8 +250,11 @@ pub struct Look {
     pub status: RouterStatus,
     /// Its faces.
     pub faces: Vec<FaceStatus>,
-    /// Its drops by reason.
+    /// Packets it dropped, by reason.
     pub drops: Vec<crate::management::DropCount>,
+    /// Packets that ended as expected, by reason: answered from the content store, joined to a pending Interest.
+    #[serde(default)]
+    pub done: Vec<crate::management::DropCount>,
     /// Its busiest prefixes; absent where the router does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top: Option<TopPrefixes>,

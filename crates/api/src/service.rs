@@ -18,8 +18,11 @@ pub struct ServiceStatus {
     pub received: [u64; 3],
     /// Interests, Data and Nacks sent.
     pub sent: [u64; 3],
-    /// Packets dropped, for whatever reason.
+    /// Packets dropped before they had done their work.
     pub dropped: u64,
+    /// Packets that ended as expected: answered from a content store, joined to a pending Interest.
+    #[serde(default)]
+    pub done: u64,
 }
 
 /// One of `GET /v1/links`: where packets come from and go to.
@@ -48,6 +51,9 @@ pub struct ServiceStatistics {
     pub ports: Vec<ServicePort>,
     /// Reasons for which packets were dropped.
     pub drops: Vec<ServiceDrops>,
+    /// Reasons for which packets ended as expected.
+    #[serde(default)]
+    pub done: Vec<ServiceDrops>,
 }
 
 /// What passed a port of an element.
@@ -63,7 +69,7 @@ pub struct ServicePort {
     pub packets: u64,
 }
 
-/// Packets dropped for one reason.
+/// Packets that ended for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServiceDrops {
     /// The reason.

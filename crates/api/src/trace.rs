@@ -14,7 +14,7 @@ pub struct TraceEvent {
     /// Counts packets: what happened to one packet has the same number.
     pub packet: u32,
     /// The packet's name.
-    #[schema(example = "/example/video/seg=3")]
+    #[schema(value_type = crate::schema::NameText)]
     pub name: String,
     /// Who decided: interest, content_store, pit, fib, strategy, data, nack, drop, or face.
     #[schema(example = "content_store")]

@@ -6,7 +6,7 @@
 use core::mem::MaybeUninit;
 use core::time::Duration;
 use nw_element::{FaceId, Instant, Kind, LinkFields, Meta, Packet, Pool};
-use nw_faces::{CloseReason, FaceError, FaceEvent, FaceOptions, FaceUri, Faces, FacesConfig};
+use nw_faces::{CloseReason, FaceError, FaceEvent, FaceOptions, FaceUri, Faces, FacesConfig, Persistency};
 use nw_name::{HashKey, NameRef};
 use nw_wire::{NackReason, Token};
 use rustix::event::epoll;
@@ -143,6 +143,22 @@ pub struct Client {
     batch: Vec<Packet>,
     outgoing: Outgoing,
     stop: Option<Arc<AtomicBool>>,
+    /// Connections made so far; 0 until the first is up.
+    connections: u64,
+    /// Since when there is no connection.
+    lost_at: Option<Instant>,
+}
+
+/// The first pause before a lost connection is made again; it doubles with each attempt.
+const RECONNECT_FIRST: Duration = Duration::from_millis(100);
+/// The longest such pause: a restarted router has its applications back within this time.
+const RECONNECT_MAX: Duration = Duration::from_secs(2);
+
+/// The PIT token of Interests whose sender needs none: it tells a router that this end returns tokens, so the router may send its own.
+///
+/// It has 6 bytes: NDNd 1.5.3 ends with a panic when a consumer's token has any other length.
+pub fn plain_token() -> Token {
+    Token::new(b"nw-app").expect("6 bytes fit a token")
 }
 
 /// How late a set flag may be seen.
@@ -164,11 +180,23 @@ impl Client {
         Self::connect(&crate::transport::default_uri()?)
     }
 
-    /// To the router at `uri`: `unix://`, `shm://`, `tcp4://`, `tcp6://`, `udp4://` or `udp6://`.
+    /// To the router at `uri`: `unix://`, `shm://`, `tcp4://`, `tcp6://`, `udp4://` or `udp6://`. The addresses of a host name are tried one after the other.
     ///
     /// # Errors
-    /// When it can't be reached.
+    /// When it can't be reached: why the last address did not do.
     pub fn connect(uri: &FaceUri) -> Result<Self, ClientError> {
+        let addresses = uri.resolve().map_err(FaceError::from)?;
+        let mut error = None;
+        for address in &addresses {
+            match Self::connect_address(address) {
+                Ok(client) => return Ok(client),
+                Err(refused) => error = Some(refused),
+            }
+        }
+        Err(error.unwrap_or_else(|| ClientError::Face(FaceError::NotCanonical(uri.clone()))))
+    }
+
+    fn connect_address(uri: &FaceUri) -> Result<Self, ClientError> {
         let system = |what| move |errno| ClientError::System { what, errno };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("an epoll descriptor"))?;
         let mut secret = [0; 32];
@@ -176,7 +204,13 @@ impl Client {
             .map_err(|_| ClientError::System { what: "random octets", errno: Errno::IO })?;
         let words = core::array::from_fn(|i| u64::from_le_bytes(core::array::from_fn(|j| secret[8 * i + j])));
         let mut faces = Faces::new(
-            FacesConfig { faces_max: 4, queue_bytes_max: 16 << 20, ..FacesConfig::default() },
+            FacesConfig {
+                faces_max: 4,
+                queue_bytes_max: 16 << 20,
+                reconnect_first: RECONNECT_FIRST,
+                reconnect_max: RECONNECT_MAX,
+                ..FacesConfig::default()
+            },
             epoll.as_fd(),
         )?;
         let started = time::Instant::now();
@@ -190,8 +224,11 @@ impl Client {
             batch: Vec::with_capacity(1024),
             outgoing: Outgoing::default(),
             stop: None,
+            connections: 0,
+            lost_at: None,
         };
         client.wait_until_up(uri)?;
+        client.connections = 1;
         Ok(client)
     }
 
@@ -204,6 +241,23 @@ impl Client {
             self.turn(Some(Duration::from_millis(50)), |_, _, _| {})?;
         }
         Ok(())
+    }
+
+    /// Makes a lost connection again, with growing pauses, instead of ending with [`ClientError::Closed`]. False for transports that notice no loss
+    /// or can't be connected again. The application looks at [`connections`](Self::connections): registrations end with a connection.
+    pub fn reconnect_when_lost(&mut self) -> bool {
+        let permanent = FaceOptions { persistency: Some(Persistency::Permanent), ..FaceOptions::default() };
+        self.faces.update(self.now(), self.face, &permanent).is_ok()
+    }
+
+    /// Number of connections made so far, at least 1. It grows when a lost connection is made again.
+    pub const fn connections(&self) -> u64 {
+        self.connections
+    }
+
+    /// For how long there has been no connection; `None` while there is one.
+    pub fn lost_for(&self) -> Option<Duration> {
+        self.lost_at.map(|at| self.now().since(at))
     }
 
     /// Makes every wait end with [`ClientError::Interrupted`], within 100 ms, once the flag is set: as by Ctrl-C.
@@ -292,7 +346,9 @@ impl Client {
         self.flush();
         let wake = self.faces.deadline().map(|deadline| deadline.since(self.now()));
         let look = self.stop.as_ref().map(|_| STOP_LATENCY);
-        let timeout = [timeout, wake, look].into_iter().flatten().min();
+        // A write just now may have found the connection ended.
+        let ended = self.faces.has_events().then_some(Duration::ZERO);
+        let timeout = [timeout, wake, look, ended].into_iter().flatten().min();
         let timespec = timeout.map(|t| rustix::time::Timespec {
             tv_sec: t.as_secs() as i64,
             tv_nsec: i64::from(t.subsec_nanos()),
@@ -306,8 +362,17 @@ impl Client {
         let now = self.now();
         let mut received = 0;
         let mut batch = core::mem::take(&mut self.batch);
-        for event in ready {
-            self.faces.on_ready(now, event.data.u64(), event.flags, &mut self.pool, &mut batch);
+        for event in ready.iter().map(Some).chain([None]) {
+            match event {
+                Some(event) => {
+                    self.faces.on_ready(now, event.data.u64(), event.flags, &mut self.pool, &mut batch);
+                }
+                None => {
+                    self.faces.tick(now, &mut self.pool);
+                    // What came before a write failed.
+                    self.faces.take_last_packets(&mut batch);
+                }
+            }
             for packet in batch.drain(..) {
                 received += 1;
                 let seen = Received { wire: self.pool.bytes(&packet), meta: self.pool.meta(&packet) };
@@ -319,13 +384,15 @@ impl Client {
             }
         }
         self.batch = batch;
-        self.faces.tick(now, &mut self.pool);
         let mut closed = None;
         for event in self.faces.events() {
-            if let FaceEvent::Destroyed(status, reason) = event
-                && status.id == self.face
-            {
-                closed = Some(reason);
+            match event {
+                FaceEvent::Destroyed(status, reason) if status.id == self.face => closed = Some(reason),
+                FaceEvent::Down(face) if face == self.face => self.lost_at = self.lost_at.or(Some(now)),
+                FaceEvent::Up(face) if face == self.face && self.lost_at.take().is_some() => {
+                    self.connections += 1;
+                }
+                _ => {}
             }
         }
         match closed {

@@ -1,6 +1,6 @@
 //! Telling a router what to do, and asking it how it is: the asking side of the NFD management protocol over a [`Client`].
 
-use crate::client::{Client, ClientError, Outgoing, Received};
+use crate::client::{Client, ClientError, Outgoing, Received, plain_token};
 use crate::keystore::Credentials;
 use crate::object::{Reply, exchange, exchange_serving, exchange_with, fresh_nonce};
 use core::time::Duration;
@@ -13,7 +13,7 @@ use nw_api::management::{
 use nw_element::LinkFields;
 use nw_faces::FaceUri;
 use nw_name::Name;
-use nw_wire::{Data, DigestSha256, Interest, InterestBuilder, NackReason, Token};
+use nw_wire::{Data, DigestSha256, Interest, InterestBuilder, NackReason};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Why a router did not do or tell what was asked.
@@ -23,10 +23,10 @@ pub enum ControlError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The command could not be signed.
-    #[error("can't sign the command: {0}")]
+    #[error("can't sign the command")]
     Signing(#[from] nw_trust::Error),
     /// It said no.
-    #[error("the router refused {verb}: {} {}", response.code, response.text)]
+    #[error("{verb} refused ({}): {}", response.code, response.text)]
     Refused {
         /// What was asked.
         verb: Verb,
@@ -105,7 +105,8 @@ impl<'a> Commander<'a> {
     /// Commands the router; the answer's parameters.
     ///
     /// # Errors
-    /// When it refuses or does not answer.
+    /// When it refuses or does not answer. [`ControlError::Refused`] with code 404 when there was nothing to remove, of which the protocol itself
+    /// says 200.
     pub fn command(
         self,
         client: &mut Client,
@@ -123,11 +124,15 @@ impl<'a> Commander<'a> {
             }
         };
         // A token tells the router that we understand them: it then puts its own on what it sends, and finds our answers at once.
-        let link = LinkFields { token: Token::new(b"nw").expect("two octets fit"), ..LinkFields::default() };
+        let link = LinkFields { token: plain_token(), ..LinkFields::default() };
         let patience_ms = if self.by.is_some() { FETCHING_LIFETIME_MS } else { LIFETIME_MS };
         let patience = Duration::from_millis(patience_ms);
         let reply = exchange_serving(client, &wire, link, patience, |asked, out| self.serve(asked, out))?;
         let response = respond(verb, reply)?;
+        if let Some(absent) = response.nothing_removed() {
+            let response = Box::new(ControlResponse::refuse(404, absent));
+            return Err(ControlError::Refused { verb, response });
+        }
         if response.is_ok() {
             Ok(response.body)
         } else {
@@ -140,7 +145,21 @@ impl<'a> Commander<'a> {
     /// # Errors
     /// When the router refuses or does not answer.
     pub fn register(self, client: &mut Client, prefix: impl Into<Name>) -> Result<(), ControlError> {
-        self.command(client, Verb::RibRegister, &ControlParameters::of(prefix)).map(drop)
+        self.register_as(client, prefix, None)
+    }
+
+    /// As [`register`](Self::register), with an origin other than app: routing daemons announce routes of origin client to other routers.
+    ///
+    /// # Errors
+    /// When the router refuses or does not answer.
+    pub fn register_as(
+        self,
+        client: &mut Client,
+        prefix: impl Into<Name>,
+        origin: Option<u64>,
+    ) -> Result<(), ControlError> {
+        let parameters = ControlParameters { origin, ..ControlParameters::of(prefix) };
+        self.command(client, Verb::RibRegister, &parameters).map(drop)
     }
 
     /// Answers an Interest for a certificate of the commander.

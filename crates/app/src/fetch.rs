@@ -10,6 +10,15 @@ use nw_element::Instant;
 use nw_wire::NackReason;
 use std::collections::VecDeque;
 
+/// How long a fetch goes on without anything new, unless said otherwise.
+pub const PATIENCE_DEFAULT: Duration = Duration::from_secs(60);
+/// How long it goes on when there is no route, unless said otherwise: applications are back within 2 s of a router's restart.
+pub const NO_ROUTE_PATIENCE_DEFAULT: Duration = Duration::from_secs(4);
+/// No object has so many segments: with segments of 8 kB that is 8 exabytes.
+const SEGMENTS_MAX: u64 = 1 << 50;
+/// Copies of one segment that are refused before the fetch ends.
+pub const COPIES_MAX: u32 = 4;
+
 /// How to fetch.
 #[derive(Clone, Debug)]
 pub struct FetchOptions {
@@ -17,9 +26,13 @@ pub struct FetchOptions {
     pub window_initial: usize,
     /// Most Interests on their way.
     pub window_max: usize,
-    /// How often one segment is asked for again before giving up. 0 asks for each once and waits `rto_max` for it: as asking again is no cure,
-    /// nothing is taken for lost earlier.
+    /// Times one segment is sent again before giving up; refusals by Nack are not counted. 0 sends each once and waits `rto_max` for it: as
+    /// sending again is no cure, nothing is taken for lost earlier.
     pub retries_max: u32,
+    /// The fetch ends when no new segment has come for so long.
+    pub patience: Duration,
+    /// The same, while nothing has come yet and the network says that it has no route: one may be about to appear.
+    pub no_route_patience: Duration,
     /// Bounds of the retransmission time-out.
     pub rto_min: Duration,
     /// See [`rto_min`](Self::rto_min).
@@ -32,6 +45,8 @@ impl Default for FetchOptions {
             window_initial: 8,
             window_max: 256,
             retries_max: 15,
+            patience: PATIENCE_DEFAULT,
+            no_route_patience: NO_ROUTE_PATIENCE_DEFAULT,
             rto_min: Duration::from_millis(200),
             rto_max: Duration::from_secs(8),
         }
@@ -59,6 +74,30 @@ pub enum FetchError {
         /// Why.
         reason: NackReason,
     },
+    /// The producer, or several copies, contradict each other.
+    #[error("segment {segment} says that {last} is the last one, but {reason}")]
+    FinalBlock {
+        /// Which.
+        segment: u64,
+        /// Its FinalBlockId.
+        last: u64,
+        /// What it contradicts.
+        reason: FinalBlockFault,
+    },
+}
+
+/// Why a FinalBlockId is not believed. One version of an object does not change, so its end does not either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FinalBlockFault {
+    /// A segment behind it has come.
+    #[error("segment {0} has come already")]
+    BelowReceived(u64),
+    /// An earlier one was greater.
+    #[error("an earlier segment said that {0} is: the object was truncated or mixed with another one")]
+    Shrank(u64),
+    /// It grew too much at once, or is beyond what any object has.
+    #[error("no object can be that large")]
+    Absurd,
 }
 
 /// What happened so far.
@@ -74,6 +113,8 @@ pub struct FetchCounters {
     pub nacks: u64,
     /// Data for segments had already.
     pub duplicates: u64,
+    /// Data that did not pass verification.
+    pub invalid: u64,
 }
 
 /// What an answer meant.
@@ -89,6 +130,10 @@ pub enum Answer {
 struct Segment {
     done: bool,
     tries: u32,
+    /// Transmissions that were refused by a Nack.
+    refusals: u32,
+    /// Copies that did not pass verification.
+    invalid: u32,
     sent: Instant,
     /// Waits to be sent again, not before this moment.
     again_at: Option<Instant>,
@@ -115,6 +160,11 @@ pub struct Fetcher {
     probe: bool,
     /// When the newest answered transmission was made.
     newest_answered: Instant,
+    /// The greatest segment that has come.
+    received_max: Option<u64>,
+    /// When a new segment came last, or the fetch began or began anew.
+    progress_at: Option<Instant>,
+    failure: Option<FetchError>,
     counters: FetchCounters,
 }
 
@@ -132,6 +182,9 @@ impl Fetcher {
             again: VecDeque::new(),
             probe: false,
             newest_answered: Instant::START,
+            received_max: None,
+            progress_at: None,
+            failure: None,
             counters: FetchCounters::default(),
             options,
         }
@@ -143,6 +196,11 @@ impl Fetcher {
     /// When a segment was asked for too often.
     pub fn next_request(&mut self, now: Instant) -> Result<Option<u64>, FetchError> {
         self.expire(now);
+        self.progress_at.get_or_insert(now);
+        self.check_patience(now);
+        if let Some(error) = self.failure {
+            return Err(error);
+        }
         let is_full = self.outstanding >= self.window.packets();
         if is_full && !core::mem::take(&mut self.probe) {
             return Ok(None);
@@ -155,26 +213,31 @@ impl Fetcher {
                 self.again.push_back(segment);
                 continue;
             }
-            if state.tries > self.options.retries_max {
-                let tries = state.tries;
-                return Err(match state.refused {
-                    Some(reason) => FetchError::Refused { segment, tries, reason },
-                    None => FetchError::NoAnswer { segment, tries },
-                });
+            if state.tries - state.refusals - state.invalid > self.options.retries_max {
+                return Err(failure_of(segment, state));
             }
             self.counters.retransmissions += 1;
             self.transmit(now, segment);
             return Ok(Some(segment));
         }
         let segment = self.base + self.segments.len() as u64;
-        if is_full {
+        // What was refused keeps its place in the window: new segments in its stead would meet the same, without any back-off.
+        if is_full || self.outstanding + self.again.len() >= self.window.packets() {
             return Ok(None);
         }
         // A segment ahead of a hole waits in the caller's reorder buffer: bounded by the window's maximum.
         if self.end.is_some_and(|end| segment >= end) || self.segments.len() >= 2 * self.options.window_max {
             return Ok(None);
         }
-        self.segments.push_back(Segment { done: false, tries: 0, sent: now, again_at: None, refused: None });
+        self.segments.push_back(Segment {
+            done: false,
+            tries: 0,
+            refusals: 0,
+            invalid: 0,
+            sent: now,
+            again_at: None,
+            refused: None,
+        });
         self.transmit(now, segment);
         Ok(Some(segment))
     }
@@ -198,8 +261,11 @@ impl Fetcher {
         final_segment: Option<u64>,
         marked: bool,
     ) -> Answer {
-        if let Some(last) = final_segment {
-            self.set_final(last);
+        if let Some(last) = final_segment
+            && let Err(reason) = self.set_final(segment, last)
+        {
+            self.failure = self.failure.or(Some(FetchError::FinalBlock { segment, last, reason }));
+            return Answer::Known;
         }
         let Some(state) = self.state(segment).copied().filter(|s| !s.done) else {
             self.counters.duplicates += 1;
@@ -208,6 +274,8 @@ impl Fetcher {
         if state.again_at.is_none() {
             self.outstanding -= 1;
         }
+        self.progress_at = Some(now);
+        self.received_max = self.received_max.max(Some(segment));
         let index = (segment - self.base) as usize;
         self.segments[index].done = true;
         while self.segments.front().is_some_and(|s| s.done) {
@@ -239,17 +307,74 @@ impl Fetcher {
         if reason == NackReason::Congestion {
             self.window.on_congestion(now, state.sent);
         }
-        // A duplicate nonce is cured by another nonce at once; all else needs time.
-        let pause = if reason == NackReason::Duplicate {
-            Duration::ZERO
-        } else {
-            Duration::from_millis(20) * state.tries
+        let index = (segment - self.base) as usize;
+        self.segments[index].refusals += 1;
+        self.segments[index].refused = Some(reason);
+        self.send_later(segment, now + nack_pause(reason, state.refusals));
+    }
+
+    /// A Nack for `segment` carried a congestion mark, whatever its reason. Call it before [`on_nack`](Self::on_nack).
+    pub fn on_marked_nack(&mut self, now: Instant, segment: u64) {
+        self.counters.marks += 1;
+        if let Some(sent) = self.state(segment).map(|state| state.sent) {
+            self.window.on_congestion(now, sent);
+        }
+    }
+
+    /// A Data for `segment` did not pass verification: a better copy may be had. False when there were too many of them.
+    pub fn on_invalid(&mut self, now: Instant, segment: u64) -> bool {
+        self.counters.invalid += 1;
+        let Some(state) = self.state(segment).copied().filter(|s| !s.done && s.again_at.is_none()) else {
+            return true;
         };
+        let index = (segment - self.base) as usize;
+        self.segments[index].invalid += 1;
+        self.send_later(segment, now + Duration::from_millis(50) * (1 << state.invalid.min(4)));
+        state.invalid + 1 < COPIES_MAX
+    }
+
+    /// True when a Data for `segment` would be new.
+    pub fn is_wanted(&self, segment: u64) -> bool {
+        self.state(segment).is_some_and(|state| !state.done)
+    }
+
+    /// The connection was lost and made again: all that was on its way is lost. What came stays.
+    pub fn on_reconnect(&mut self, now: Instant) {
+        self.window.on_congestion(now, now);
+        self.sent.clear();
+        self.outstanding = 0;
+        self.progress_at = Some(now);
+        self.again.clear();
+        for (at, segment) in self.segments.iter_mut().enumerate().filter(|(_, segment)| !segment.done) {
+            segment.again_at = Some(now);
+            segment.refused = None;
+            // What the connection lost is no fault of the producer or of the network.
+            segment.refusals = segment.tries - segment.invalid;
+            self.again.push_back(self.base + at as u64);
+        }
+    }
+
+    fn send_later(&mut self, segment: u64, at: Instant) {
         self.outstanding -= 1;
         let index = (segment - self.base) as usize;
-        self.segments[index].again_at = Some(now + pause);
-        self.segments[index].refused = Some(reason);
+        self.segments[index].again_at = Some(at);
         self.again.push_back(segment);
+    }
+
+    fn check_patience(&mut self, now: Instant) {
+        let Some(oldest) = self.segments.front().filter(|_| self.deadline_of_patience() <= now) else {
+            return;
+        };
+        self.failure = self.failure.or(Some(failure_of(self.base, oldest)));
+    }
+
+    fn deadline_of_patience(&self) -> Instant {
+        let no_route = self.segments.front().is_some_and(|s| s.refused == Some(NackReason::NoRoute));
+        let patience = match self.received_max {
+            None if no_route => self.options.no_route_patience.min(self.options.patience),
+            _ => self.options.patience,
+        };
+        self.progress_at.unwrap_or(Instant::START) + patience
     }
 
     /// Looks for transmissions that will not be answered any more.
@@ -296,12 +421,22 @@ impl Fetcher {
         self.segments.get(usize::try_from(segment.checked_sub(self.base)?).ok()?)
     }
 
-    fn set_final(&mut self, last: u64) {
+    fn set_final(&mut self, segment: u64, last: u64) -> Result<(), FinalBlockFault> {
         let end = last.saturating_add(1);
         if self.end == Some(end) {
-            return;
+            return Ok(());
         }
-        self.end = Some(end);
+        let received = self.received_max.max(Some(segment)).unwrap_or(segment);
+        match self.end {
+            _ if last < received => return Err(FinalBlockFault::BelowReceived(received)),
+            Some(before) if end < before => return Err(FinalBlockFault::Shrank(before - 1)),
+            // An object that is still being written may grow, as it is written: not by more than it has.
+            Some(before) if end > before.saturating_mul(2).saturating_add(1024) => {
+                return Err(FinalBlockFault::Absurd);
+            }
+            _ if end > SEGMENTS_MAX => return Err(FinalBlockFault::Absurd),
+            _ => self.end = Some(end),
+        }
         while self.base + self.segments.len() as u64 > end {
             match self.segments.pop_back() {
                 Some(segment) if !segment.done && segment.again_at.is_none() => self.outstanding -= 1,
@@ -309,11 +444,17 @@ impl Fetcher {
                 None => break,
             }
         }
+        Ok(())
+    }
+
+    /// Why the fetch can't go on; [`next_request`](Self::next_request) says it as well.
+    pub const fn failure(&self) -> Option<FetchError> {
+        self.failure
     }
 
     /// True when every segment has come.
     pub fn is_done(&self) -> bool {
-        self.end.is_some_and(|end| self.base >= end)
+        self.failure.is_none() && self.end.is_some_and(|end| self.base >= end)
     }
 
     /// When to call [`next_request`](Self::next_request) again though nothing came.
@@ -323,7 +464,8 @@ impl Fetcher {
         let room = self.outstanding < self.window.packets();
         let again =
             self.again.iter().filter(|_| room).filter_map(|segment| self.state(*segment)?.again_at).min();
-        [time_out, again].into_iter().flatten().min()
+        let patience = self.progress_at.filter(|_| !self.is_done()).map(|_| self.deadline_of_patience());
+        [time_out, again, patience].into_iter().flatten().min()
     }
 
     /// Number of segments, once a FinalBlockId told it.
@@ -349,6 +491,23 @@ impl Fetcher {
     /// Smoothed round-trip time.
     pub const fn rtt_smoothed(&self) -> Option<Duration> {
         self.rtt.smoothed()
+    }
+}
+
+fn failure_of(segment: u64, state: &Segment) -> FetchError {
+    let tries = state.tries;
+    match state.refused {
+        Some(reason) => FetchError::Refused { segment, tries, reason },
+        None => FetchError::NoAnswer { segment, tries },
+    }
+}
+
+/// How long to wait before sending again what was refused `before` times already.
+fn nack_pause(reason: NackReason, before: u32) -> Duration {
+    match reason {
+        // A duplicate nonce is cured by another nonce at once.
+        NackReason::Duplicate if before == 0 => Duration::ZERO,
+        _ => Duration::from_millis(20 << before.min(6)),
     }
 }
 
@@ -406,11 +565,128 @@ mod tests {
 
     #[test]
     fn a_silent_producer_is_an_error() {
-        assert!(matches!(run(10, 3, 100, 0), Err(FetchError::NoAnswer { segment: 0, tries: 16 })));
+        assert!(matches!(run(10, 3, 100, 0), Err(FetchError::NoAnswer { segment: 0, tries: 8.. })));
         assert!(matches!(
             run(10, 3, 0, 100),
             Err(FetchError::Refused { reason: NackReason::Congestion, .. })
         ));
+    }
+
+    /// Sends until nothing is to be sent now.
+    fn send_all(fetcher: &mut Fetcher, now: Instant) -> Result<Vec<u64>, FetchError> {
+        let mut sent = Vec::new();
+        while let Some(segment) = fetcher.next_request(now)? {
+            sent.push(segment);
+        }
+        Ok(sent)
+    }
+
+    #[test]
+    fn congestion_nacks_slow_a_fetch_and_do_not_end_it() {
+        let mut fetcher = Fetcher::new(FetchOptions { retries_max: 3, ..FetchOptions::default() });
+        let (mut now, mut sent) = (Instant::from_millis(1), 0);
+        let end = now + Duration::from_secs(50);
+        while now < end {
+            for segment in send_all(&mut fetcher, now).unwrap() {
+                sent += 1;
+                fetcher.on_nack(now, segment, NackReason::Congestion);
+            }
+            now = fetcher.deadline().unwrap().max(now + Duration::from_millis(1));
+        }
+        assert!(sent < 1000, "{sent} Interests in 50 s are no back-off");
+        for segment in 0..8 {
+            fetcher.on_data(now, segment, Some(7), false);
+        }
+        assert!(fetcher.is_done());
+    }
+
+    #[test]
+    fn no_route_ends_a_fetch_soon_at_its_beginning_and_late_in_its_middle() {
+        for (first_comes, expected) in [(false, NO_ROUTE_PATIENCE_DEFAULT), (true, PATIENCE_DEFAULT)] {
+            let mut fetcher = Fetcher::new(FetchOptions::default());
+            let start = Instant::from_millis(1);
+            let mut now = start;
+            if first_comes {
+                send_all(&mut fetcher, now).unwrap();
+                fetcher.on_data(now, 0, Some(100), false);
+            }
+            let error = loop {
+                match send_all(&mut fetcher, now) {
+                    Ok(sent) => {
+                        sent.into_iter().for_each(|s| fetcher.on_nack(now, s, NackReason::NoRoute));
+                        now = fetcher.deadline().unwrap().max(now + Duration::from_millis(1));
+                    }
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(error, FetchError::Refused { reason: NackReason::NoRoute, .. }));
+            let took = now.since(start);
+            assert!(took >= expected && took < expected + Duration::from_secs(10), "{took:?}");
+        }
+    }
+
+    #[test]
+    fn contradicting_final_blocks_are_errors() {
+        let start = Instant::from_millis(1);
+        let told = |said: &[(u64, u64)]| {
+            let mut fetcher = Fetcher::new(FetchOptions::default());
+            send_all(&mut fetcher, start).unwrap();
+            for (segment, last) in said {
+                fetcher.on_data(start, *segment, Some(*last), false);
+            }
+            assert!(!fetcher.is_done());
+            send_all(&mut fetcher, start).err()
+        };
+        let fault = |said: &[(u64, u64)]| match told(said) {
+            Some(FetchError::FinalBlock { reason, .. }) => Some(reason),
+            None => None,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(fault(&[(0, 99), (3, 99)]), None);
+        assert_eq!(fault(&[(0, 99), (3, 150)]), None, "an object that grows");
+        assert_eq!(fault(&[(0, 99), (3, 3)]), Some(FinalBlockFault::Shrank(99)));
+        assert_eq!(fault(&[(5, 99), (3, 4)]), Some(FinalBlockFault::BelowReceived(5)));
+        assert_eq!(fault(&[(5, 2)]), Some(FinalBlockFault::BelowReceived(5)));
+        assert_eq!(fault(&[(0, u64::MAX)]), Some(FinalBlockFault::Absurd));
+        assert_eq!(fault(&[(0, 9), (1, 1 << 40)]), Some(FinalBlockFault::Absurd));
+    }
+
+    #[test]
+    fn invalid_copies_are_asked_for_again_a_bounded_number_of_times() {
+        let mut fetcher = Fetcher::new(FetchOptions::default());
+        let mut now = Instant::from_millis(1);
+        let mut refused = 0;
+        loop {
+            let sent = send_all(&mut fetcher, now).unwrap();
+            if sent.contains(&0) {
+                refused += 1;
+                if !fetcher.on_invalid(now, 0) {
+                    break;
+                }
+            }
+            now = now + Duration::from_millis(20);
+        }
+        assert_eq!(refused, COPIES_MAX);
+        assert!(fetcher.is_wanted(0) && !fetcher.is_wanted(1000));
+    }
+
+    #[test]
+    fn a_new_connection_asks_again_only_for_what_did_not_come() {
+        let mut fetcher = Fetcher::new(FetchOptions::default());
+        let start = Instant::from_millis(1);
+        let sent = send_all(&mut fetcher, start).unwrap();
+        fetcher.on_data(start, 1, Some(7), false);
+        fetcher.on_reconnect(start + Duration::from_secs(30));
+        let mut again = Vec::new();
+        let mut now = start + Duration::from_secs(30);
+        while !fetcher.is_done() {
+            for segment in send_all(&mut fetcher, now).unwrap() {
+                again.push(segment);
+                fetcher.on_data(now, segment, Some(7), false);
+            }
+            now = now + Duration::from_millis(10);
+        }
+        assert_eq!(again, sent.into_iter().filter(|s| *s != 1).collect::<Vec<_>>());
     }
 
     #[test]

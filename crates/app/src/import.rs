@@ -1,13 +1,13 @@
 //! Many routes at once: batches of a few hundred, several on their way.
 
-use crate::client::{Client, ClientError};
+use crate::client::{Client, ClientError, plain_token};
 use crate::control::{Commander, ControlError, uniqueness};
 use core::time::Duration;
 use nw_api::management::client::{self as message, IMPORT_LEN_MAX};
 use nw_api::management::{ControlParameters, ControlResponse};
 use nw_element::{Kind, LinkFields};
 use nw_name::Name;
-use nw_wire::{Data, DigestSha256, Interest, Token};
+use nw_wire::{Data, DigestSha256, Interest};
 use std::collections::HashMap;
 
 /// Batches on their way.
@@ -85,8 +85,7 @@ pub fn import_by(
             if let Ok(interest) = Interest::check(&wire) {
                 open.insert(interest.name().to_name(), (first, client.now()));
             }
-            let token = Token::new(b"nw").expect("two octets fit");
-            client.send_with(&wire, LinkFields { token, ..LinkFields::default() });
+            client.send_with(&wire, LinkFields { token: plain_token(), ..LinkFields::default() });
         }
         if open.is_empty() {
             break;

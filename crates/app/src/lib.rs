@@ -8,12 +8,15 @@
 pub mod client;
 pub mod control;
 pub mod fetch;
+pub mod held;
 pub mod import;
 pub mod keystore;
 pub mod object;
+pub mod packet;
 pub mod publish;
 pub mod rtt;
 pub mod transport;
+pub mod verify;
 pub mod window;
 
 pub use client::{Client, ClientError, Outgoing, Received};

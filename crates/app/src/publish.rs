@@ -1,12 +1,12 @@
 //! Publishing a file as segments: each is read, named and signed when it is asked for, so memory does not follow the file's size.
 
 use crate::client::{Outgoing, Received};
+use crate::held::{HeldError, HeldFile};
 use nw_element::{Instant, Kind};
 use nw_name::{Component, ComponentType, Name, NameRef, convention};
-use nw_wire::{DataBuilder, Interest, Sign};
+use nw_wire::{DataBuilder, Interest, Sign, types};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 /// Content of one segment unless asked otherwise, octets: a packet with names and signatures of usual length stays below 8800.
 pub const SEGMENT_LEN_DEFAULT: usize = 8000;
@@ -41,11 +41,37 @@ pub struct PublishCounters {
     pub failed: u64,
 }
 
-/// One version of one object, answered from a file.
+/// FreshnessPeriod of answers that say that there is no such thing any more, milliseconds.
+const GONE_FRESHNESS_MS: u64 = 1000;
+
+/// Why an Interest is not answered.
+enum AnswerError {
+    /// The file is no longer what was published.
+    Changed,
+    /// Reading or signing failed.
+    Failed(io::Error),
+}
+
+impl From<io::Error> for AnswerError {
+    fn from(error: io::Error) -> Self {
+        AnswerError::Failed(error)
+    }
+}
+
+impl From<HeldError> for AnswerError {
+    fn from(error: HeldError) -> Self {
+        match error {
+            HeldError::Changed => AnswerError::Changed,
+            HeldError::Read(error) => AnswerError::Failed(error),
+        }
+    }
+}
+
+/// One version of one object, answered from one state of a file.
 #[derive(Debug)]
 pub struct Publication<S> {
-    file: File,
-    bytes: u64,
+    file: HeldFile,
+    is_changed: bool,
     object: Name,
     versioned: Name,
     last_segment: u64,
@@ -59,11 +85,11 @@ impl<S: Sign> Publication<S>
 where
     S::Error: core::fmt::Display,
 {
-    /// Publishes what `file` holds now under `object`, as `version` (unless the name ends in a version already). The file must not change
-    /// meanwhile.
+    /// Publishes what `file` holds now under `object`, as `version` (unless the name ends in a version already). What happens to the file later
+    /// changes nothing of it, or ends it: see [`HeldFile`] and [`is_changed`](Self::is_changed).
     ///
     /// # Errors
-    /// When its length can't be known, or a packet would be too long for the names and the key.
+    /// When the file can't be read or is being written, or a packet would be too long for the names and the key.
     pub fn new(
         file: File,
         object: NameRef<'_>,
@@ -71,7 +97,8 @@ where
         options: PublishOptions,
         signer: S,
     ) -> io::Result<Self> {
-        let bytes = file.metadata()?.len();
+        let file = HeldFile::new(file)?;
+        let bytes = file.len();
         let (object, versioned) = match convention::version(object) {
             Some(_) => (object.parent().expect("ends in a version").to_name(), object.to_name()),
             None => (object.to_name(), object.to_name().with_version(version)),
@@ -79,7 +106,7 @@ where
         let last_segment = bytes.div_ceil(options.segment_len.max(1) as u64).max(1) - 1;
         let publication = Publication {
             file,
-            bytes,
+            is_changed: false,
             object,
             versioned,
             last_segment,
@@ -128,7 +155,17 @@ where
 
     /// Octets published.
     pub const fn bytes(&self) -> u64 {
-        self.bytes
+        self.file.len()
+    }
+
+    /// True once the file was found changed. From then on every Interest is answered by an application Nack, so that consumers end at once.
+    pub const fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
+    /// True when the file is neither copied nor shared, so that a change of it ends the publication.
+    pub const fn is_watched(&self) -> bool {
+        self.file.is_watched()
     }
 
     /// What was asked so far.
@@ -145,19 +182,41 @@ where
         match self.answer(now_us, &interest) {
             Ok(Some(packet)) => out.answer(received, &packet),
             Ok(None) => self.counters.unknown += 1,
-            Err(error) => {
+            Err(AnswerError::Changed) => {
+                self.is_changed = true;
+                self.counters.failed += 1;
+                if let Ok(packet) = self.gone(&interest) {
+                    out.answer(received, &packet);
+                }
+            }
+            Err(AnswerError::Failed(error)) => {
                 self.counters.failed += 1;
                 tracing::warn!(name = %interest.name(), %error, "can't answer");
             }
         }
     }
 
-    fn answer(&mut self, now_us: u64, interest: &Interest<'_>) -> io::Result<Option<Vec<u8>>> {
+    /// Says that there is no such thing any more.
+    fn gone(&self, interest: &Interest<'_>) -> Result<Vec<u8>, S::Error> {
+        let asked = interest.name().to_name();
+        let is_metadata = asked.as_ref().component(-1) == Some(convention::METADATA);
+        let name = if is_metadata { asked.with_version(u64::MAX).with_segment(0) } else { asked };
+        DataBuilder::new(&name, &[])
+            .content_type(types::content_type::NACK)
+            .freshness_ms(GONE_FRESHNESS_MS)
+            .encode(&self.signer)
+    }
+
+    fn answer(&mut self, now_us: u64, interest: &Interest<'_>) -> Result<Option<Vec<u8>>, AnswerError> {
         let asked = interest.name();
+        if self.is_changed && self.object.as_ref().is_prefix_of(asked) {
+            return Err(AnswerError::Changed);
+        }
         let metadata = self.object.clone().with(convention::METADATA);
         if asked == metadata.as_ref() {
+            self.file.check()?;
             self.counters.metadata += 1;
-            return self.metadata(metadata.with_version(now_us).with_segment(0)).map(Some);
+            return Ok(Some(self.metadata(metadata.with_version(now_us).with_segment(0))?));
         }
         if let Some(rest) = asked.as_bytes().strip_prefix(self.versioned.as_ref().as_bytes()) {
             let mut components = NameRef::from_checked(rest).components();
@@ -175,13 +234,16 @@ where
         Ok(None)
     }
 
-    fn segment(&mut self, name: Name, segment: u64) -> io::Result<Vec<u8>> {
+    fn segment(&mut self, name: Name, segment: u64) -> Result<Vec<u8>, AnswerError> {
         let start = segment * self.options.segment_len as u64;
-        let len = (self.bytes - start).min(self.options.segment_len as u64) as usize;
+        let len = (self.file.len() - start).min(self.options.segment_len as u64) as usize;
         let mut content = core::mem::take(&mut self.content);
         content.resize(len, 0);
         let read = self.file.read_exact_at(&mut content, start);
-        let packet = read.and_then(|()| self.encode(&name, &content).map_err(io::Error::other));
+        let packet = match read {
+            Ok(()) => self.encode(&name, &content).map_err(|why| AnswerError::Failed(io::Error::other(why))),
+            Err(error) => Err(error.into()),
+        };
         self.content = content;
         self.counters.segments += u64::from(packet.is_ok());
         packet
@@ -230,7 +292,7 @@ mod tests {
 
     fn ask(publication: &mut Publication<DigestSha256>, uri: &str, prefix: bool) -> Option<Vec<u8>> {
         let wire = InterestBuilder::new(uri.parse::<Name>().unwrap()).can_be_prefix(prefix).encode();
-        publication.answer(55, &Interest::check(&wire).unwrap()).unwrap()
+        publication.answer(55, &Interest::check(&wire).unwrap()).unwrap_or_else(|_| panic!("{uri}"))
     }
 
     #[test]

@@ -1,30 +1,30 @@
 //! The control socket: HTTP over a unix socket, and over TCP where configured; the same bounds and rules as a router's. `/openapi.json` lists what there is.
 
-use crate::config::ControlSection;
+use crate::config::{ControlSection, Weight, is_word};
 use crate::metrics;
 use crate::run::{Balancer, CommandError, Ending, Handle};
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Json, Path, State};
+use axum::extract::{Json, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use nw_api::balancer::{
     AgentOrder, AgentReport, BalancerMember, BalancerStatus, MemberChange, MemberWanted, NameWhere, Replica,
     RuleText,
 };
 use nw_api::config::Control;
-use nw_api::rest::Problem;
+use nw_api::rest::{Health, Problem};
+use nw_api::schema::{MemberNameText, NameText};
 use nw_name::Name;
-use nw_rest::{Body, Query, Refused, ServeError, Server};
+use nw_rest::{Body, Query, Refused, Segment, ServeError, Server};
 use serde::Deserialize;
 use tokio::sync::oneshot;
 use utoipa::{IntoParams, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes as paths;
 
-/// Octets of a request's body.
-const BODY_MAX: usize = 64 << 10;
+/// Bytes of a request's body.
+const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// Serves the control socket in a thread, until it is let go.
 ///
@@ -35,6 +35,7 @@ pub fn serve(config: &ControlSection, handle: Handle) -> Result<Server, ServeErr
         enabled: true,
         path: Some(config.path.clone()),
         mode: config.mode,
+        metrics_listen: config.metrics_listen.clone(),
         listen: config.listen.clone(),
         allow_remote: config.allow_remote,
         token_file: config.token_file.clone(),
@@ -82,25 +83,18 @@ fn all_paths() -> OpenApiRouter<Handle> {
         .routes(paths!(replica))
         .routes(paths!(report))
         .routes(paths!(show_metrics))
+        .routes(paths!(health))
+        .routes(paths!(ready))
 }
 
 /// The OpenAPI document, as JSON.
 pub fn document() -> String {
-    let mut document = all_paths().into_openapi();
-    document.info.version = env!("CARGO_PKG_VERSION").to_owned();
-    document.to_pretty_json().expect("a document of strings and maps")
+    nw_rest::complete_document(all_paths().into_openapi())
 }
 
 fn router(handle: Handle) -> Router {
-    let document: std::sync::Arc<str> = document().into();
-    let json = [(CONTENT_TYPE, "application/json")];
     let (router, _) = all_paths().split_for_parts();
-    router
-        .route("/openapi.json", get(move || async move { (json, document.to_string()) }))
-        .fallback(|| async { Refused::new(404, "there is no such path: see /openapi.json") })
-        .method_not_allowed_fallback(|| async { Refused::new(405, "not by this method: see /openapi.json") })
-        .layer(DefaultBodyLimit::max(BODY_MAX))
-        .with_state(handle)
+    nw_rest::finish(router, document(), BODY_BYTES_MAX).with_state(handle)
 }
 
 /// Has something done in the loop, and waits for what comes of it.
@@ -118,7 +112,7 @@ async fn ask<T: Send + 'static>(
 
 /// The balancer as a whole
 #[utoipa::path(
-    get, path = "/v1/balancer", tag = "balancer",
+    get, path = "/v1/balancer", tag = "balancer", operation_id = "show_balancer",
     responses((status = 200, body = BalancerStatus), (status = 503, body = Problem))
 )]
 async fn status(State(handle): State<Handle>) -> Result<Json<BalancerStatus>, Refused> {
@@ -128,13 +122,14 @@ async fn status(State(handle): State<Handle>) -> Result<Json<BalancerStatus>, Re
 /// What is left behind.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 struct Stop {
     /// The data path goes on; the next balancer takes it over. Otherwise as the balancer was told at its start.
     keep: Option<bool>,
 }
 
 /// End the balancer
-#[utoipa::path(post, path = "/v1/stop", tag = "balancer", params(Stop), responses((status = 202)))]
+#[utoipa::path(post, path = "/v1/stop", operation_id = "stop_balancer", tag = "balancer", params(Stop), responses((status = 202)))]
 async fn stop(State(handle): State<Handle>, Query(stop): Query<Stop>) -> StatusCode {
     handle.end(stop.keep.map(|keep| if keep { Ending::Keep } else { Ending::Clean }));
     StatusCode::ACCEPTED
@@ -142,43 +137,64 @@ async fn stop(State(handle): State<Handle>, Query(stop): Query<Stop>) -> StatusC
 
 /// All members, by number
 #[utoipa::path(
-    get, path = "/v1/members", tag = "members",
+    get, path = "/v1/members", operation_id = "list_members", tag = "members",
     responses((status = 200, body = Vec<BalancerMember>), (status = 503, body = Problem))
 )]
 async fn members(State(handle): State<Handle>) -> Result<Json<Vec<BalancerMember>>, Refused> {
     Ok(Json(ask(&handle, |balancer| balancer.status().members).await?))
 }
 
+/// Whether a member can be what the document says, whatever there is in the cluster.
+fn check(wanted: &MemberWanted) -> Result<(), Refused> {
+    let wrong = |text: String| Err(Refused::new(422, text));
+    if !is_word(&wanted.name) {
+        return wrong(format!("name: saw {:?}; expected letters, digits, - and _, at most 32", wanted.name));
+    }
+    if wanted.port == 0 {
+        return wrong("port: saw 0; expected an integer from 1 to 65535".to_owned());
+    }
+    if !(1..=2).contains(&wanted.addresses.len()) {
+        return wrong(format!("addresses: saw {}; expected one of each family", wanted.addresses.len()));
+    }
+    wanted.weight.as_deref().map_or(Ok(()), |weight| weight.parse::<Weight>().map(drop).or_else(wrong))
+}
+
 /// Add a member
 ///
 /// It gets all routes and is probed before it takes names.
 #[utoipa::path(
-    post, path = "/v1/members", tag = "members", request_body = MemberWanted,
-    responses((status = 201, body = BalancerMember), (status = 400, body = Problem), (status = 409, body = Problem))
+    post, path = "/v1/members", operation_id = "add_member", tag = "members", request_body = MemberWanted,
+    responses((status = 201, body = BalancerMember), (status = 409, body = Problem))
 )]
 async fn add(
     State(handle): State<Handle>,
     Body(wanted): Body<MemberWanted>,
 ) -> Result<(StatusCode, Json<BalancerMember>), Refused> {
-    let member = ask(&handle, move |balancer| balancer.add(wanted)).await??;
+    check(&wanted)?;
+    let member = ask(&handle, move |balancer| balancer.add(wanted)).await?;
+    // The text is as it should be, so what is wrong with it comes from what there is.
+    let member = member.map_err(|error| match error {
+        CommandError::Wrong(text) => Refused::new(409, text),
+        error => error.into(),
+    })?;
     Ok((StatusCode::CREATED, Json(member)))
 }
 
 /// One member
 #[utoipa::path(
-    get, path = "/v1/members/{name}", tag = "members", params(("name" = String, Path, description = "What it is called")),
+    get, path = "/v1/members/{name}", operation_id = "show_member", tag = "members", params(("name" = inline(MemberNameText), Path, description = "What it is called")),
     responses((status = 200, body = BalancerMember), (status = 404, body = Problem))
 )]
 async fn member(
     State(handle): State<Handle>,
-    Path(name): Path<String>,
+    Segment(name): Segment<String>,
 ) -> Result<Json<BalancerMember>, Refused> {
     Ok(Json(ask(&handle, move |balancer| balancer.show(&name)).await??))
 }
 
 /// Change a member's weight, or let it rest
 #[utoipa::path(
-    patch, path = "/v1/members/{name}", tag = "members", params(("name" = String, Path, description = "What it is called")),
+    patch, path = "/v1/members/{name}", operation_id = "change_member", tag = "members", params(("name" = inline(MemberNameText), Path, description = "What it is called")),
     request_body = MemberChange,
     responses(
         (status = 200, body = BalancerMember), (status = 400, body = Problem), (status = 404, body = Problem),
@@ -187,7 +203,7 @@ async fn member(
 )]
 async fn change(
     State(handle): State<Handle>,
-    Path(name): Path<String>,
+    Segment(name): Segment<String>,
     Body(change): Body<MemberChange>,
 ) -> Result<Json<BalancerMember>, Refused> {
     Ok(Json(ask(&handle, move |balancer| balancer.change(&name, &change)).await??))
@@ -197,12 +213,12 @@ async fn change(
 ///
 /// It takes no new names from now on, and is gone when nothing is pending or after `drain.limit_s`.
 #[utoipa::path(
-    delete, path = "/v1/members/{name}", tag = "members", params(("name" = String, Path, description = "What it is called")),
+    delete, path = "/v1/members/{name}", operation_id = "remove_member", tag = "members", params(("name" = inline(MemberNameText), Path, description = "What it is called")),
     responses(
         (status = 202, body = BalancerMember), (status = 204), (status = 404, body = Problem), (status = 409, body = Problem)
     )
 )]
-async fn remove(State(handle): State<Handle>, Path(name): Path<String>) -> Result<Response, Refused> {
+async fn remove(State(handle): State<Handle>, Segment(name): Segment<String>) -> Result<Response, Refused> {
     let left = ask(&handle, move |balancer| balancer.remove(&name)).await??;
     Ok(match left {
         Some(member) => (StatusCode::ACCEPTED, Json(member)).into_response(),
@@ -213,14 +229,16 @@ async fn remove(State(handle): State<Handle>, Path(name): Path<String>) -> Resul
 /// Which name.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 struct Which {
     /// The name, as a URI.
+    #[param(value_type = NameText, inline)]
     name: String,
 }
 
 /// The member that serves a name
 #[utoipa::path(
-    get, path = "/v1/where", tag = "names", params(Which),
+    get, path = "/v1/where", operation_id = "find_name", tag = "names", params(Which),
     responses((status = 200, body = NameWhere), (status = 400, body = Problem))
 )]
 async fn where_is(
@@ -235,7 +253,7 @@ async fn where_is(
 }
 
 /// Rules, by prefix
-#[utoipa::path(get, path = "/v1/rules", tag = "names", responses((status = 200, body = Vec<RuleText>)))]
+#[utoipa::path(get, path = "/v1/rules", operation_id = "list_rules", tag = "names", responses((status = 200, body = Vec<RuleText>)))]
 async fn rules(State(handle): State<Handle>) -> Result<Json<Vec<RuleText>>, Refused> {
     Ok(Json(ask(&handle, |balancer| balancer.rule_texts()).await?))
 }
@@ -243,8 +261,10 @@ async fn rules(State(handle): State<Handle>) -> Result<Json<Vec<RuleText>>, Refu
 /// For which agent.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 struct For {
     /// The member.
+    #[param(value_type = MemberNameText, inline)]
     member: String,
     /// The generation it has.
     #[serde(default)]
@@ -255,11 +275,12 @@ struct For {
 ///
 /// Nothing (204) while they are those of the generation that is known.
 #[utoipa::path(
-    get, path = "/v1/replica", tag = "agents", params(For),
-    responses((status = 200, body = Replica), (status = 204), (status = 503, body = Problem))
+    get, path = "/v1/replica", operation_id = "show_replica", tag = "agents", params(For),
+    responses((status = 200, body = Replica), (status = 204), (status = 404, body = Problem))
 )]
 async fn replica(State(handle): State<Handle>, Query(wanted): Query<For>) -> Result<Response, Refused> {
     let replica = ask(&handle, move |balancer| balancer.replica_for(&wanted.member, wanted.known)).await?;
+    let replica = replica.map_err(CommandError::from)?;
     Ok(match replica {
         Some(replica) => Json(replica).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
@@ -268,16 +289,32 @@ async fn replica(State(handle): State<Handle>, Query(wanted): Query<For>) -> Res
 
 /// What an agent says of its member's router
 #[utoipa::path(
-    put, path = "/v1/members/{name}/agent", tag = "agents", params(("name" = String, Path, description = "The member")),
+    put, path = "/v1/members/{name}/agent", operation_id = "report_agent", tag = "agents", params(("name" = inline(MemberNameText), Path, description = "The member")),
     request_body = AgentReport, responses((status = 200, body = AgentOrder), (status = 404, body = Problem))
 )]
 async fn report(
     State(handle): State<Handle>,
-    Path(name): Path<String>,
+    Segment(name): Segment<String>,
     Body(report): Body<AgentReport>,
 ) -> Result<Json<AgentOrder>, Refused> {
     let order = ask(&handle, move |balancer| balancer.on_remote_report(&name, &report)).await?;
     Ok(Json(order.map_err(CommandError::from)?))
+}
+
+/// Whether the program works
+#[utoipa::path(get, path = "/healthz", tag = "balancer", operation_id = "health", responses((status = 200, body = Health)))]
+async fn health() -> Json<Health> {
+    Json(Health { ok: true })
+}
+
+/// Whether the balancer works: its loop answers
+#[utoipa::path(
+    get, path = "/readyz", tag = "balancer", operation_id = "readiness",
+    responses((status = 200, body = Health), (status = 503, body = Problem))
+)]
+async fn ready(State(handle): State<Handle>) -> Result<Json<Health>, Refused> {
+    ask(&handle, |_| ()).await?;
+    Ok(Json(Health { ok: true }))
 }
 
 /// Everything that is counted

@@ -84,6 +84,8 @@ pub fn encode(status: &BalancerStatus) -> String {
     );
     let help = "Routes of the control member that can't be given to others.";
     metric("nw_balancer_routes_skipped", "gauge", help, single(routes.skipped.to_string()));
+    let version = vec![(format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION")), "1".to_owned())];
+    metric("nw_balancer_build_info", "gauge", "1, with the version of the program.", version);
     let help = "Things that are wrong and need a person.";
     metric("nw_balancer_warnings", "gauge", help, single(status.warnings.len().to_string()));
     metric("nw_balancer_uptime_seconds", "gauge", "Since the start.", single(status.uptime_s.to_string()));

@@ -9,12 +9,13 @@ use anyhow::{Context, Result, ensure};
 use nw_api::management::client::{self as message, Uniqueness, decode_items};
 use nw_api::management::{ControlParameters, ControlResponse, Dataset, RibEntry, Root, Verb};
 use nw_api::rest::{LoopTime, RouterStatus};
+use nw_app::client::plain_token;
 use nw_app::control::{command, dataset, register};
 use nw_app::import::import;
 use nw_app::{Client, FaceUri};
 use nw_element::{Kind, LinkFields};
 use nw_name::Name;
-use nw_wire::{Data, DataBuilder, DigestSha256, InterestBuilder, Token};
+use nw_wire::{Data, DataBuilder, DigestSha256, InterestBuilder};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -90,8 +91,7 @@ fn pipelined(
             };
             let Ok(wire) = message::command(Root::Localhost, verb, &parameters, unique, &DigestSha256);
             open.insert(nw_wire::Interest::check(&wire).expect("just made").name().to_name(), ());
-            let token = Token::new(b"nw").expect("two octets fit");
-            client.send_with(&wire, LinkFields { token, ..LinkFields::default() });
+            client.send_with(&wire, LinkFields { token: plain_token(), ..LinkFields::default() });
         }
         if open.is_empty() {
             return Ok(answers);

@@ -152,7 +152,7 @@ pub struct Status {
     pub hardware: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Run {
     /// Configuration file (TOML)
     #[arg(long, short, value_name = "FILE")]
@@ -166,6 +166,18 @@ pub struct Run {
     /// Threads that forward, each with tables and UDP sockets of its own; found out from the machine when not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub shards: Option<u32>,
+    /// Listen on this UDP and TCP port in place of those of the configuration: for a second router on one machine
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// Listen on this unix socket in place of the configuration's; the control socket stands beside it
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Write this router's socket into ~/.ndn/client.conf, where NDN programs of this user look for it
+    #[arg(long)]
+    pub write_client_conf: bool,
+    /// Give up every right that no feature of the configuration needs, before any socket is opened
+    #[arg(long)]
+    pub drop_privileges: bool,
     /// Check the configuration and end
     #[arg(long)]
     pub check: bool,
@@ -206,6 +218,46 @@ pub struct Store {
     pub store: Option<PathBuf>,
 }
 
+/// Which fetched Data are accepted.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Verification")]
+pub struct Verifying {
+    /// Accept only Data signed by a key whose certificates lead to this one; several may be given
+    ///
+    /// A certificate as it is, in base64, or in PEM. Without any of --anchor, --trust, --hmac and --verify, digests are checked, and signatures by
+    /// keys that the key store has; Data signed by other keys are accepted and said to be not verified.
+    #[arg(long, value_name = "FILE")]
+    pub anchor: Vec<PathBuf>,
+    /// Accept only Data that this file's rules allow: [[anchor]], [[allow]] (id, anchors, signer, prefix) and [[vouch]]
+    #[arg(long, value_name = "FILE")]
+    pub trust: Option<PathBuf>,
+    /// Accept only Data signed with HMAC by the bytes of this file
+    #[arg(long, value_name = "FILE")]
+    pub hmac: Option<PathBuf>,
+    /// Name of the HMAC key, as signatures give it; any when not given
+    #[arg(long, value_name = "NAME", requires = "hmac")]
+    pub key_name: Option<Name>,
+    /// Accept only Data signed by a trusted key: one of the key store, or one that the options above name
+    #[arg(long)]
+    pub verify: bool,
+    #[command(flatten)]
+    pub store: Store,
+}
+
+/// How a name is served.
+#[derive(Debug, Clone, Args)]
+pub struct Serving {
+    /// Origin of the route: app (default), client, static, or a number; routing daemons announce some origins and not others
+    #[arg(long, value_name = "ORIGIN")]
+    pub origin: Option<String>,
+    /// Let routing daemons (NLSR, ndnd dv) announce the name to other routers: the same as --origin client
+    #[arg(long, conflicts_with = "origin")]
+    pub expose: bool,
+    /// End when the router goes away, instead of connecting again and going on
+    #[arg(long)]
+    pub no_reconnect: bool,
+}
+
 /// A command that changes a router.
 #[derive(Debug, Clone, Args)]
 pub struct Order {
@@ -236,8 +288,10 @@ pub struct Put {
     pub freshness: u64,
     #[command(flatten)]
     pub signing: Signing,
-    /// Do not tell the router that we serve the name
-    #[arg(long)]
+    #[command(flatten)]
+    pub serving: Serving,
+    /// Do not register the name: a route leads here already
+    #[arg(long, conflicts_with_all = ["origin", "expose"])]
     pub no_register: bool,
     /// Print one JSON object when ready and one at the end
     #[arg(long)]
@@ -245,6 +299,19 @@ pub struct Put {
     /// No progress on the terminal
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// A number of bytes, with a suffix k, M, G or T (powers of 1024) or without.
+fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        Some((at, 't' | 'T')) => (&text[..at], 40),
+        _ => (text, 0),
+    };
+    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    number.ok_or_else(|| "a number of bytes, such as 500000, 64k, 10M or 2G".to_owned())
 }
 
 fn segment_len(text: &str) -> Result<usize, String> {
@@ -260,7 +327,7 @@ pub struct Cat {
     pub router: Router,
     /// Name to fetch; the newest version unless the name ends in one
     pub name: Name,
-    /// Write to this file; it appears under this name once it is whole
+    /// Write to this file; it appears under this name once it is whole. - is standard output, also for binary content on a terminal
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// The name's segments follow at once: do not look for versions
@@ -272,9 +339,20 @@ pub struct Cat {
     /// InterestLifetime, milliseconds
     #[arg(long, default_value_t = 4000, value_name = "MS")]
     pub lifetime: u64,
-    /// How often a segment is asked for again before giving up; with 0 each is asked for once and waited for, so that one lost packet is the end
-    #[arg(long, default_value_t = 15, value_name = "N")]
-    pub retries: u32,
+    /// Give up when nothing new has come for so long, milliseconds; a missing route is waited for 4 s at most when nothing came yet
+    #[arg(long, short, default_value_t = nw_app::fetch::PATIENCE_DEFAULT.as_millis() as u64, value_parser = clap::value_parser!(u64).range(1..), value_name = "MS")]
+    pub timeout: u64,
+    /// Also give up when a segment was sent so many times again; with 0 each is sent once and waited for, so that one lost packet is the end
+    #[arg(long, value_name = "N")]
+    pub retries: Option<u32>,
+    /// Refuse an object with more bytes of content; any size when not given
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub max_size: Option<u64>,
+    #[command(flatten)]
+    pub verifying: Verifying,
+    /// End when the router goes away, instead of connecting again and going on
+    #[arg(long)]
+    pub no_reconnect: bool,
     /// Print a summary as JSON on standard error
     #[arg(long)]
     pub json: bool,
@@ -298,6 +376,11 @@ pub struct Ping {
     /// How long to wait for an answer, milliseconds
     #[arg(long, short, default_value_t = 4000, value_parser = clap::value_parser!(u64).range(1..), value_name = "MS")]
     pub timeout: u64,
+    #[command(flatten)]
+    pub verifying: Verifying,
+    /// End when the router goes away, instead of connecting again and going on
+    #[arg(long)]
+    pub no_reconnect: bool,
     /// Print one JSON object per answer and one at the end
     #[arg(long)]
     pub json: bool,
@@ -314,6 +397,8 @@ pub struct PingServer {
     pub size: u16,
     #[command(flatten)]
     pub signing: Signing,
+    #[command(flatten)]
+    pub serving: Serving,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -334,6 +419,9 @@ pub struct Peek {
     /// InterestLifetime, milliseconds
     #[arg(long, default_value_t = 4000, value_name = "MS")]
     pub lifetime: u64,
+    /// Send again for so long, milliseconds; as long as one Interest lives when not given
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: Option<u64>,
     /// HopLimit
     #[arg(long, value_name = "N")]
     pub hop_limit: Option<u8>,
@@ -346,6 +434,11 @@ pub struct Peek {
     /// What to print
     #[arg(long, value_enum, default_value_t = PeekShow::Content)]
     pub show: PeekShow,
+    /// Print the content also of what is no plain content: application Nacks, Links, keys, unknown types
+    #[arg(long)]
+    pub raw: bool,
+    #[command(flatten)]
+    pub verifying: Verifying,
     /// Print JSON: name, content type, freshness, signature, content in hexadecimal
     #[arg(long)]
     pub json: bool,
@@ -380,6 +473,8 @@ pub struct Poke {
     pub timeout: Option<u64>,
     #[command(flatten)]
     pub signing: Signing,
+    #[command(flatten)]
+    pub serving: Serving,
 }
 
 #[derive(Debug, Subcommand)]
@@ -697,4 +792,7 @@ pub struct Config {
     /// Check this file instead of printing the default
     #[arg(long, value_name = "FILE")]
     pub check: Option<PathBuf>,
+    /// Translate an nfd.conf: prints a file for this router, and names on standard error what can't be translated
+    #[arg(long, value_name = "FILE", conflicts_with = "check")]
+    pub from_nfd: Option<PathBuf>,
 }

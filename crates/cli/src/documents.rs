@@ -6,16 +6,25 @@ use crate::output::stdout;
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 use std::fs;
-use std::io::Write;
+use std::io::{Write, stderr};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Prints the default configuration, or checks a file.
+/// Prints the default configuration, checks a file, or translates one of NFD's.
 pub fn config(args: &Config) -> Result<ExitCode> {
+    if let Some(path) = &args.from_nfd {
+        let translation = crate::nfd::translate_file(path)?;
+        for (line, note) in &translation.notes {
+            writeln!(stderr(), "nw: {}:{line}: {note}", path.display())?;
+        }
+        stdout().write_all(translation.toml.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     match &args.check {
         Some(path) => {
-            crate::run::load(path)?;
-            outln!("{} is a configuration this router can run with", path.display())?;
+            let checked = crate::run::load(path)?;
+            let verdict = crate::run::verdict(&path.display().to_string(), &checked.unchecked);
+            out!("{verdict}")?;
         }
         None => stdout().write_all(nw_api::config::Config::reference().as_bytes())?,
     }
@@ -43,6 +52,9 @@ pub fn man(folder: Option<&Path>) -> Result<ExitCode> {
                 fs::write(folder.join(name), text)
                     .with_context(|| format!("can't write into {}", folder.display()))?;
             }
+            let page = folder.join("nw.toml.5");
+            fs::write(&page, crate::options_page::page())
+                .with_context(|| format!("can't write {}", page.display()))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -61,7 +73,7 @@ mod tests {
     fn every_command_has_a_page() {
         let folder = tempfile::tempdir().unwrap();
         man(Some(folder.path())).unwrap();
-        for page in ["nw.1", "nw-run.1", "nw-put.1", "nw-face.1", "nw-face-create.1"] {
+        for page in ["nw.1", "nw-run.1", "nw-put.1", "nw-face.1", "nw-face-create.1", "nw.toml.5"] {
             assert!(folder.path().join(page).exists(), "{page}");
         }
     }

@@ -6,6 +6,7 @@ use nw_app::control::ControlError;
 use nw_app::fetch::FetchError;
 use nw_app::keystore::KeyStoreError;
 use nw_app::object::ObjectError;
+use nw_app::packet::PacketError;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -21,11 +22,12 @@ pub enum Status {
     TimedOut = 5,
     Refused = 6,
     Nack = 7,
+    Unverified = 8,
     Interrupted = 130,
 }
 
 impl Status {
-    pub const ALL: [Status; 9] = [
+    pub const ALL: [Status; 10] = [
         Status::Done,
         Status::Failed,
         Status::Usage,
@@ -34,6 +36,7 @@ impl Status {
         Status::TimedOut,
         Status::Refused,
         Status::Nack,
+        Status::Unverified,
         Status::Interrupted,
     ];
 
@@ -48,6 +51,7 @@ impl Status {
             Status::TimedOut => "no answer",
             Status::Refused => "refused",
             Status::Nack => "Nack",
+            Status::Unverified => "not verified",
             Status::Interrupted => "interrupted",
         }
     }
@@ -65,6 +69,9 @@ impl Status {
             Status::TimedOut => "no answer in time",
             Status::Refused => "the router, service or balancer refused the command",
             Status::Nack => "the Interest was answered by a Nack",
+            Status::Unverified => {
+                "Data came that is not accepted: a wrong digest or signature, or a signer that is not trusted"
+            }
             Status::Interrupted => "ended by Ctrl-C or SIGTERM before it was done",
         }
     }
@@ -113,6 +120,9 @@ pub fn status(error: &Error) -> Status {
     if let Some(error) = error.downcast_ref::<ObjectError>() {
         return of_object(error);
     }
+    if let Some(error) = error.downcast_ref::<PacketError>() {
+        return of_packet(error);
+    }
     if let Some(KeyStoreError::NoStore(_) | KeyStoreError::NoKey(_) | KeyStoreError::NoCertificate(_)) =
         error.downcast_ref()
     {
@@ -140,7 +150,19 @@ fn of_object(error: &ObjectError) -> Status {
         }
         ObjectError::Fetch { error: FetchError::Refused { .. }, .. }
         | ObjectError::MetadataRefused { .. } => Status::Nack,
+        ObjectError::Invalid { .. } => Status::Unverified,
+        ObjectError::ApplicationNack(_) => Status::NotFound,
+        ObjectError::Lost(_) => Status::Unreachable,
         _ => Status::Failed,
+    }
+}
+
+fn of_packet(error: &PacketError) -> Status {
+    match error {
+        PacketError::Client(error) => of_client(error),
+        PacketError::Nack { .. } => Status::Nack,
+        PacketError::Silence { .. } => Status::TimedOut,
+        PacketError::Invalid { .. } => Status::Unverified,
     }
 }
 

@@ -1,18 +1,12 @@
 //! The router's log: how lines look, and levels that change while it runs.
 
 use anyhow::{Result, anyhow};
-use nw_api::config::{Config, LogFormat, LogLevel};
+use nw_api::config::{Config, LOG_PARTS, LogFormat};
 use nw_rest::LogSwitch;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
-
-/// Crates of ours: `router=debug` means `nw_router=debug`.
-const PARTS: [&str; 13] = [
-    "api", "app", "balancer", "bench", "cli", "element", "elements", "faces", "name", "rest", "router",
-    "tables", "trust",
-];
 
 /// Changes what is logged. Clones change the same log.
 #[derive(Clone)]
@@ -42,14 +36,8 @@ impl Levels {
     }
 
     /// What a configuration wants to be logged.
-    pub fn of(config: &Config) -> &'static str {
-        match config.log.level {
-            LogLevel::Error => "error",
-            LogLevel::Warn => "warn",
-            LogLevel::Info => "info",
-            LogLevel::Debug => "debug",
-            LogLevel::Trace => "trace",
-        }
+    pub fn of(config: &Config) -> &str {
+        config.log.level.as_str()
     }
 }
 
@@ -80,7 +68,7 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
         match target {
             Some(target) if known => {
                 let part = target.split(['[', ':']).next().unwrap_or("");
-                let ours = if PARTS.contains(&part) { "nw_" } else { "" };
+                let ours = if LOG_PARTS.contains(&part) { "nw_" } else { "" };
                 directives.push(format!("{ours}{target}={level}"));
             }
             None if known => {

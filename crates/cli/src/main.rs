@@ -25,6 +25,8 @@ mod inside;
 mod keys;
 mod lab;
 mod logs;
+mod nfd;
+mod options_page;
 mod paper;
 mod peek;
 mod ping;

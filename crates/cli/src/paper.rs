@@ -76,8 +76,12 @@ fn csr(args: &CsrArguments) -> Result<ExitCode> {
             report.findings.len(),
             html.display()
         )?;
+        for problem in report.conditions.problems() {
+            outln!("{problem}")?;
+        }
     }
-    Ok(ExitCode::SUCCESS)
+    // As tests do: a figure that disagrees, or conditions under which it says nothing, are no success.
+    Ok(if report.is_proof() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn write(args: &CsrArguments, report: &Report) -> Result<()> {

@@ -1,27 +1,35 @@
 //! `nw peek` and `nw poke`: one packet.
 
 use crate::args::{Peek, PeekShow, Poke};
-use crate::connect::connect;
+use crate::connect::{Registration, connect, connect_lasting};
 use crate::exit::{Failure, Status};
-use crate::output::json_line;
-use crate::output::stdout;
+use crate::output::{json_line, stdout};
+use crate::target::is_binary;
 use crate::{dissect, signals, signing};
-use anyhow::{Context, Result};
-use nw_app::object::{Reply, exchange};
+use anyhow::{Context, Result, bail};
+use nw_app::ClientError;
+use nw_app::object::ObjectError;
+use nw_app::packet::{Patience, fetch_packet};
+use nw_app::verify::Signer;
 use nw_element::Kind;
+use nw_wire::types::content_type;
 use nw_wire::{Data, DataBuilder, Interest, InterestBuilder, KeyLocator};
 use serde_json::json;
-use std::io::{Read, Write, stdin};
+use std::io::{IsTerminal, Read, Write, stdin};
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// A little more than the lifetime, so that a Nack at its very end is still seen.
+const NACK_GRACE_MS: u64 = 100;
+
 /// Fetches one Data packet.
 pub fn peek(args: &Peek) -> Result<ExitCode> {
+    let ended = signals::Ended::watch()?;
+    let mut verifier = signing::verifier(&args.verifying)?;
     let mut client = connect(&args.router)?;
-    let mut interest = InterestBuilder::new(args.name.clone())
-        .can_be_prefix(args.prefix)
-        .must_be_fresh(args.fresh)
-        .lifetime_ms(args.lifetime);
+    client.stop_when(ended.flag());
+    let mut interest =
+        InterestBuilder::new(args.name.clone()).can_be_prefix(args.prefix).must_be_fresh(args.fresh);
     for hint in &args.hint {
         interest = interest.forwarding_hint(hint.clone());
     }
@@ -31,21 +39,17 @@ pub fn peek(args: &Peek) -> Result<ExitCode> {
     if let Some(parameters) = &args.parameters {
         interest = interest.parameters(parameters.as_bytes());
     }
-    // A little more than the lifetime, so that a Nack at its very end is still seen.
-    match exchange(&mut client, interest, Duration::from_millis(args.lifetime + 100))? {
-        Reply::Data(wire) => show(args, &wire),
-        Reply::Nack(reason) => {
-            let text = format!("{} was refused: Nack({})", args.name, reason.as_str());
-            Err(Failure::new(Status::Nack, text).into())
-        }
-        Reply::Silence => {
-            let text = format!("no answer to {} within {} ms", args.name, args.lifetime);
-            Err(Failure::new(Status::TimedOut, text).into())
-        }
+    let lifetime = Duration::from_millis(args.lifetime);
+    let total = Duration::from_millis(args.timeout.unwrap_or(args.lifetime) + NACK_GRACE_MS);
+    let patience = Patience { total, ..Patience::once(lifetime) };
+    match fetch_packet(&mut client, interest, &mut verifier, patience) {
+        Ok((wire, signer)) => show(args, &wire, &signer),
+        Err(_) if ended.is_ended() => Ok(Status::Interrupted.into()),
+        Err(error) => Err(error.into()),
     }
 }
 
-fn show(args: &Peek, wire: &[u8]) -> Result<ExitCode> {
+fn show(args: &Peek, wire: &[u8], signer: &Signer) -> Result<ExitCode> {
     let data = Data::check(wire)?;
     if args.json {
         let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
@@ -56,20 +60,33 @@ fn show(args: &Peek, wire: &[u8]) -> Result<ExitCode> {
         json_line(
             &json!({ "name": data.name().to_string(), "content_type": data.content_type(), "freshness_ms": data.freshness_ms(),
             "final_block": data.final_block().map(|c| c.to_string()), "signature_type": data.signature_info().typ().number(),
-            "key_locator": locator, "content_hex": hex(data.content()), "digest": hex(&data.digest()) }),
+            "key_locator": locator, "verified": matches!(signer, Signer::Verified(_)),
+            "content_hex": hex(data.content()), "digest": hex(&data.digest()) }),
         )?;
         return Ok(ExitCode::SUCCESS);
     }
-    match args.show {
-        PeekShow::Content => stdout().write_all(data.content())?,
-        PeekShow::Packet => stdout().write_all(wire)?,
-        PeekShow::Tree => dissect::print_tree(wire)?,
+    let bytes = match args.show {
+        PeekShow::Tree => {
+            dissect::print_tree(wire)?;
+            stdout().flush()?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        PeekShow::Packet => wire,
+        PeekShow::Content if data.content_type() != content_type::BLOB && !args.raw => {
+            return Err(ObjectError::of_content_type(&data))
+                .context("--raw prints its content, --show tree the whole packet");
+        }
+        PeekShow::Content => data.content(),
+    };
+    if std::io::stdout().is_terminal() && is_binary(bytes) {
+        bail!("it is binary, and standard output is a terminal: pipe it, or use --show tree or --json");
     }
+    stdout().write_all(bytes)?;
     stdout().flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Offers one Data packet until somebody asked.
+/// Offers one Data packet until it was asked for.
 pub fn poke(args: &Poke) -> Result<ExitCode> {
     let ended = signals::Ended::watch()?;
     let content = match &args.content {
@@ -88,20 +105,20 @@ pub fn poke(args: &Poke) -> Result<ExitCode> {
     }
     let packet = builder.encode(&signer)?;
     Data::check(&packet)
-        .with_context(|| format!("{} octets of content do not fit one packet", content.len()))?;
-    let mut client = connect(&args.router)?;
-    signer
-        .commander(&args.router)?
-        .register(&mut client, args.name.clone())
-        .context("can't serve the name")?;
+        .with_context(|| format!("{} bytes of content do not fit one packet", content.len()))?;
+    let mut client = connect_lasting(&args.router, args.serving.no_reconnect)?;
+    client.stop_when(ended.flag());
+    let commander = signer.commander(&args.router)?;
+    let mut registration =
+        Registration::new(&mut client, commander, Some(args.name.clone()), signer.key_name(), &args.serving)?;
     let deadline = args.timeout.map(|ms| client.now() + Duration::from_millis(ms));
     let mut answered = false;
-    while !answered && !ended.is_ended() {
+    while !answered {
         if deadline.is_some_and(|deadline| client.now() >= deadline) {
             let text = format!("no Interest for {} came in time", args.name);
             return Err(Failure::new(Status::TimedOut, text).into());
         }
-        client.turn(Some(Duration::from_millis(50)), |_, received, out| {
+        let turned = client.turn(Some(Duration::from_millis(50)), |_, received, out| {
             let asks = received.kind() == Kind::Interest
                 && Interest::check(received.wire).is_ok_and(|interest| {
                     interest.is_answered_by(args.name.as_ref(), || nw_wire::sha256(&[&packet]))
@@ -109,8 +126,15 @@ pub fn poke(args: &Poke) -> Result<ExitCode> {
             if asks && !answered {
                 answered = true;
                 out.answer(&received, &packet);
+            } else {
+                signer.answer(&received, out);
             }
-        })?;
+        });
+        match turned.and_then(|_| registration.keep(&mut client)) {
+            Ok(_) => {}
+            Err(ClientError::Interrupted) => break,
+            Err(error) => return Err(error.into()),
+        }
     }
     client.flush();
     Ok(if answered { ExitCode::SUCCESS } else { Status::Interrupted.into() })

@@ -1,6 +1,6 @@
 //! Progress on a terminal; nothing elsewhere.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, stderr};
 use std::time::Duration;
 
@@ -19,6 +19,30 @@ pub fn bytes(total: Option<u64>, quiet: bool) -> ProgressBar {
     bar.set_style(ProgressStyle::with_template(style).expect("a constant template"));
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
+}
+
+/// A line about content that is carried, on standard error: a spinner, and a bar once the number of segments is known.
+pub fn transfer(quiet: bool) -> ProgressBar {
+    let bar = bytes(None, quiet);
+    bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("a constant template"));
+    bar
+}
+
+/// Shows how far a transfer is: bytes so far, in the unit that summaries use, and segments of how many.
+pub fn show_transfer(bar: &ProgressBar, bytes: u64, elapsed: Duration, segments: (u64, Option<u64>)) {
+    if bar.is_hidden() {
+        return;
+    }
+    let rate = bytes as f64 * 8.0 / elapsed.as_secs_f64().max(1e-3) / 1e6;
+    bar.set_message(format!("{} at {rate:.1} Mbit/s", HumanBytes(bytes)));
+    if let (done, Some(total)) = segments {
+        if bar.length() != Some(total) {
+            let style = "{bar:32} {percent:>3} %  {msg}  {eta} left";
+            bar.set_style(ProgressStyle::with_template(style).expect("a constant template"));
+            bar.set_length(total);
+        }
+        bar.set_position(done);
+    }
 }
 
 /// A bar over parts of one thing, on standard error.

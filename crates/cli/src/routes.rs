@@ -9,6 +9,7 @@ use crate::output::{json_line, row, table};
 use crate::shown::{self, ROUTE_BITS};
 use crate::signing::commanded;
 use anyhow::{Context, Result, bail};
+use nw_api::config::file::read_text;
 use nw_api::management::{ControlParameters, Dataset, FaceStatus, FibEntry, RibEntry, Verb, flags, origin};
 use nw_app::Client;
 use nw_app::control::Commander;
@@ -19,6 +20,9 @@ use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
+
+/// Bytes of the largest file of routes: as many as a router can have, written long.
+const ROUTES_MAX: u64 = 16 << 30;
 
 /// `nw route …`
 pub fn route(verb: &RouteVerb) -> Result<ExitCode> {
@@ -160,7 +164,7 @@ fn remove(prefix: &Name, next_hop: &str, origin: &str, order: &Order) -> Result<
     })
 }
 
-fn origin_number(word: &str) -> Result<u64> {
+pub fn origin_number(word: &str) -> Result<u64> {
     origin::from_word(word).with_context(|| {
         format!("{word} is no origin: app, static, client, autoreg, autoconf, nlsr, or a number")
     })
@@ -171,9 +175,7 @@ pub fn import(file: &Path, order: &Order) -> Result<ExitCode> {
     let mut text = String::new();
     match file == Path::new("-") {
         true => drop(std::io::stdin().lock().read_to_string(&mut text)?),
-        false => {
-            text = std::fs::read_to_string(file).with_context(|| format!("can't read {}", file.display()))?
-        }
+        false => text = read_text(file, ROUTES_MAX)?,
     }
     let mut router = commanded(order)?;
     let (client, commander) = router.parts();
@@ -192,7 +194,7 @@ pub fn import(file: &Path, order: &Order) -> Result<ExitCode> {
         Ok(count) => count,
         Err(ImportError::Refused { index, response }) => {
             let line = lines.get(index as usize).copied().unwrap_or_default();
-            bail!("line {line}: the router refused it: {} {}", response.code, response.text);
+            bail!("line {line} refused ({}): {}", response.code, response.text);
         }
         Err(error) => return Err(error.into()),
     };

@@ -1,15 +1,17 @@
-//! The signer that the command line names: nobody, a key of the key store, or a key in a file.
+//! The signer that the command line names: nobody, a key of the key store, or a key in a file. And who is trusted to have signed what is fetched.
 
-use crate::args::{Order, Router, Signing, Store};
+use crate::args::{Order, Router, Signing, Store, Verifying};
 use crate::connect::{connect, uri};
 use anyhow::{Context, Result};
+use nw_api::config::file::{KEY_MAX, read_bytes, read_text};
 use nw_app::control::Commander;
 use nw_app::keystore::{Credentials, KeyStore, KeyStoreError, Place};
-use nw_app::{Client, FaceUri};
+use nw_app::verify::Verifier;
+use nw_app::{Client, FaceUri, Outgoing, Received};
+use nw_element::Kind;
 use nw_name::Name;
 use nw_trust::{Error, Key, Signer};
-use nw_wire::Sign;
-use std::fs;
+use nw_wire::{Interest, Sign};
 use std::path::Path;
 
 /// What means the store's default identity.
@@ -32,6 +34,27 @@ impl Signed {
             Signed::Stored(credentials) => Some(&**credentials),
         };
         Ok(Commander::at(&uri(router)?, by))
+    }
+}
+
+impl Signed {
+    /// The name that certificates of the signing key are served under, when the key store has the key.
+    pub fn key_name(&self) -> Option<Name> {
+        match self {
+            Signed::Plain(_) => None,
+            Signed::Stored(credentials) => Some(credentials.key.name().to_name()),
+        }
+    }
+
+    /// Answers an Interest for a certificate of the signing key; false when it is for something else.
+    pub fn answer(&self, received: &Received<'_>, out: &mut Outgoing) -> bool {
+        let Signed::Stored(credentials) = self else { return false };
+        if received.kind() != Kind::Interest {
+            return false;
+        }
+        let interest = Interest::check(received.wire);
+        let certificate = interest.ok().and_then(|interest| credentials.answer(&interest));
+        certificate.inspect(|certificate| out.answer(received, certificate)).is_some()
     }
 }
 
@@ -60,18 +83,60 @@ pub fn signer(signing: &Signing) -> Result<Signed> {
         (None, None, None) => plain(Signer::Digest),
         (Some(path), _, Some(name)) => plain(key_of_file(Path::new(path), name)?.into()),
         (Some(name), _, None) => Ok(Signed::Stored(Box::new(credentials(&signing.store, name)?))),
-        (None, Some(path), Some(name)) => {
-            let secret =
-                fs::read(path).with_context(|| format!("can't read the secret {}", path.display()))?;
-            anyhow::ensure!(!secret.is_empty(), "the secret in {} is empty", path.display());
-            plain(Key::from_secret(name.as_ref(), &secret).into())
-        }
+        (None, Some(path), Some(name)) => plain(Key::from_secret(name.as_ref(), &read_secret(path)?).into()),
         (None, _, _) => anyhow::bail!("--key-name names a key in a file: say which with --key or --hmac"),
     }
 }
 
+fn read_secret(path: &Path) -> Result<Vec<u8>> {
+    let secret = read_bytes(path, KEY_MAX)?;
+    anyhow::ensure!(!secret.is_empty(), "the secret in {} is empty", path.display());
+    Ok(secret)
+}
+
+/// What decides which fetched Data are accepted.
+///
+/// Anchors, rules and secrets that are named are required to verify a signature, and the key store is left aside. Without any, keys of the key
+/// store verify what they are named by, and are required to only with `--verify`.
+pub fn verifier(verifying: &Verifying) -> Result<Verifier> {
+    let mut verifier = Verifier::default();
+    for path in &verifying.anchor {
+        verifier.add_anchor_file(path)?;
+    }
+    if let Some(path) = &verifying.trust {
+        verifier.add_trust_file(path)?;
+    }
+    if let Some(path) = &verifying.hmac {
+        verifier.add_secret(verifying.key_name.clone(), &read_secret(path)?);
+    }
+    let is_named = !verifying.anchor.is_empty() || verifying.trust.is_some() || verifying.hmac.is_some();
+    if verifying.verify || !is_named {
+        let must_be = verifying.verify && !is_named || verifying.store.store.is_some();
+        match open(&verifying.store).and_then(|store| store.identities()) {
+            Ok(identities) => {
+                let keys = identities.iter().flat_map(|identity| &identity.keys);
+                for certificate in keys.flat_map(|key| &key.certificates) {
+                    // One that can't be an anchor verifies nothing, and is no reason not to fetch.
+                    let _ = verifier.add_anchor(&certificate.wire);
+                }
+            }
+            Err(error) if must_be => return Err(error).context("--verify needs keys that are trusted"),
+            Err(KeyStoreError::NoStore(_) | KeyStoreError::NoHome) => {}
+            Err(error) => note!("nw: keys of the key store verify nothing: {error}"),
+        }
+    }
+    if verifying.verify || is_named {
+        anyhow::ensure!(
+            !verifier.is_without_keys(),
+            "no key is trusted, so nothing can be accepted: name some with --anchor, --trust or --hmac, or make one with `nw key generate`"
+        );
+        verifier.require_trusted();
+    }
+    Ok(verifier)
+}
+
 fn key_of_file(path: &Path, name: &Name) -> Result<Key> {
-    let pem = fs::read_to_string(path).with_context(|| format!("can't read the key {}", path.display()))?;
+    let pem = read_text(path, KEY_MAX)?;
     Key::from_pem(name.as_ref(), &pem)
         .with_context(|| format!("{} (make one with `openssl genpkey -algorithm ed25519`)", path.display()))
 }

@@ -90,7 +90,7 @@ fn status(handle: &Handle, patience: Duration) -> Alive {
     match receiver.recv_timeout(patience) {
         Ok(Answer::Status(status)) => Alive::Yes(format!(
             "{} faces, {} prefixes, {} pending Interests, {} packets cached",
-            status.faces,
+            status.face_count,
             status.forwarder.fib_entries,
             status.forwarder.pit_entries,
             status.content_store.entries

@@ -1,16 +1,18 @@
 //! `nw put` and `nw cat`: files across the network.
 
 use crate::args::{Cat, Put};
-use crate::connect::connect;
+use crate::connect::{Registration, connect_lasting};
 use crate::exit::Status;
 use crate::output::{duration_us, json_line};
 use crate::target::Target;
 use crate::{progress, signals, signing};
 use anyhow::{Context, Result, bail};
-use nw_app::ClientError;
 use nw_app::fetch::FetchOptions;
-use nw_app::object::{ObjectOptions, ObjectReport, fetch_object};
+use nw_app::object::{ObjectOptions, ObjectReport, fetch_object_verified};
 use nw_app::publish::{Publication, PublishOptions};
+use nw_app::verify::Signer;
+use nw_app::{Client, ClientError};
+use nw_wire::Sign;
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, stdin};
@@ -18,11 +20,14 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// How long consumers are still told that a changed file is gone, before the program ends: an Interest is sent again within that time.
+const GONE_GRACE: Duration = Duration::from_secs(4);
+
 fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
-/// Publishes until the user or the router ends it.
+/// Publishes until the user ends it, or the file changes.
 pub fn put(args: Put) -> Result<ExitCode> {
     let ended = signals::Ended::watch()?;
     let file = open(args.file.as_deref())?;
@@ -33,48 +38,93 @@ pub fn put(args: Put) -> Result<ExitCode> {
     };
     let signer = signing::signer(&args.signing)?;
     let mut publication = Publication::new(file, args.name.as_ref(), now_us(), options, &signer)?;
-    let mut client = connect(&args.router)?;
-    if !args.no_register {
-        signer
-            .commander(&args.router)?
-            .register(&mut client, publication.object())
-            .context("can't serve the name")?;
-    }
-    let about = |event: &str, publication: &Publication<_>| {
-        let counters = publication.counters();
-        json!({ "event": event, "name": publication.object().to_string(), "versioned": publication.versioned().to_string(),
-            "bytes": publication.bytes(), "segments": publication.segments(), "segments_sent": counters.segments,
-            "metadata_sent": counters.metadata, "unknown": counters.unknown, "failed": counters.failed })
-    };
+    let mut client = connect_lasting(&args.router, args.serving.no_reconnect)?;
+    client.stop_when(ended.flag());
+    let prefix = (!args.no_register).then(|| publication.object().to_name());
+    let mut registration = Registration::new(
+        &mut client,
+        signer.commander(&args.router)?,
+        prefix,
+        signer.key_name(),
+        &args.serving,
+    )?;
     if args.json {
         json_line(&about("ready", &publication))?;
     } else if !args.quiet {
         note!(
-            "serving {} ({} octets in {} segments) as {}; Ctrl-C ends it",
+            "serving {} ({} bytes in {}) as {}; Ctrl-C ends it",
             publication.versioned(),
             publication.bytes(),
-            publication.segments(),
+            segments_of(publication.segments()),
             publication.object()
         );
     }
-    let bar = progress::bytes(None, args.quiet || args.json);
-    let result = client.run(
-        |now, received, out| {
-            publication.on_interest(now, now_us(), &received, out);
-            bar.set_position(publication.counters().segments * args.segment as u64);
-        },
-        || ended.is_ended(),
-    );
-    bar.finish_and_clear();
+    let result = serve(&args, &mut client, &signer, &mut publication, &mut registration);
     if args.json {
         json_line(&about("end", &publication))?;
     } else if !args.quiet {
-        note!("{} segments sent", publication.counters().segments);
+        note!("{} sent", segments_of(publication.counters().segments));
     }
     match result {
-        Ok(()) => Ok(ExitCode::SUCCESS),
+        Ok(()) | Err(ClientError::Interrupted) if publication.is_changed() => {
+            let path = args.file.as_deref().unwrap_or(Path::new("-"));
+            bail!(
+                "{} was changed while it was served, and a version does not change: publish it again (files of up to {} MiB are copied first)",
+                path.display(),
+                nw_app::held::COPY_BYTES_MAX >> 20
+            )
+        }
+        Ok(()) | Err(ClientError::Interrupted) => Ok(ExitCode::SUCCESS),
         Err(error @ ClientError::Closed(_)) => Err(error).context("no longer serving"),
         Err(error) => Err(error.into()),
+    }
+}
+
+fn segments_of(count: u64) -> String {
+    format!("{count} {}", if count == 1 { "segment" } else { "segments" })
+}
+
+fn about<S: Sign>(event: &str, publication: &Publication<S>) -> serde_json::Value
+where
+    S::Error: std::fmt::Display,
+{
+    let counters = publication.counters();
+    json!({ "event": event, "name": publication.object().to_string(), "versioned": publication.versioned().to_string(),
+        "bytes": publication.bytes(), "segments": publication.segments(), "segments_sent": counters.segments,
+        "metadata_sent": counters.metadata, "unknown": counters.unknown, "failed": counters.failed })
+}
+
+/// Answers until the user ends it, the router goes away for good, or consumers had time to learn that the file was changed.
+fn serve<S: Sign>(
+    args: &Put,
+    client: &mut Client,
+    signer: &signing::Signed,
+    publication: &mut Publication<S>,
+    registration: &mut Registration<'_>,
+) -> Result<(), ClientError>
+where
+    S::Error: std::fmt::Display,
+{
+    let bar = progress::transfer(args.quiet || args.json);
+    let started = client.now();
+    let mut changed_at = None;
+    loop {
+        client.turn(Some(Duration::from_millis(100)), |now, received, out| {
+            if !signer.answer(&received, out) {
+                publication.on_interest(now, now_us(), &received, out);
+            }
+        })?;
+        let sent = publication.counters().segments;
+        progress::show_transfer(&bar, sent * args.segment as u64, client.now().since(started), (sent, None));
+        let link = registration.keep(client)?;
+        bar.suspend(|| {
+            // A closed standard output is no reason to stop serving.
+            let _ = link.report(args.json, args.quiet);
+        });
+        let now = client.now();
+        if publication.is_changed() && now.since(*changed_at.get_or_insert(now)) >= GONE_GRACE {
+            return Ok(());
+        }
     }
 }
 
@@ -84,7 +134,7 @@ fn open(path: Option<&Path>) -> Result<File> {
         Some(path) if path != Path::new("-") => {
             let file = File::open(path).with_context(|| format!("can't read {}", path.display()))?;
             if !file.metadata()?.is_file() {
-                bail!("{} is no file; pipe it in: … | nw put NAME", path.display());
+                bail!("{} is not a regular file; pipe it in: … | nw put NAME", path.display());
             }
             Ok(file)
         }
@@ -99,29 +149,36 @@ fn open(path: Option<&Path>) -> Result<File> {
 /// Fetches and writes.
 pub fn cat(args: &Cat) -> Result<ExitCode> {
     let ended = signals::Ended::watch()?;
+    if args.name.as_ref().component(-1).is_some_and(|last| last.typ().is_digest()) {
+        bail!("{} names one packet by its digest: fetch it with `nw peek`", args.name);
+    }
+    let mut verifier = signing::verifier(&args.verifying)?;
     let mut target = Target::new(args.output.as_deref(), 0o644)?;
-    let mut client = connect(&args.router)?;
+    let mut client = connect_lasting(&args.router, args.no_reconnect)?;
     client.stop_when(ended.flag());
     let options = ObjectOptions {
         fetch: FetchOptions {
             window_max: usize::from(args.window),
-            retries_max: args.retries,
+            // Without a number the time is what limits.
+            retries_max: args.retries.unwrap_or(u32::MAX - 1),
+            patience: Duration::from_millis(args.timeout),
             ..FetchOptions::default()
         },
         lifetime_ms: args.lifetime,
         discover_version: !args.no_version,
         must_be_fresh: false,
+        bytes_max: args.max_size,
     };
-    let bar = progress::bytes(None, args.quiet || args.json);
-    let report = fetch_object(
+    let bar = progress::transfer(args.quiet || args.json);
+    let started = std::time::Instant::now();
+    let report = fetch_object_verified(
         &mut client,
         args.name.as_ref(),
         &options,
+        &mut verifier,
         |progress| {
-            bar.set_position(progress.bytes);
-            if let Some(total) = progress.segments_total {
-                bar.set_message(format!("{} of {total} segments", progress.segments));
-            }
+            let segments = (progress.segments, progress.segments_total);
+            progress::show_transfer(&bar, progress.bytes, started.elapsed(), segments);
         },
         |content| target.write_all(content),
     );
@@ -144,13 +201,13 @@ fn summarize(args: &Cat, report: &ObjectReport) {
         note!(
             "{}",
             json!({ "name": report.name.to_string(), "bytes": report.bytes, "segments": report.segments, "seconds": seconds,
-                "mbit_per_s": report.bytes as f64 * 8.0 / seconds / 1e6, "interests": counters.interests,
-                "retransmissions": counters.retransmissions, "marks": counters.marks, "nacks": counters.nacks,
+                "mbit_per_s": report.bytes as f64 * 8.0 / seconds / 1e6, "interests": counters.interests, "signer": report.signer.to_string(),
+                "verified": matches!(report.signer, Signer::Verified(_)), "invalid": counters.invalid, "retransmissions": counters.retransmissions, "marks": counters.marks, "nacks": counters.nacks,
                 "rtt_us": { "p50": rtt(0.5), "p90": rtt(0.9), "p99": rtt(0.99), "max": report.rtt_us.max() } })
         );
     } else if !args.quiet {
         note!(
-            "{}: {} octets in {} ({:.1} Mbit/s), {} Interests, {} again, round trip {} (median) {} (99 %)",
+            "{}: {} bytes in {} ({:.1} Mbit/s), {} Interests, {} sent again, round trip median {}, p99 {}; {}",
             report.name,
             report.bytes,
             duration_us(report.elapsed.as_micros() as u64),
@@ -159,6 +216,7 @@ fn summarize(args: &Cat, report: &ObjectReport) {
             counters.retransmissions,
             duration_us(rtt(0.5)),
             duration_us(rtt(0.99)),
+            report.signer,
         );
     }
 }

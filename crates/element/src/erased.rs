@@ -1,8 +1,8 @@
 //! Elements for hosts that do not know their types: ports are numbers, in the order of [`Port::ALL`].
 
 use crate::{
-    Context, DropCounters, Element, FaceId, FaceInfo, Instant, Outbox, PREFETCH_STAGES_MAX, Packet, Pool,
-    Port, PortInfo, Work,
+    Context, DropCounters, Element, FaceId, FaceInfo, Instant, Outbox, PREFETCH_STAGES_MAX, Packet, Peer,
+    Pool, Port, PortInfo, Work,
 };
 use core::any::Any;
 
@@ -140,8 +140,14 @@ pub trait AnyElement: Any + Send {
     /// [`Element::face_added`].
     fn face_added(&mut self, face: FaceId, info: FaceInfo);
 
+    /// [`Element::set_peer`].
+    fn set_peer(&mut self, face: FaceId, peer: Peer);
+
     /// [`Element::face_gone`].
     fn face_gone(&mut self, now: Instant, face: FaceId);
+
+    /// [`Element::wall_clock_set`].
+    fn wall_clock_set(&mut self, now: Instant, unix_ms: u64);
 
     /// [`Element::is_idle`].
     fn is_idle(&self) -> bool;
@@ -300,8 +306,16 @@ impl<E: Element + Send + 'static> AnyElement for Erased<E> {
         self.element.face_added(face, info);
     }
 
+    fn set_peer(&mut self, face: FaceId, peer: Peer) {
+        self.element.set_peer(face, peer);
+    }
+
     fn face_gone(&mut self, now: Instant, face: FaceId) {
         self.element.face_gone(now, face);
+    }
+
+    fn wall_clock_set(&mut self, now: Instant, unix_ms: u64) {
+        self.element.wall_clock_set(now, unix_ms);
     }
 
     fn is_idle(&self) -> bool {

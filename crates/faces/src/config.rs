@@ -15,9 +15,13 @@ pub const LINK_PACKET_LEN_MAX: usize = PACKET_LEN_MAX + nw_wire::lp::HEADER_LEN_
 pub struct FacesConfig {
     /// Faces there may be at one time.
     pub faces_max: usize,
-    /// Octets that may wait for a face whose socket is full; beyond them its packets are dropped.
+    /// Bytes that may wait for a face whose socket is full; beyond them its packets are dropped.
     pub queue_bytes_max: usize,
-    /// Faces one UDP or TCP listener may have: strangers must not take all there are. [`WebSocketConfig`] has a bound of its own. Unix listeners have no bound of their own.
+    /// Bytes of memory that all send queues may take together, copies that reliable faces keep among them. The kernel's send buffers
+    /// of accepted connections may take as much again.
+    pub queues_bytes_max: usize,
+    /// On-demand faces over IP and Ethernet, all listeners together, but never more than half of `faces_max`: programs of this machine have the
+    /// rest. [`WebSocketConfig`] has a bound of its own for each listener.
     pub peers_max: usize,
     /// Reads of up to 64 KiB from one stream before others get their turn.
     pub stream_reads_per_turn: usize,
@@ -25,7 +29,7 @@ pub struct FacesConfig {
     pub udp_reads_per_turn: usize,
     /// Connections taken from one listener before others get their turn.
     pub accepts_per_turn: usize,
-    /// SO_SNDBUF asked for on unix and TCP sockets, octets.
+    /// SO_SNDBUF requested for unix and TCP sockets, bytes. Accepted connections get less when there are many.
     pub stream_send_buffer: usize,
     /// Octets of a ring of shared memory, one each way, where this end makes it: a power of two from 64 KiB to 1 MiB.
     pub shared_ring_len: usize,
@@ -43,6 +47,8 @@ pub struct FacesConfig {
     pub udp_idle: Duration,
     /// An on-demand Ethernet face likewise.
     pub ether_idle: Duration,
+    /// Faces of a network interface that was removed wait so long for one of its name.
+    pub interface_grace: Duration,
     /// Loopback UDP peers are local. They are not elsewhere.
     pub loopback_udp_local: bool,
     /// Congestion marking is on for new faces.
@@ -90,7 +96,8 @@ impl Default for FacesConfig {
         FacesConfig {
             faces_max: 65_536,
             queue_bytes_max: 1 << 20,
-            peers_max: 8192,
+            queues_bytes_max: 256 << 20,
+            peers_max: usize::MAX,
             stream_reads_per_turn: 1,
             udp_reads_per_turn: 4,
             accepts_per_turn: 64,
@@ -103,6 +110,7 @@ impl Default for FacesConfig {
             udp_mtu: PACKET_LEN_MAX,
             udp_idle: Duration::from_secs(600),
             ether_idle: Duration::from_secs(600),
+            interface_grace: Duration::from_secs(300),
             loopback_udp_local: false,
             congestion_marking: true,
             marking_interval: Duration::from_millis(100),
@@ -157,11 +165,11 @@ impl Default for WebSocketConfig {
 /// How much may wait to become whole.
 #[derive(Clone, Copy, Debug)]
 pub struct ReassemblyLimits {
-    /// Packets in pieces per face; the oldest gives way.
+    /// Packets in pieces per face; the oldest gives way. More than `bytes_max` holds of usual size: it bounds what tiny pieces cost.
     pub packets_max: usize,
-    /// Octets in pieces per face, bookkeeping included; the oldest packet gives way.
+    /// Bytes in pieces per face, bookkeeping included; the oldest packet gives way. A link of 1 Gbit/s that reorders by 30 ms needs 4 MB.
     pub bytes_max: usize,
-    /// Octets in pieces of all faces.
+    /// Bytes in pieces of all faces. One face may hold as much as is free beside it.
     pub bytes_max_all: usize,
     /// After the last fragment, a packet that is not whole is given up.
     pub timeout: Duration,
@@ -170,9 +178,9 @@ pub struct ReassemblyLimits {
 impl Default for ReassemblyLimits {
     fn default() -> Self {
         ReassemblyLimits {
-            packets_max: 64,
-            bytes_max: 256 << 10,
-            bytes_max_all: 16 << 20,
+            packets_max: 16_384,
+            bytes_max: 4 << 20,
+            bytes_max_all: 32 << 20,
             timeout: Duration::from_millis(500),
         }
     }

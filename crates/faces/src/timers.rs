@@ -12,6 +12,8 @@ pub enum Timer {
     Link(FaceId),
     /// A UDP peer has had time for what it got; more of what waits for it goes out.
     Burst(FaceId),
+    /// A stream face that is not read from: has its send queue made progress?
+    Reading(FaceId),
     /// A permanent face tries to connect again, or has tried for too long.
     Reconnect(FaceId),
     /// A UDP socket for which the system had no room tries again.
@@ -22,6 +24,8 @@ pub enum Timer {
     Accept(u32),
     /// A queue that was to come free is tried again.
     Xdp,
+    /// Faces of network interfaces are matched again: a socket could not be opened, or its interface has been gone for long.
+    Interfaces,
 }
 
 /// Timers by due time.

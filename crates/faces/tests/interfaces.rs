@@ -3,13 +3,16 @@
 mod common;
 
 use common::{Host, data, interest};
-use nw_element::Kind;
+use nw_element::{Cause, Kind};
 use nw_faces::config::ReassemblyLimits;
 use nw_faces::interfaces::filter::{Filter, Pattern};
 use nw_faces::interfaces::policy::{EtherPolicy, GroupPolicy, InterfacePolicy};
-use nw_faces::{FaceError, FaceId, FaceOptions, FaceStatus, FacesConfig, LinkType, Persistency, Scope};
+use nw_faces::{
+    FaceError, FaceEvent, FaceId, FaceOptions, FaceStatus, FacesConfig, LinkType, Persistency, Scope,
+};
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,6 +21,12 @@ const GROUP: &str = "ether://[01:00:5e:00:17:aa]";
 fn ip(words: &str) -> bool {
     let run = Command::new("ip").args(words.split(' ')).stdout(Stdio::null()).stderr(Stdio::null()).status();
     run.is_ok_and(|status| status.success())
+}
+
+/// Says that a test is skipped, and why, where the test runner does not hide it: on the process's own standard error.
+fn skip(why: &str) {
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
 }
 
 /// Moves this thread into a network namespace.
@@ -39,7 +48,7 @@ impl Side {
     fn new(test: &str, card: &'static str, config: FacesConfig) -> Option<Side> {
         let netns = format!("nwf{}{test}{card}", std::process::id());
         if !ip(&format!("netns add {netns}")) {
-            eprintln!("skipped: needs root and the command ip, to make network namespaces");
+            skip("root and the command ip are needed, to make network namespaces");
             return None;
         }
         let handle = File::open(format!("/run/netns/{netns}")).unwrap();
@@ -116,6 +125,10 @@ impl Cable {
             assert!(ip(&format!("-n {} address add 192.0.2.{number}/24 dev {}", side.netns, side.card)));
             assert!(ip(&format!("-n {} link set {} up", side.netns, side.card)));
         }
+        self.await_carrier();
+    }
+
+    fn await_carrier(&self) {
         // Until then the system throws away what is sent, up to a second after the other end is up.
         let end = Instant::now() + Duration::from_secs(30);
         while [&self.a, &self.b].iter().any(|side| !side.link().contains("state UP")) {
@@ -139,7 +152,8 @@ impl Cable {
         for _ in 0..20 {
             self.a.host.send(face, Kind::Interest, &interest("x"));
         }
-        self.until("the Interests", |cable| cable.b.host.received.len() == asked + 20);
+        let what = format!("the Interests by {:?}", self.a.host.faces.status(face).map(|face| face.uri));
+        self.until(&what, |cable| cable.b.host.received.len() == asked + 20);
         let (back, _, octets) = self.b.host.received[asked].clone();
         assert_eq!(octets, interest("x"));
         for _ in 0..20 {
@@ -207,7 +221,7 @@ fn ethernet_peers() {
 fn vlan() {
     let Some(mut cable) = Cable::new("v") else { return };
     if !ip(&format!("-n {} link add link vb name vb.7 type vlan id 7", cable.b.netns)) {
-        return eprintln!("skipped: this kernel has no VLANs");
+        return skip("this kernel has no VLAN interfaces (802.1Q)");
     }
     assert!(ip(&format!("-n {} link set vb.7 up", cable.b.netns)));
     let tagged = EtherPolicy { multicast: true, vlan: 7, ..EtherPolicy::default() };
@@ -217,6 +231,110 @@ fn vlan() {
     let face = cable.a.face(GROUP).unwrap().id;
     let back = cable.exchange(face);
     assert_eq!(cable.b.host.faces.status(back).unwrap().local_uri.to_string(), "dev://vb.7");
+}
+
+/// Writes frames as they are, from one end of the cable.
+struct RawFrames {
+    socket: OwnedFd,
+}
+
+impl RawFrames {
+    fn open(side: &mut Side) -> RawFrames {
+        let socket = side.inside(|_| {
+            // SAFETY: the call takes three numbers.
+            let socket = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) };
+            assert!(socket >= 0, "a packet socket");
+            // SAFETY: a descriptor that was made just now and that nothing else owns.
+            unsafe { OwnedFd::from_raw_fd(socket) }
+        });
+        let name = std::ffi::CString::new(side.card).unwrap();
+        // SAFETY: sockaddr_ll is plain C data; the name ends with a zero; the address lives until bind returns.
+        let bound = side.inside(|_| unsafe {
+            let mut address: libc::sockaddr_ll = core::mem::zeroed();
+            address.sll_family = libc::AF_PACKET as _;
+            address.sll_ifindex = libc::if_nametoindex(name.as_ptr()) as _;
+            libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as _)
+        });
+        assert_eq!(bound, 0);
+        RawFrames { socket }
+    }
+
+    /// An Interest in a frame behind tags, to the group of NDN.
+    fn send(&self, tags: &[[u8; 4]], name: &str) {
+        let mut frame = vec![0x01, 0x00, 0x5e, 0x00, 0x17, 0xaa, 2, 0, 0, 0, 0, 99];
+        tags.iter().for_each(|tag| frame.extend_from_slice(tag));
+        frame.extend_from_slice(&[0x86, 0x24]);
+        frame.extend_from_slice(&interest(name));
+        frame.resize(frame.len().max(60), 0);
+        // SAFETY: the buffer is as long as said, and lives until the call returns.
+        let sent = unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+        assert_eq!(sent, frame.len() as isize, "{}", std::io::Error::last_os_error());
+    }
+}
+
+#[test]
+fn vlan_receives_its_own_frames_and_no_others() {
+    for (vlan, test) in [(0, "w"), (7, "x")] {
+        let Some(mut cable) = Cable::new(test) else { return };
+        let policy = EtherPolicy { multicast: true, vlan, ..EtherPolicy::default() };
+        cable.b.apply(InterfacePolicy { ethernet: Some(policy), udp: None });
+        let raw = RawFrames::open(&mut cable.a);
+        let tag = |id: u8| [0x81, 0x00, 0x00, id];
+        for (tags, name) in [
+            (&[][..], "untagged"),
+            // Priority 5, no VLAN.
+            (&[[0x81, 0x00, 0xa0, 0x00]], "priority"),
+            (&[tag(7)], "vlan-7"),
+            (&[[0x81, 0x00, 0xa0, 0x07]], "vlan-7-priority"),
+            (&[tag(8)], "vlan-8"),
+            (&[[0x88, 0xa8, 0x00, 7], tag(9)], "tag-in-tag"),
+            (&[[0x88, 0xa8, 0x00, 9], tag(7)], "tag-in-tag"),
+            (&[tag(9), tag(7)], "tag-in-tag"),
+        ] {
+            raw.send(tags, name);
+        }
+        // Frames come in order: behind this one none of the others is under way.
+        let last = if vlan == 0 { &[][..] } else { &[[0x81, 0x00, 0x00, 7]][..] };
+        raw.send(last, "last");
+        cable.until("the last frame", |cable| {
+            cable.b.host.received.last().is_some_and(|(.., octets)| *octets == interest("last"))
+        });
+        let expected = if vlan == 0 {
+            ["untagged", "priority", "last"].map(interest)
+        } else {
+            ["vlan-7", "vlan-7-priority", "last"].map(interest)
+        };
+        let received: Vec<_> = cable.b.host.received.iter().map(|(.., octets)| octets.clone()).collect();
+        assert_eq!(received, expected, "VLAN {vlan}");
+    }
+}
+
+#[test]
+fn vlan_on_both_ends_works_both_ways_and_not_with_another() {
+    let Some(mut cable) = Cable::new("y") else { return };
+    let tagged = |vlan| InterfacePolicy {
+        ethernet: Some(EtherPolicy { multicast: true, listen: true, vlan, ..EtherPolicy::default() }),
+        udp: None,
+    };
+    cable.a.apply(tagged(100));
+    cable.b.apply(tagged(100));
+    let face = cable.a.face(GROUP).unwrap().id;
+    cable.exchange(face);
+    assert_eq!(cable.a.face(GROUP).unwrap().counters.in_interests, 0, "what was sent did not come back");
+    let peer = format!("ether://[{}]", cable.b.mac());
+    let single = cable.a.connect(&peer, "dev://va").unwrap();
+    cable.exchange(single);
+    for vlan in [0, 101] {
+        cable.b.apply(tagged(vlan));
+        cable.b.host.received.clear();
+        let face = cable.a.face(GROUP).unwrap().id;
+        for _ in 0..20 {
+            cable.a.host.send(face, Kind::Interest, &interest("x"));
+            cable.a.inside(|host| host.turn(1));
+            cable.b.inside(|host| host.turn(1));
+        }
+        assert!(cable.b.host.received.is_empty(), "VLAN 100 leaks to {vlan}");
+    }
 }
 
 #[test]
@@ -238,6 +356,147 @@ fn udp_groups() {
     }
 }
 
+/// Which faces there are, and whether each is up.
+fn faces_of(side: &Side) -> Vec<(FaceId, bool)> {
+    let faces = &side.host.faces;
+    faces.ids().map(|id| (id, faces.status(id).unwrap().up)).collect()
+}
+
+fn all(side: &Side, up: bool) -> bool {
+    faces_of(side).iter().all(|(_, is_up)| *is_up == up)
+}
+
+/// A cable with a face of every kind on both ends, and the ids of A's faces: of the Ethernet group, the IPv4 group, B's card.
+fn full_cable(test: &str) -> Option<(Cable, [FaceId; 3])> {
+    let mut cable = Cable::new(test)?;
+    let policy = InterfacePolicy { udp: Some(udp()), ..ether(true, true) };
+    for side in [&mut cable.a, &mut cable.b] {
+        side.apply(policy.clone());
+    }
+    let peer = format!("ether://[{}]", cable.b.mac());
+    let single = cable.a.connect(&peer, "dev://va").unwrap();
+    // The IPv6 groups follow when duplicate address detection has ended.
+    cable.until("all groups", |cable| [&cable.a, &cable.b].iter().all(|side| side.face("udp6://").is_some()));
+    let ids = [cable.a.face(GROUP).unwrap().id, cable.a.face("udp4://224").unwrap().id, single];
+    for id in ids {
+        cable.exchange(id);
+    }
+    Some((cable, ids))
+}
+
+/// The same faces as before, each of them up, and each of them works.
+fn check_same(cable: &mut Cable, ids: [FaceId; 3], before: &[FaceId]) {
+    cable.await_carrier();
+    cable.until("all faces are up", |cable| all(&cable.a, true) && all(&cable.b, true));
+    assert_eq!(cable.a.host.faces.ids().collect::<Vec<_>>(), before);
+    assert!(cable.a.host.destroyed().is_empty() && cable.b.host.destroyed().is_empty());
+    for id in ids {
+        cable.exchange(id);
+    }
+}
+
+#[test]
+fn faces_survive_a_storm_of_interface_changes() {
+    let Some((mut cable, ids)) = full_cable("s") else { return };
+    let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
+    let counted = cable.a.face(GROUP).unwrap().counters.out_interests;
+    let storm: String = (0..200).map(|_| "link set va down\nlink set va up\n").collect();
+    for at_once in [true, false] {
+        let mut run = Command::new("ip")
+            .args(["-n", &cable.a.netns, "-batch", "-"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        run.stdin.take().unwrap().write_all(storm.as_bytes()).unwrap();
+        // Once all changes come in one turn, once the faces follow some of them.
+        while !at_once && run.try_wait().unwrap().is_none() {
+            cable.a.inside(|host| host.turn(1));
+            cable.b.inside(|host| host.turn(1));
+        }
+        assert!(run.wait().unwrap().success());
+        check_same(&mut cable, ids, &before);
+    }
+    assert!(cable.a.face(GROUP).unwrap().counters.out_interests > counted, "counters go on");
+    cable.a.host.check_pool();
+}
+
+#[test]
+fn faces_are_down_while_their_interface_is() {
+    let Some((mut cable, ids)) = full_cable("d") else { return };
+    let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
+    assert!(ip(&format!("-n {} link set va down", cable.a.netns)));
+    cable.until("all are down", |cable| all(&cable.a, false));
+    let down = |event: &&FaceEvent| matches!(event, FaceEvent::Down(id) if ids.contains(id));
+    assert_eq!(cable.a.host.events.iter().filter(down).count(), 3);
+    cable.a.host.send(ids[0], Kind::Interest, &interest("x"));
+    assert_eq!(cable.a.host.faces.drops().total(Cause::FaceDown), 1);
+    assert!(ip(&format!("-n {} link set va up", cable.a.netns)));
+    check_same(&mut cable, ids, &before);
+}
+
+#[test]
+fn group_is_down_while_its_interface_has_no_address() {
+    let Some((mut cable, ids)) = full_cable("r") else { return };
+    let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
+    let up = |cable: &Cable, id| cable.a.host.faces.status(id).unwrap().up;
+    assert!(ip(&format!("-n {} address delete 192.0.2.1/24 dev va", cable.a.netns)));
+    cable.until("the IPv4 group is down", |cable| !up(cable, ids[1]));
+    assert!(up(&cable, ids[0]) && up(&cable, ids[2]), "Ethernet needs no address");
+    // Another address, then the first beside it.
+    assert!(ip(&format!("-n {} address add 192.0.2.7/24 dev va", cable.a.netns)));
+    cable.until("the IPv4 group is up", |cable| up(cable, ids[1]));
+    let local = cable.a.host.faces.status(ids[1]).unwrap().local_uri.to_string();
+    assert_eq!(local, "udp4://192.0.2.7:56363");
+    assert!(ip(&format!("-n {} address add 192.0.2.1/24 dev va", cable.a.netns)));
+    check_same(&mut cable, ids, &before);
+}
+
+#[test]
+fn faces_follow_an_interface_that_is_renamed() {
+    let Some((mut cable, ids)) = full_cable("n") else { return };
+    let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
+    for words in ["set va down", "set va name vz", "set vz mtu 1400", "set vz up"] {
+        assert!(ip(&format!("-n {} link {words}", cable.a.netns)), "{words}");
+    }
+    assert!(ip(&format!("-n {} link set vb mtu 1400", cable.b.netns)));
+    cable.a.card = "vz";
+    cable.until("the new name", |cable| {
+        cable.a.face(GROUP).is_some_and(|face| face.local_uri.to_string() == "dev://vz" && face.up)
+    });
+    assert_eq!(cable.a.face(GROUP).unwrap().mtu, Some(1400));
+    check_same(&mut cable, ids, &before);
+    // A policy that does not want that name ends the faces it made, and no others.
+    let nothing = Filter { blacklist: vec![Pattern::Name("vz".into())], ..Filter::default() };
+    let ethernet = EtherPolicy { multicast: true, filter: nothing.clone(), ..EtherPolicy::default() };
+    let udp = GroupPolicy { filter: nothing, ..udp() };
+    cable.a.apply(InterfacePolicy { ethernet: Some(ethernet), udp: Some(udp) });
+    assert_eq!(faces_of(&cable.a), [(ids[2], true)]);
+}
+
+#[test]
+fn faces_wait_for_an_interface_that_was_deleted() {
+    let Some((mut cable, ids)) = full_cable("w") else { return };
+    let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
+    let mac = cable.b.mac();
+    assert!(ip(&format!("-n {} link delete va", cable.a.netns)));
+    cable.until("all are down", |cable| all(&cable.a, false) && all(&cable.b, false));
+    cable.plug();
+    // B's card is another one; the face to the one that was has no peer any more.
+    for words in ["set vb down", &format!("set vb address {mac}"), "set vb up"] {
+        assert!(ip(&format!("-n {} link {words}", cable.b.netns)), "{words}");
+    }
+    check_same(&mut cable, ids, &before);
+    // One that does not come again is not waited for without end.
+    assert!(ip(&format!("-n {} link delete va", cable.a.netns)));
+    cable.until("all are down again", |cable| all(&cable.a, false));
+    cable.a.host.skipped_ms += 299_000;
+    cable.a.inside(|host| host.turn(1));
+    assert!(cable.a.host.destroyed().is_empty());
+    cable.a.host.skipped_ms += 2_000;
+    cable.until("all have ended", |cable| cable.a.host.faces.is_empty());
+    assert!(cable.a.host.faces.listeners().is_empty());
+}
+
 #[test]
 fn interfaces_come_and_go() {
     let Some(mut cable) = Cable::new("c") else { return };
@@ -250,21 +509,24 @@ fn interfaces_come_and_go() {
             .iter()
             .all(|side| side.face(GROUP).is_some() && side.face("udp4://224").is_some())
     };
-    let gone = |cable: &mut Cable| cable.a.host.faces.is_empty() && cable.b.host.faces.is_empty();
+    let gone = |cable: &mut Cable| {
+        [&mut cable.a, &mut cable.b].into_iter().for_each(|side| side.host.skipped_ms += 1_000);
+        cable.a.host.faces.is_empty() && cable.b.host.faces.is_empty()
+    };
     assert!(there(&mut cable));
     let peer = format!("ether://[{}]", cable.b.mac());
     cable.a.connect(&peer, "dev://va").unwrap();
     assert!(ip(&format!("-n {} link delete va", cable.a.netns)));
-    cable.until("all faces go, those made by command, too", gone);
+    cable.until("all faces go after some minutes, those made by command, too", gone);
     assert!(cable.a.host.faces.listeners().is_empty());
     cable.plug();
     cable.until("they come again", there);
     let face = cable.a.face(GROUP).unwrap().id;
     cable.exchange(face);
     assert!(ip(&format!("-n {} link set va down", cable.a.netns)));
-    cable.until("nothing on what is switched off", |cable| cable.a.host.faces.is_empty());
+    cable.until("nothing is up on what is switched off", |cable| all(&cable.a, false));
     assert!(ip(&format!("-n {} link set va up", cable.a.netns)));
-    cable.until("switched on", there);
+    cable.until("switched on", |cable| there(cable) && all(&cable.a, true));
     // Another policy, while running.
     let nothing = Filter { blacklist: vec![Pattern::Name("v*".into())], ..Filter::default() };
     let ethernet = EtherPolicy { multicast: true, filter: nothing, ..EtherPolicy::default() };

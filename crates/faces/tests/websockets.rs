@@ -348,7 +348,8 @@ fn a_silent_peer_is_asked_and_then_believed_to_be_gone() {
 
 #[test]
 fn a_peer_that_does_not_read_is_bounded_and_gets_whole_messages() {
-    let config = FacesConfig { stream_send_buffer: 64 << 10, ..FacesConfig::default() };
+    let config =
+        FacesConfig { stream_send_buffer: 64 << 10, congestion_marking: false, ..FacesConfig::default() };
     let mut host = Host::new(config);
     let bound = host.faces.listen_websocket("127.0.0.1:0".parse().unwrap()).unwrap();
     let (mut client, id) = open(&mut host, bound, "");

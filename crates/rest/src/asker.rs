@@ -1,7 +1,7 @@
 //! Asking the router: one question at a time, and never more of the loop's time than a tenth.
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use core::time::Duration;
 use nw_api::rest::Problem;
@@ -38,7 +38,13 @@ impl Refused {
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let status = u16::try_from(self.0.code).ok().and_then(|code| StatusCode::from_u16(code).ok());
-        (status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), Json(self.0)).into_response()
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(self.0)).into_response();
+        if status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        response
     }
 }
 

@@ -1,6 +1,7 @@
 //! Questions whose answers have one kind, and lists that come in pages.
 
 use crate::asker::{Asker, Refused};
+use crate::extract::within;
 use nw_api::management::{
     ControlParameters, ControlResponse, DropCount, FaceStatus, FibEntry, RibEntry, StrategyChoice, Verb,
 };
@@ -9,6 +10,28 @@ use nw_router::inside::{Answer, Question};
 
 /// Items that one request lists, unless it asks for fewer.
 pub const LIST_MAX: usize = 100_000;
+
+/// The length of a list that a request wants.
+///
+/// # Errors
+/// When it is out of bounds.
+pub fn list_len(limit: Option<u64>) -> Result<usize, Refused> {
+    limit
+        .map_or(Ok(LIST_MAX), |limit| within("limit", limit, 1..=LIST_MAX as u64).map(|limit| limit as usize))
+}
+
+/// The HTTP status for a code of the management protocol. The protocol took most of its codes from HTTP, with other meanings for these.
+const fn http_status(code: u64) -> u64 {
+    match code {
+        // An option or a scheme that can't be: nothing that another Accept would change.
+        406 => 409,
+        // A face that is not there; it may never have been.
+        410 => 404,
+        // A prefix with too many components.
+        414 => 400,
+        code => code,
+    }
+}
 
 fn other() -> Refused {
     Refused::new(500, "the router answered something else")
@@ -28,7 +51,7 @@ impl Asker {
             Answer::Command(response) if response.is_ok() => Ok(response.body),
             Answer::Command(response) => {
                 let ControlResponse { code, text, .. } = *response;
-                Err(Refused::new(code, text))
+                Err(Refused::new(http_status(code), text))
             }
             _ => Err(other()),
         }

@@ -2,13 +2,14 @@
 
 use crate::State;
 use crate::asker::Refused;
-use crate::dataset::LIST_MAX;
-use crate::openapi::{Body, Query};
+use crate::dataset::list_len;
+use crate::extract::{Body, Query, Segment, within};
 use axum::Json;
-use axum::extract::{Path, State as Shared};
+use axum::extract::State as Shared;
 use axum::http::StatusCode;
-use nw_api::management::{ControlParameters, FaceStatus, Verb};
+use nw_api::management::{ControlParameters, FacePersistency, FaceStatus, Verb};
 use nw_api::rest::{FaceWanted, Problem};
+use nw_element::FaceId;
 use nw_router::inside::{Answer, Question};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -16,32 +17,38 @@ use utoipa::IntoParams;
 /// Which part of a list of faces.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub struct Part {
     /// Only those listed behind this face.
     after: Option<u64>,
     /// At most so many.
-    limit: Option<usize>,
+    #[param(minimum = 1, maximum = 100_000)]
+    limit: Option<u64>,
 }
 
 /// All faces, with their counters
 #[utoipa::path(
-    get, path = "/v1/faces", tag = "faces", params(Part),
+    get, path = "/v1/faces", tag = "faces", operation_id = "list_faces", params(Part),
     responses((status = 200, body = Vec<FaceStatus>), (status = 503, body = Problem))
 )]
 pub async fn list(
     Shared(state): Shared<State>,
     Query(part): Query<Part>,
 ) -> Result<Json<Vec<FaceStatus>>, Refused> {
-    let limit = part.limit.unwrap_or(LIST_MAX).min(LIST_MAX);
-    Ok(Json(state.asker.faces(part.after, limit).await?))
+    Ok(Json(state.asker.faces(part.after, list_len(part.limit)?).await?))
 }
 
 /// One face
 #[utoipa::path(
-    get, path = "/v1/faces/{id}", tag = "faces", params(("id" = u64, Path, description = "The face's id")),
+    get, path = "/v1/faces/{id}", tag = "faces", operation_id = "show_face",
+    params(("id" = u64, Path, description = "The face's id", minimum = 1)),
     responses((status = 200, body = FaceStatus), (status = 404, body = Problem))
 )]
-pub async fn show(Shared(state): Shared<State>, Path(id): Path<u64>) -> Result<Json<FaceStatus>, Refused> {
+pub async fn show(
+    Shared(state): Shared<State>,
+    Segment(id): Segment<u64>,
+) -> Result<Json<FaceStatus>, Refused> {
+    let id = within("the face's id", id, 1..=u64::MAX)?;
     match state.asker.ask(Question::Face(id)).await? {
         Answer::Face(Some(face)) => Ok(Json(*face)),
         _ => Err(Refused::new(404, format!("there is no face {id}"))),
@@ -50,12 +57,13 @@ pub async fn show(Shared(state): Shared<State>, Path(id): Path<u64>) -> Result<J
 
 /// Make a face
 ///
-/// 409 when there is one to this peer already.
+/// A face that connects is answered when it is connected.
 #[utoipa::path(
-    post, path = "/v1/faces", tag = "faces", request_body = FaceWanted,
+    post, path = "/v1/faces", tag = "faces", operation_id = "create_face", request_body = FaceWanted,
     responses(
-        (status = 201, body = ControlParameters), (status = 400, body = Problem), (status = 406, body = Problem),
-        (status = 409, body = Problem), (status = 504, body = Problem)
+        (status = 201, body = ControlParameters, description = "The face, as it was made"),
+        (status = 409, body = Problem, description = "There is a face to this peer, or this router can't make such a face"),
+        (status = 504, body = Problem, description = "The peer can't be reached, or does not accept")
     )
 )]
 pub async fn create(
@@ -65,7 +73,7 @@ pub async fn create(
     let parameters = ControlParameters {
         uri: Some(wanted.uri),
         local_uri: wanted.local_uri,
-        face_persistency: wanted.persistency.map(|persistency| persistency.number()),
+        face_persistency: wanted.persistency.map(|persistency| FacePersistency::from(persistency).number()),
         mtu: wanted.mtu,
         ..ControlParameters::default()
     };
@@ -75,12 +83,22 @@ pub async fn create(
 
 /// End a face
 ///
-/// Its routes go with it. A face that is not there is no error.
+/// Its routes go with it.
 #[utoipa::path(
-    delete, path = "/v1/faces/{id}", tag = "faces", params(("id" = u64, Path, description = "The face's id")),
-    responses((status = 204), (status = 403, body = Problem))
+    delete, path = "/v1/faces/{id}", tag = "faces", operation_id = "destroy_face",
+    params(("id" = u64, Path, description = "The face's id", minimum = 1)),
+    responses(
+        (status = 204), (status = 403, body = Problem, description = "The router's own faces stay"),
+        (status = 404, body = Problem, description = "There is no such face")
+    )
 )]
-pub async fn destroy(Shared(state): Shared<State>, Path(id): Path<u64>) -> Result<StatusCode, Refused> {
+pub async fn destroy(Shared(state): Shared<State>, Segment(id): Segment<u64>) -> Result<StatusCode, Refused> {
+    let id = within("the face's id", id, 1..=u64::MAX)?;
+    let there = matches!(state.asker.ask(Question::Face(id)).await?, Answer::Face(Some(_)));
+    // The management protocol says 200 for a face that is not there, but not for the router's own.
+    if !there && id >= u64::from(FaceId::FIRST) {
+        return Err(Refused::new(404, format!("there is no face {id}")));
+    }
     let parameters = ControlParameters { face_id: Some(id), ..ControlParameters::default() };
     state.asker.command(Verb::FacesDestroy, parameters).await?;
     Ok(StatusCode::NO_CONTENT)

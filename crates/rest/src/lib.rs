@@ -7,6 +7,8 @@
 
 mod asker;
 mod dataset;
+mod document;
+mod extract;
 mod faces;
 mod guard;
 mod listen;
@@ -21,10 +23,12 @@ mod tap;
 mod trace;
 
 pub use asker::Refused;
+pub use document::complete as complete_document;
+pub use extract::{Body, Query, Segment};
 pub use listen::{ServeError, Server, serve, serve_paths};
 pub use logs::LogSwitch;
 pub use metrics::{Snapshot, encode as encode_metrics};
-pub use openapi::{Body, Query, document, router};
+pub use openapi::{document, finish, router};
 
 use asker::Asker;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! Sockets, connections and their bounds. One thread with its own runtime: whatever happens here, packets are forwarded elsewhere.
 //!
-//! * At most `control.connections` connections at one time by the unix socket, and as many by TCP; others wait in the kernel.
+//! * At most `control.connections` connections at one time by the unix socket, as many by `control.listen` and as many by
+//!   `control.metrics_listen`; others wait in the kernel.
 //! * One request a connection; its head within 5 s and 16 KiB, its body within 30 s and 64 KiB.
 //! * A client that takes nothing of an answer for 10 s is cut off.
 
@@ -12,6 +13,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use core::future::Future;
 use core::pin::Pin;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use core::task::{Context, Poll, ready};
 use core::time::Duration;
 use hyper::server::conn::http1;
@@ -31,11 +33,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Semaphore, oneshot};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 const HEAD_MAX: Duration = Duration::from_secs(5);
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 const STALLED_MAX: Duration = Duration::from_secs(10);
+/// At the end, answers that are under way have this long: the one to the command that ends the program is among them.
+const LAST_ANSWERS_MAX: Duration = Duration::from_millis(300);
 /// After an accept that failed: descriptors may be used up.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
@@ -138,16 +142,26 @@ pub fn serve_paths(
         socket.set_nonblocking(true).map_err(failed(&"the control socket"))?;
         places.extend(path.map(|path| path.display().to_string()));
     }
+    let token = token.as_ref();
     let mut tcp = Vec::new();
-    for address in &config.listen {
+    let control = config.listen.iter().map(|address| (address, Rules::Control(token.cloned())));
+    let metrics = config.metrics_listen.iter();
+    let metrics = metrics.map(|address| (address, Rules::Metrics { loopback: address.ip().is_loopback() }));
+    for (address, rules) in control.chain(metrics) {
         let bind = |address: &SocketAddr| {
             let socket = std::net::TcpListener::bind(address)?;
             socket.set_nonblocking(true)?;
             Ok((socket.local_addr()?, socket))
         };
         let (local, socket) = bind(address).map_err(failed(address))?;
+        if matches!(rules, Rules::Control(None)) {
+            tracing::warn!(
+                "control.listen {local} serves /metrics, /healthz and /readyz only, as there is no control.token_file; \
+                 control.metrics_listen says the same without this line"
+            );
+        }
         places.push(local.to_string());
-        tcp.push(socket);
+        tcp.push((socket, rules));
     }
     let connections = config.connections as usize;
     let (stop, stopped) = oneshot::channel();
@@ -158,12 +172,17 @@ pub fn serve_paths(
             Err(error) => return tracing::error!(%error, "the control server can't run"),
         };
         runtime.block_on(async move {
-            if let Err(error) = listen(unix, tcp, &router, connections, token) {
+            let served = Arc::new(AtomicUsize::new(0));
+            if let Err(error) = listen(unix, tcp, &router, connections, &served) {
                 return tracing::error!(%error, "the control server can't run");
             }
             let _ = stopped.await;
+            let end = Instant::now() + LAST_ANSWERS_MAX;
+            while served.load(Relaxed) > 0 && Instant::now() < end {
+                sleep(Duration::from_millis(5)).await;
+            }
         });
-        // Whoever is being served is cut off: the router ends.
+        // Captures and slow readers are cut off: the program ends.
         runtime.shutdown_background();
     });
     Ok(Server {
@@ -176,24 +195,28 @@ pub fn serve_paths(
 
 fn listen(
     unix: Option<UnixListener>,
-    tcp: Vec<std::net::TcpListener>,
+    tcp: Vec<(std::net::TcpListener, Rules)>,
     router: &Router,
     connections: usize,
-    token: Option<Arc<str>>,
+    served: &Arc<AtomicUsize>,
 ) -> io::Result<()> {
     if let Some(socket) = unix {
         let socket = tokio::net::UnixListener::from_std(socket)?;
         let router = router.clone().layer(from_fn_with_state(Rules::default(), guard));
-        tokio::spawn(accept(router, Arc::new(Semaphore::new(connections)), move |context| {
-            socket.poll_accept(context).map_ok(|(stream, _)| stream)
-        }));
+        tokio::spawn(accept(
+            router,
+            Arc::new(Semaphore::new(connections)),
+            Arc::clone(served),
+            move |context| socket.poll_accept(context).map_ok(|(stream, _)| stream),
+        ));
     }
-    let permits = Arc::new(Semaphore::new(connections));
-    for socket in tcp {
+    // Whoever reads metrics can't take the connections of those that command.
+    let (control, metrics) = (Arc::new(Semaphore::new(connections)), Arc::new(Semaphore::new(connections)));
+    for (socket, rules) in tcp {
         let socket = tokio::net::TcpListener::from_std(socket)?;
-        let rules = Rules { tcp: true, token: token.clone() };
+        let permits = if matches!(rules, Rules::Metrics { .. }) { &metrics } else { &control };
         let router = router.clone().layer(from_fn_with_state(rules, guard));
-        tokio::spawn(accept(router, Arc::clone(&permits), move |context| {
+        tokio::spawn(accept(router, Arc::clone(permits), Arc::clone(served), move |context| {
             socket.poll_accept(context).map_ok(|(stream, _)| stream)
         }));
     }
@@ -203,25 +226,28 @@ fn listen(
 async fn accept<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     router: Router,
     permits: Arc<Semaphore>,
+    served: Arc<AtomicUsize>,
     poll: impl Fn(&mut Context<'_>) -> Poll<io::Result<S>>,
 ) {
     loop {
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         match core::future::poll_fn(&poll).await {
             Ok(stream) => {
-                let router = router.clone();
+                let (router, served) = (router.clone(), Arc::clone(&served));
+                served.fetch_add(1, Relaxed);
                 tokio::spawn(async move {
                     let io = TokioIo::new(Patient { stream, stalled: None });
-                    let served = http1::Builder::new()
+                    let ended = http1::Builder::new()
                         .timer(TokioTimer::new())
                         .header_read_timeout(HEAD_MAX)
                         .max_buf_size(HEAD_BYTES_MAX)
                         .keep_alive(false)
                         .serve_connection(io, TowerToHyperService::new(router))
                         .await;
-                    if let Err(error) = served {
+                    if let Err(error) = ended {
                         tracing::debug!(%error, "a control connection ended early");
                     }
+                    served.fetch_sub(1, Relaxed);
                     drop(permit);
                 });
             }
@@ -283,12 +309,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
 }
 
 fn read_token(path: &Path) -> Result<Arc<str>, ServeError> {
-    let fail = |why: String| ServeError::Token { path: path.to_owned(), why };
-    let text = fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
-    match text.trim() {
-        token if token.len() < 16 => Err(fail("a token has at least 16 characters".into())),
-        token => Ok(token.into()),
-    }
+    let token = nw_api::config::file::read_token(path);
+    token.map(Into::into).map_err(|error| ServeError::Token { path: error.path, why: error.why })
 }
 
 /// A unix socket that has its access rights from the moment it is there; takes the place of one that nobody listens on any more.

@@ -7,7 +7,7 @@ use axum::extract::State as Shared;
 use axum::http::header;
 use axum::response::IntoResponse;
 use core::fmt::{Display, Write};
-use nw_api::counters::{METRICS, Metric, MetricKind};
+use nw_api::counters::{METRICS, Metric, MetricKind, is_done};
 use nw_api::management::{DropCount, FaceStatus};
 use nw_api::rest::RouterStatus;
 
@@ -16,7 +16,7 @@ use nw_api::rest::RouterStatus;
 pub struct Snapshot {
     /// The router as a whole.
     pub status: RouterStatus,
-    /// All drop counters, zeros too: a series that appears with its first drop has no rate then.
+    /// All counters of packets that ended here, zeros too: a series that appears with its first packet has no rate then.
     pub drops: Vec<DropCount>,
     /// Faces, where metrics of each are wanted.
     pub faces: Vec<FaceStatus>,
@@ -24,7 +24,7 @@ pub struct Snapshot {
 
 /// Everything that is counted
 #[utoipa::path(
-    get, path = "/metrics", tag = "metrics",
+    get, path = "/metrics", tag = "metrics", operation_id = "show_metrics",
     responses((status = 200, content_type = "text/plain", body = String, description = "Prometheus' text format"))
 )]
 pub async fn show(Shared(state): Shared<State>) -> Result<impl IntoResponse, Refused> {
@@ -94,10 +94,16 @@ fn samples(snapshot: &Snapshot, text: &mut Text) {
             text.sample(&[&"out"], status.out_bytes);
         }
         "nw_drops_total" => {
-            for drop in &snapshot.drops {
+            for drop in snapshot.drops.iter().filter(|drop| !is_done(&drop.reason)) {
                 text.sample(&[&drop.reason], drop.count);
             }
         }
+        "nw_packets_done_total" => {
+            for done in snapshot.drops.iter().filter(|drop| is_done(&drop.reason)) {
+                text.sample(&[&done.reason], done.count);
+            }
+        }
+        "nw_build_info" => text.sample(&[&env!("CARGO_PKG_VERSION")], 1),
         "nw_pool_shortages_total" => {
             for shortage in &status.shortages {
                 text.sample(&[&shortage.pool], shortage.count);
@@ -115,7 +121,7 @@ fn samples(snapshot: &Snapshot, text: &mut Text) {
         "nw_content_store_bytes" => text.sample(&[], status.content_store_bytes),
         "nw_pit_entries" => text.sample(&[], forwarder.pit_entries),
         "nw_fib_entries" => text.sample(&[], forwarder.fib_entries),
-        "nw_faces" => text.sample(&[], status.faces),
+        "nw_faces" => text.sample(&[], status.face_count),
         "nw_packets_in_use" => text.sample(&[], status.packets_in_use),
         "nw_loop_turns_total" => text.sample(&[], time.turns),
         "nw_loop_slow_turns_total" => text.sample(&[], time.slow_turns),
@@ -182,6 +188,7 @@ mod tests {
     use super::*;
     use nw_api::counters::drop_reasons;
     use nw_api::management::{FaceScope, ShardStatus};
+    use nw_api::rest::PoolShortage;
     use std::collections::BTreeSet;
 
     fn snapshot() -> Snapshot {
@@ -193,6 +200,7 @@ mod tests {
         status.loop_time.busy_ns = 1_000_000_005;
         let shard = |shard, packets| ShardStatus { shard, packets, ..ShardStatus::default() };
         status.shards = vec![shard(0, 5), shard(1, 6)];
+        status.shortages = vec![PoolShortage { pool: "pending_interests".into(), count: 3 }];
         let drops = drop_reasons().into_iter().map(|reason| DropCount { reason: reason.name, count: 1 });
         Snapshot { status, drops: drops.collect(), faces: vec![face] }
     }
@@ -210,6 +218,9 @@ mod tests {
             assert!(text.contains(&format!("# TYPE {} ", metric.name)));
         }
         assert!(text.contains("nw_interests_satisfied_total 6\n"), "without what the store answered");
+        assert!(text.contains("nw_packets_done_total{reason=\"cache_hit\"} 1\n"));
+        assert!(text.contains("nw_drops_total{reason=\"no_route\"} 1\n"));
+        assert!(!text.contains("nw_drops_total{reason=\"cache_hit\"}"), "a cache hit is no drop");
         assert!(text.contains("nw_loop_busy_seconds_total 1.000000005\n"));
         assert!(text.contains("nw_shard_packets_total{shard=\"1\"} 6\n"));
         assert!(text.contains(

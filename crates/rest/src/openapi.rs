@@ -1,11 +1,11 @@
 //! All paths, once: what is served and what the OpenAPI document says are the same list.
 
 use crate::asker::Refused;
+use crate::document::complete;
 use crate::{State, faces, logs, metrics, routes, status, store, tap, trace};
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts};
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::routing::get;
-use axum::{Json, Router};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes as paths;
@@ -38,6 +38,7 @@ fn paths() -> OpenApiRouter<State> {
         .routes(paths!(status::version))
         .routes(paths!(status::status))
         .routes(paths!(status::drops))
+        .routes(paths!(status::done))
         .routes(paths!(status::look))
         .routes(paths!(status::top))
         .routes(paths!(trace::trace))
@@ -51,70 +52,33 @@ fn paths() -> OpenApiRouter<State> {
         .routes(paths!(store::erase))
         .routes(paths!(logs::shown, logs::set))
         .routes(paths!(metrics::show))
+        .routes(paths!(status::health))
+        .routes(paths!(status::ready))
 }
 
 /// The OpenAPI document, as JSON.
 pub fn document() -> String {
-    let mut document = paths().into_openapi();
-    document.info.version = env!("CARGO_PKG_VERSION").to_owned();
-    without_links(&document.to_pretty_json().expect("a document of strings and maps"))
-}
-
-/// Documentation comments link to code; readers of the document have none: `[x](y)` becomes x.
-fn without_links(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, behind)) = rest.split_once("[`") {
-        let link =
-            behind.split_once("`](").and_then(|(words, target)| Some((words, target.split_once(')')?.1)));
-        match link.filter(|(words, _)| !words.contains(['"', '\n'])) {
-            Some((words, behind)) => {
-                out.push_str(before);
-                out.push_str(words);
-                rest = behind;
-            }
-            None => {
-                out.push_str(before);
-                out.push_str("[`");
-                rest = behind;
-            }
-        }
-    }
-    out.push_str(rest);
-    out
+    complete(paths().into_openapi())
 }
 
 /// Everything that is served.
 pub fn router(state: State) -> Router {
-    let document: std::sync::Arc<str> = document().into();
-    let json = [(axum::http::header::CONTENT_TYPE, "application/json")];
     let (router, _) = paths().split_for_parts();
+    finish(router, document(), BODY_MAX).with_state(state)
+}
+
+/// Adds to a server's paths what all servers have: the document, answers as JSON where there is no path or method, a bound for
+/// bodies.
+pub fn finish<S: Clone + Send + Sync + 'static>(
+    router: Router<S>,
+    document: String,
+    body_bytes_max: usize,
+) -> Router<S> {
+    let document: std::sync::Arc<str> = document.into();
+    let json = [(axum::http::header::CONTENT_TYPE, "application/json")];
     router
         .route("/openapi.json", get(move || async move { (json, document.to_string()) }))
         .fallback(|| async { Refused::new(404, "there is no such path: see /openapi.json") })
         .method_not_allowed_fallback(|| async { Refused::new(405, "not by this method: see /openapi.json") })
-        .layer(DefaultBodyLimit::max(BODY_MAX))
-        .with_state(state)
-}
-
-/// A JSON body; what is wrong with it comes back as a [`Problem`](nw_api::rest::Problem).
-#[derive(FromRequest)]
-#[from_request(via(Json), rejection(Refused))]
-pub struct Body<T>(pub T);
-
-impl From<JsonRejection> for Refused {
-    fn from(rejection: JsonRejection) -> Self {
-        Refused::new(u64::from(rejection.status().as_u16()), rejection.body_text())
-    }
-}
-
-/// A query; likewise.
-#[derive(FromRequestParts)]
-#[from_request(via(axum::extract::Query), rejection(Refused))]
-pub struct Query<T>(pub T);
-
-impl From<QueryRejection> for Refused {
-    fn from(rejection: QueryRejection) -> Self {
-        Refused::new(u64::from(rejection.status().as_u16()), rejection.body_text())
-    }
+        .layer(DefaultBodyLimit::max(body_bytes_max))
 }

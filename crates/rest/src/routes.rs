@@ -2,8 +2,8 @@
 
 use crate::State;
 use crate::asker::Refused;
-use crate::dataset::LIST_MAX;
-use crate::openapi::{Body, Query};
+use crate::dataset::list_len;
+use crate::extract::{Body, Query, at_least_one, within};
 use axum::Json;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
@@ -11,6 +11,7 @@ use nw_api::management::{
     ControlParameters, FibEntry, RibEntry, Strategy, StrategyChoice, Verb, flags, origin,
 };
 use nw_api::rest::{Problem, RouteWanted, StrategyWanted};
+use nw_api::schema::{NameText, NamedPrefixText, OriginText};
 use nw_name::Name;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -18,37 +19,46 @@ use utoipa::IntoParams;
 /// Which part of a list of names.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub struct Part {
     /// Only names behind this one, in canonical order.
+    #[param(value_type = Option<NameText>, inline)]
     after: Option<String>,
     /// At most so many names.
-    limit: Option<usize>,
+    #[param(minimum = 1, maximum = 100_000)]
+    limit: Option<u64>,
 }
 
 impl Part {
     fn read(self) -> Result<(Option<Name>, usize), Refused> {
         let after = self.after.as_deref().map(name).transpose()?;
-        Ok((after, self.limit.unwrap_or(LIST_MAX).min(LIST_MAX)))
+        Ok((after, list_len(self.limit)?))
     }
 }
 
 /// Which route.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub struct Which {
     /// Its prefix.
+    #[param(value_type = NameText, inline)]
     prefix: String,
     /// Its face.
+    #[param(minimum = 1)]
     face_id: u64,
-    /// Who made it; static when not given.
+    /// Its origin; static when not given.
+    #[param(value_type = Option<OriginText>, inline)]
     origin: Option<String>,
 }
 
 /// Which prefix.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub struct Prefix {
-    /// The prefix.
+    /// The prefix. The strategy of / can be set, not unset.
+    #[param(value_type = NamedPrefixText, inline)]
     prefix: String,
 }
 
@@ -69,7 +79,7 @@ fn origin_number(word: Option<&str>) -> Result<u64, Refused> {
 
 /// Routes (the RIB), by prefix
 #[utoipa::path(
-    get, path = "/v1/routes", tag = "routes", params(Part),
+    get, path = "/v1/routes", tag = "routes", operation_id = "list_routes", params(Part),
     responses((status = 200, body = Vec<RibEntry>), (status = 400, body = Problem))
 )]
 pub async fn list(
@@ -82,7 +92,7 @@ pub async fn list(
 
 /// What routes amount to (the FIB), by prefix
 #[utoipa::path(
-    get, path = "/v1/fib", tag = "routes", params(Part),
+    get, path = "/v1/fib", tag = "routes", operation_id = "list_fib", params(Part),
     responses((status = 200, body = Vec<FibEntry>), (status = 400, body = Problem))
 )]
 pub async fn fib(
@@ -95,10 +105,11 @@ pub async fn fib(
 
 /// Add or change a route
 #[utoipa::path(
-    put, path = "/v1/routes", tag = "routes", request_body = RouteWanted,
+    put, path = "/v1/routes", tag = "routes", operation_id = "add_route", request_body = RouteWanted,
     responses(
-        (status = 200, body = ControlParameters), (status = 400, body = Problem), (status = 403, body = Problem),
-        (status = 410, body = Problem)
+        (status = 200, body = ControlParameters, description = "The route, as it is now"),
+        (status = 403, body = Problem, description = "The prefix is the router's own"),
+        (status = 404, body = Problem, description = "There is no such face")
     )
 )]
 pub async fn add(
@@ -107,7 +118,7 @@ pub async fn add(
 ) -> Result<Json<ControlParameters>, Refused> {
     let bit = |yes: bool, flag: u64| if yes { flag } else { 0 };
     let parameters = ControlParameters {
-        face_id: Some(wanted.face_id),
+        face_id: Some(at_least_one("face_id", wanted.face_id)?),
         cost: Some(wanted.cost),
         origin: Some(origin_number(wanted.origin.as_deref())?),
         flags: Some(bit(!wanted.no_inherit, flags::CHILD_INHERIT) | bit(wanted.capture, flags::CAPTURE)),
@@ -118,15 +129,13 @@ pub async fn add(
 }
 
 /// Remove a route
-///
-/// One that is not there is no error.
 #[utoipa::path(
-    delete, path = "/v1/routes", tag = "routes", params(Which),
-    responses((status = 204), (status = 400, body = Problem))
+    delete, path = "/v1/routes", tag = "routes", operation_id = "remove_route", params(Which),
+    responses((status = 204), (status = 400, body = Problem), (status = 404, body = Problem))
 )]
 pub async fn remove(Shared(state): Shared<State>, Query(which): Query<Which>) -> Result<StatusCode, Refused> {
     let parameters = ControlParameters {
-        face_id: Some(which.face_id),
+        face_id: Some(within("face_id", which.face_id, 1..=u64::MAX)?),
         origin: Some(origin_number(which.origin.as_deref())?),
         ..ControlParameters::of(name(&which.prefix)?)
     };
@@ -136,7 +145,7 @@ pub async fn remove(Shared(state): Shared<State>, Query(which): Query<Which>) ->
 
 /// Strategies chosen, by prefix
 #[utoipa::path(
-    get, path = "/v1/strategies", tag = "strategies", params(Part),
+    get, path = "/v1/strategies", tag = "strategies", operation_id = "list_strategies", params(Part),
     responses((status = 200, body = Vec<StrategyChoice>), (status = 400, body = Problem))
 )]
 pub async fn strategies(
@@ -149,8 +158,12 @@ pub async fn strategies(
 
 /// Choose a prefix' strategy
 #[utoipa::path(
-    put, path = "/v1/strategies", tag = "strategies", request_body = StrategyWanted,
-    responses((status = 200, body = ControlParameters), (status = 400, body = Problem), (status = 404, body = Problem))
+    put, path = "/v1/strategies", tag = "strategies", operation_id = "set_strategy", request_body = StrategyWanted,
+    responses(
+        (status = 200, body = ControlParameters, description = "The choice, as it is now"),
+        (status = 404, body = Problem, description = "There is no such strategy"),
+        (status = 409, body = Problem, description = "The strategy does not take these parameters")
+    )
 )]
 pub async fn choose(
     Shared(state): Shared<State>,
@@ -169,8 +182,8 @@ pub async fn choose(
 
 /// Leave a prefix' strategy to shorter prefixes
 #[utoipa::path(
-    delete, path = "/v1/strategies", tag = "strategies", params(Prefix),
-    responses((status = 204), (status = 400, body = Problem))
+    delete, path = "/v1/strategies", tag = "strategies", operation_id = "unset_strategy", params(Prefix),
+    responses((status = 204), (status = 400, body = Problem), (status = 404, body = Problem))
 )]
 pub async fn unset(Shared(state): Shared<State>, Query(which): Query<Prefix>) -> Result<StatusCode, Refused> {
     let parameters = ControlParameters::of(name(&which.prefix)?);

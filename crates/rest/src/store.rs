@@ -2,7 +2,7 @@
 
 use crate::State;
 use crate::asker::Refused;
-use crate::openapi::Body;
+use crate::extract::{Body, at_least_one};
 use crate::routes::name;
 use axum::Json;
 use axum::extract::State as Shared;
@@ -11,7 +11,7 @@ use nw_api::rest::{CsChange, CsErase, CsErased, Problem};
 
 /// Its size, hits and misses
 #[utoipa::path(
-    get, path = "/v1/cs", tag = "content store",
+    get, path = "/v1/cs", tag = "content store", operation_id = "show_content_store",
     responses((status = 200, body = CsInfo), (status = 503, body = Problem))
 )]
 pub async fn info(Shared(state): Shared<State>) -> Result<Json<CsInfo>, Refused> {
@@ -20,7 +20,7 @@ pub async fn info(Shared(state): Shared<State>) -> Result<Json<CsInfo>, Refused>
 
 /// Change what it does
 #[utoipa::path(
-    patch, path = "/v1/cs", tag = "content store", request_body = CsChange,
+    patch, path = "/v1/cs", tag = "content store", operation_id = "change_content_store", request_body = CsChange,
     responses((status = 200, body = CsInfo), (status = 400, body = Problem))
 )]
 pub async fn change(
@@ -44,7 +44,7 @@ pub async fn change(
 
 /// Erase packets under a prefix
 #[utoipa::path(
-    post, path = "/v1/cs/erase", tag = "content store", request_body = CsErase,
+    post, path = "/v1/cs/erase", tag = "content store", operation_id = "erase_content_store", request_body = CsErase,
     responses((status = 200, body = CsErased), (status = 400, body = Problem))
 )]
 pub async fn erase(
@@ -52,7 +52,8 @@ pub async fn erase(
     Body(wanted): Body<CsErase>,
 ) -> Result<Json<CsErased>, Refused> {
     let prefix = name(&wanted.prefix)?;
-    let (mut left, mut count) = (wanted.count.unwrap_or(u64::MAX), 0);
+    let wanted = wanted.count.map_or(Ok(u64::MAX), |count| at_least_one("count", count))?;
+    let (mut left, mut count) = (wanted, 0);
     // One command erases a bounded number and says whether there is more.
     while left > 0 {
         let parameters = ControlParameters { count: Some(left), ..ControlParameters::of(prefix.clone()) };

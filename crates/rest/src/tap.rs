@@ -2,7 +2,7 @@
 
 use crate::State;
 use crate::asker::{Asker, Refused};
-use crate::openapi::Query;
+use crate::extract::Query;
 use crate::routes::name;
 use crate::stream;
 use axum::body::Bytes;
@@ -12,6 +12,7 @@ use axum::response::IntoResponse;
 use core::time::Duration;
 use nw_api::pcapng;
 use nw_api::rest::Problem;
+use nw_api::schema::{NameText, PacketKindsText, Pcapng};
 use nw_element::{FaceId, Kind};
 use nw_name::Name;
 use nw_router::inside::watch::{Capture, TapFilter};
@@ -20,25 +21,40 @@ use serde::Deserialize;
 use std::collections::HashMap;
 use tokio::sync::mpsc::Sender;
 use tokio::time::timeout;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 /// How often the router is asked for what it captured.
 const PERIOD: Duration = Duration::from_millis(50);
 /// Interfaces of one file.
 const INTERFACES_MAX: usize = 65_536;
 
+/// Whether packets come or leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// They come.
+    In,
+    /// They leave.
+    Out,
+}
+
 /// Which packets.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub struct Wanted {
     /// Only what comes or leaves by this face.
+    #[param(minimum = 1, maximum = 4_294_967_295_u64)]
     face: Option<u64>,
     /// Only names under this.
+    #[param(value_type = Option<NameText>, inline)]
     name: Option<String>,
-    /// Only these kinds, behind commas: interest, data, nack.
+    /// Only these kinds, with commas between them: interest, data, nack.
+    #[param(value_type = Option<PacketKindsText>, inline)]
     kind: Option<String>,
     /// Only what comes (in) or leaves (out).
-    direction: Option<String>,
+    #[param(inline)]
+    direction: Option<Direction>,
     /// End after so many.
     count: Option<u64>,
 }
@@ -63,14 +79,7 @@ impl Wanted {
             face,
             name: self.name.as_deref().map_or_else(|| Ok(Name::new()), name)?,
             kinds: kinds.collect::<Result<_, _>>()?,
-            incoming: match self.direction.as_deref() {
-                None => None,
-                Some("in") => Some(true),
-                Some("out") => Some(false),
-                Some(other) => {
-                    return Err(Refused::new(400, format!("{other:?} is no direction: in or out")));
-                }
-            },
+            incoming: self.direction.map(|direction| direction == Direction::In),
         })
     }
 }
@@ -82,7 +91,7 @@ impl Wanted {
 #[utoipa::path(
     get, path = "/v1/tap", tag = "router", params(Wanted),
     responses(
-        (status = 200, content_type = "application/x-pcapng", body = Vec<u8>), (status = 400, body = Problem),
+        (status = 200, content_type = "application/x-pcapng", body = inline(Pcapng)), (status = 400, body = Problem),
         (status = 503, body = Problem, description = "There are as many captures as there may be")
     )
 )]
@@ -91,12 +100,11 @@ pub async fn tap(
     Query(wanted): Query<Wanted>,
 ) -> Result<impl IntoResponse, Refused> {
     let filter = Box::new(wanted.filter()?);
-    let Answer::TapStarted(Some((id, start_ns))) = state.asker.ask(Question::StartTap(filter)).await? else {
+    let Answer::TapStarted(Some(id)) = state.asker.ask(Question::StartTap(filter)).await? else {
         return Err(Refused::new(503, "there are as many captures as there may be: end one"));
     };
     let (sender, body) = stream::body();
-    let mut writer =
-        Writer { start_ns, interfaces: HashMap::new(), left: wanted.count.unwrap_or(u64::MAX), lost: 0 };
+    let mut writer = Writer { interfaces: HashMap::new(), left: wanted.count.unwrap_or(u64::MAX), lost: 0 };
     tokio::spawn(async move {
         let _ = writer.copy(&state.asker, id, &sender).await;
         // If this is refused, the capture ends by itself as nobody asks for it.
@@ -106,8 +114,6 @@ pub async fn tap(
 }
 
 struct Writer {
-    /// The router's time 0, nanoseconds since 1970.
-    start_ns: u64,
     interfaces: HashMap<FaceId, u32>,
     left: u64,
     lost: u64,
@@ -154,7 +160,7 @@ impl Writer {
             };
             let packet = pcapng::Packet {
                 interface,
-                at_ns: self.start_ns + captured.at.as_nanos(),
+                at_ns: capture.start_unix_ns + captured.at.as_nanos(),
                 incoming: captured.incoming,
                 lost: lost.take().unwrap_or(0),
                 link_packet,

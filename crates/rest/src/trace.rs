@@ -2,7 +2,7 @@
 
 use crate::State;
 use crate::asker::Refused;
-use crate::openapi::Query;
+use crate::extract::{Query, within};
 use crate::routes::name;
 use crate::stream;
 use axum::body::Bytes;
@@ -11,6 +11,7 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use core::time::Duration;
 use nw_api::rest::Problem;
+use nw_api::schema::NameText;
 use nw_api::trace::{TraceEvent, describe};
 use nw_router::inside::{Answer, Question, Traced};
 use serde::Deserialize;
@@ -24,10 +25,13 @@ const SECONDS_MAX: u64 = 3600;
 /// What is traced.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub struct Wanted {
     /// Names under this.
+    #[param(value_type = NameText, inline)]
     name: String,
-    /// For so long; 10 when not given, 3600 at most.
+    /// For so long; 10 when not given.
+    #[param(minimum = 1, maximum = 3600)]
     seconds: Option<u64>,
 }
 
@@ -38,7 +42,7 @@ pub struct Wanted {
     get, path = "/v1/trace", tag = "router", params(Wanted),
     responses(
         (status = 200, content_type = "application/x-ndjson", body = TraceEvent), (status = 400, body = Problem),
-        (status = 409, body = Problem, description = "Somebody traces already")
+        (status = 409, body = Problem, description = "There is a trace already")
     )
 )]
 pub async fn trace(
@@ -46,10 +50,10 @@ pub async fn trace(
     Query(wanted): Query<Wanted>,
 ) -> Result<impl IntoResponse, Refused> {
     let prefix = name(&wanted.name)?;
-    let seconds = wanted.seconds.unwrap_or(SECONDS_DEFAULT).clamp(1, SECONDS_MAX);
+    let seconds = within("seconds", wanted.seconds.unwrap_or(SECONDS_DEFAULT), 1..=SECONDS_MAX)?;
     let question = Question::StartTrace(prefix, Duration::from_secs(seconds));
     let Answer::TraceStarted(Some(id)) = state.asker.ask(question).await? else {
-        return Err(Refused::new(409, "somebody traces already: wait until that is over"));
+        return Err(Refused::new(409, "there is a trace already: wait until it has ended"));
     };
     let (sender, body) = stream::body();
     tokio::spawn(async move {

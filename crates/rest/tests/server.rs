@@ -101,7 +101,7 @@ fn everything_that_can_be_asked() {
     assert_eq!(mode & 0o777, 0o600, "only its owner may command the router");
 
     let (code, version) = router.ask("GET", "/v1/version", None);
-    assert_eq!((code, &version["api"]), (200, &json!(1)));
+    assert_eq!((code, &version["api"]), (200, &json!(2)));
 
     let peer = "udp4://127.0.0.1:9";
     let (code, made) = router.ask("POST", "/v1/faces", Some(json!({ "uri": peer, "mtu": 1400 })));
@@ -123,6 +123,7 @@ fn everything_that_can_be_asked() {
     assert_eq!((&fib[0]["name"], fib.as_array().unwrap().len()), (&json!("/a/b"), 1));
     let remove = format!("/v1/routes?prefix=/a/b&face_id={id}");
     assert_eq!(router.ask("DELETE", &remove, None).0, 204);
+    assert_eq!(router.ask("DELETE", &remove, None).0, 404, "it is not there any more");
     assert_eq!(router.ask("GET", "/v1/routes", None).1, json!([]));
 
     let choice = json!({ "prefix": "/s", "strategy": "multicast" });
@@ -130,6 +131,7 @@ fn everything_that_can_be_asked() {
     let (_, strategies) = router.ask("GET", "/v1/strategies?after=/&limit=1", None);
     assert_eq!(strategies[0]["name"], "/s");
     assert_eq!(router.ask("DELETE", "/v1/strategies?prefix=/s", None).0, 204);
+    assert_eq!(router.ask("DELETE", "/v1/strategies?prefix=/s", None).0, 404);
     let unknown = json!({ "prefix": "/s", "strategy": "no-such" });
     assert_eq!(router.ask("PUT", "/v1/strategies", Some(unknown)).0, 404);
 
@@ -139,6 +141,8 @@ fn everything_that_can_be_asked() {
 
     assert_eq!(router.ask("DELETE", &format!("/v1/faces/{id}"), None).0, 204);
     assert_eq!(router.ask("GET", &format!("/v1/faces/{id}"), None).0, 404);
+    let (code, problem) = router.ask("DELETE", &format!("/v1/faces/{id}"), None);
+    assert_eq!((code, problem.to_string().contains("there is no face")), (404, true), "{problem}");
     assert_eq!(router.ask("DELETE", "/v1/faces/1", None).0, 403, "the router's own face stays");
 
     assert_eq!(
@@ -170,6 +174,7 @@ fn a_face_that_connects_is_answered_when_it_is_there_or_not() {
 #[test]
 fn wrong_requests_get_a_sentence() {
     let router = Running::unix();
+    let peer = "udp4://127.0.0.1:9";
     for (method, path, body, expected) in [
         ("GET", "/nothing", None, 404),
         ("POST", "/v1/status", None, 405),
@@ -177,7 +182,30 @@ fn wrong_requests_get_a_sentence() {
         ("POST", "/v1/faces", Some(json!({ "uri": "udp4://127.0.0.1:9", "colour": 1 })), 422),
         ("POST", "/v1/faces", Some(json!([])), 422),
         ("PUT", "/v1/routes", Some(json!({ "prefix": "a", "face_id": 1 })), 400),
-        ("PUT", "/v1/routes", Some(json!({ "prefix": "/a", "face_id": 77777 })), 410),
+        ("POST", "/v1/faces", Some(json!([peer])), 422),
+        ("POST", "/v1/faces", Some(json!({ "uri": peer, "persistency": "Permanent" })), 422),
+        ("POST", "/v1/faces", Some(json!({ "uri": peer, "persistency": "on-demand" })), 422),
+        ("POST", "/v1/faces", Some(json!({ "uri": peer, "mtu": -1 })), 422),
+        ("POST", "/v1/faces", Some(json!({ "uri": peer, "mtu": 1e300 })), 422),
+        (
+            "POST",
+            "/v1/faces",
+            Some(json!({ "uri": "udp4://127.0.0.1:9", "local_uri": "udp4://192.0.2.1:7" })),
+            409,
+        ),
+        ("PUT", "/v1/routes", Some(json!({ "prefix": "/a", "face_id": 77777 })), 404),
+        ("PUT", "/v1/routes", Some(json!({ "prefix": "/a", "face_id": 0 })), 422),
+        ("POST", "/v1/cs/erase", Some(json!({ "prefix": "/", "count": 0 })), 422),
+        ("PATCH", "/v1/cs", Some(json!([null, null])), 422),
+        ("DELETE", "/v1/strategies?prefix=/", None, 400),
+        ("PUT", "/v1/log", Some(json!({ "filter": " , " })), 400),
+        ("DELETE", "/v1/faces/999999", None, 404),
+        ("DELETE", "/v1/faces/0", None, 400),
+        ("GET", "/v1/faces?limit=0", None, 400),
+        ("GET", "/v1/faces?limti=1", None, 400),
+        ("GET", "/v1/top?components=17", None, 400),
+        ("GET", "/v1/trace?name=/a&seconds=3601", None, 400),
+        ("GET", "/v1/tap?direction=up", None, 400),
         ("PUT", "/v1/routes", Some(json!({ "prefix": "/localhost/nfd", "face_id": 1 })), 403),
         ("PUT", "/v1/routes", Some(json!({ "prefix": "/a", "face_id": 1, "origin": "me" })), 400),
         ("GET", "/v1/routes?limit=many", None, 400),
@@ -186,11 +214,34 @@ fn wrong_requests_get_a_sentence() {
         let (code, problem) = router.ask(method, path, body);
         assert_eq!(code, expected, "{method} {path}: {problem}");
         let text = problem["text"].as_str().map(str::len);
-        assert!(text.is_some_and(|len| len > 10) || path == "/v1/faces/x", "{method} {path}: {problem}");
+        assert!(text.is_some_and(|len| len > 10), "{method} {path}: {problem}");
+        assert_eq!(problem["code"], code, "{method} {path}: {problem}");
     }
     let huge = "x".repeat(100_000);
     assert_eq!(router.ask("PUT", "/v1/log", Some(json!({ "filter": huge }))).0, 413);
-    assert_eq!(router.raw("PUT /v1/log HTTP/1.0\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}").0, 415);
+    let raw = |kind: &str, body: &str| {
+        let len = body.len();
+        let (code, text) = router.raw(&format!(
+            "PATCH /v1/cs HTTP/1.0\r\nHost: localhost\r\n{kind}Content-Length: {len}\r\n\r\n{body}"
+        ));
+        let problem: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{body:.40}: {text}"));
+        assert!(code == 200 || problem["code"] == code, "{body:.40}: {problem}");
+        code
+    };
+    let json = "Content-Type: application/json\r\n";
+    assert_eq!(raw("", "{}"), 415);
+    assert_eq!(raw("Content-Type: text/plain\r\n", "{}"), 415);
+    assert_eq!(raw(json, ""), 400);
+    assert_eq!(raw(json, "{\"capacity\": 1"), 400);
+    assert_eq!(raw(json, &"{\"a\":".repeat(10_000)), 400);
+    assert_eq!(raw(json, &"[".repeat(60_000)), 422);
+    assert_eq!(raw(json, &format!("{{\"capacity\": {}1{}}}", "[".repeat(5000), "]".repeat(5000))), 400);
+    assert_eq!(raw(json, &format!("{{\"capacity\": {}}}", "9".repeat(3000))), 400);
+    assert_eq!(raw(json, "{\"capacity\": 18446744073709551616}"), 422);
+    assert_eq!(raw(json, "{\"capacity\": 1, \"capacity\": 2}"), 422);
+    assert_eq!(raw(json, "{\"capacity\": 5.5}"), 422);
+    assert_eq!(raw(json, "{\"capacity\": 5.0}"), 200);
+    assert_eq!(raw(json, "{\"admit\": \"\u{0}\"}"), 400);
     assert_eq!(router.raw(&format!("GET / HTTP/1.1\r\nX: {huge}\r\n\r\n")).0, 431);
     assert_eq!(router.raw("\u{1}\u{2}\u{3}\r\n\r\n").0, 400);
 }
@@ -214,6 +265,16 @@ fn the_document_describes_what_is_served() {
     let schemas = document["components"]["schemas"].as_object().unwrap();
     for name in ["FaceStatus", "RibEntry", "RouterStatus", "Problem", "CsInfo"] {
         assert!(schemas.contains_key(name), "{name}");
+    }
+    let mut ids = std::collections::BTreeSet::new();
+    for operation in
+        document["paths"].as_object().unwrap().values().flat_map(|item| item.as_object().unwrap().values())
+    {
+        assert!(ids.insert(operation["operationId"].as_str().unwrap()), "{}", operation["operationId"]);
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            let text = response["description"].as_str().unwrap_or("");
+            assert!(!text.is_empty(), "{} {status}", operation["operationId"]);
+        }
     }
     let text = document.to_string();
     assert!(!text.contains("](super::"), "links to code are of no use there");
@@ -246,6 +307,44 @@ fn slow_clients_hold_nothing_but_their_connections() {
 }
 
 #[test]
+fn tcp_listener_without_token_serves_monitoring_only() {
+    let any = || vec!["127.0.0.1:0".parse().unwrap()];
+    let listeners = [
+        (Control { listen: any(), ..Control::default() }, 401),
+        (Control { metrics_listen: any(), ..Control::default() }, 404),
+    ];
+    for (control, refusal) in listeners {
+        let router = Running::start(control);
+        let ask = |request: &str| {
+            let mut stream = TcpStream::connect(router.tcp.unwrap()).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            answer(&mut stream)
+        };
+        let id = router.ask("POST", "/v1/faces", Some(json!({ "uri": "udp4://127.0.0.1:9" }))).1["face_id"]
+            .clone();
+        let host = "Host: 127.0.0.1";
+        for path in ["/metrics", "/healthz", "/readyz"] {
+            let (code, text) = ask(&format!("GET {path} HTTP/1.0\r\n{host}\r\n\r\n"));
+            assert_eq!(code, 200, "{path}: {text}");
+            assert_eq!(ask(&format!("POST {path} HTTP/1.0\r\n{host}\r\n\r\n")).0, 405, "{path}");
+            assert_eq!(ask(&format!("GET {path} HTTP/1.0\r\nHost: evil.example\r\n\r\n")).0, 403, "{path}");
+            assert_eq!(ask(&format!("GET {path} HTTP/1.1\r\n{host}\r\n{host}\r\n\r\n")).0, 400, "{path}");
+            let absolute = format!("GET http://evil.example{path} HTTP/1.1\r\n{host}\r\n\r\n");
+            assert_eq!(ask(&absolute).0, 403, "{path}");
+        }
+        for request in
+            ["GET /v1/version", "GET /openapi.json", &format!("DELETE /v1/faces/{id}"), "GET /nothing"]
+        {
+            let (code, text) = ask(&format!("{request} HTTP/1.0\r\n{host}\r\n\r\n"));
+            let problem: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!((code, &problem["code"]), (refusal, &json!(refusal)), "{request}");
+            assert!(problem["text"].as_str().unwrap().contains("control."), "{problem}");
+        }
+        assert_eq!(router.ask("GET", &format!("/v1/faces/{id}"), None).0, 200, "nothing was changed");
+    }
+}
+
+#[test]
 fn tcp_needs_an_address_as_host_and_the_token() {
     let folder = tempfile::tempdir().unwrap();
     let token_file = folder.path().join("token");
@@ -265,7 +364,10 @@ fn tcp_needs_an_address_as_host_and_the_token() {
     let token = "Authorization: Bearer 0123456789abcdef\r\n";
     assert_eq!(ask(&format!("Host: 127.0.0.1\r\n{token}")), 200);
     assert_eq!(ask("Host: 127.0.0.1\r\n"), 401);
-    assert_eq!(ask(&format!("Host: rebound.example\r\n{token}")), 403);
+    assert_eq!(ask(&format!("Host: router1.example:6380\r\n{token}")), 200, "no page knows the token");
+    assert_eq!(ask("Host: rebound.example\r\n"), 403);
+    assert_eq!(ask(&format!("Host: LOCALHOST.:80\r\n{}", token.replace("Bearer", "bEARER"))), 200);
+    assert_eq!(ask(&format!("Host: a\r\nHost: a\r\n{token}")), 400);
     assert_eq!(ask(&format!("Host: 127.0.0.1\r\nOrigin: http://evil.example\r\n{token}")), 403);
     assert_eq!(router.ask("GET", "/v1/version", None).0, 200, "the unix socket's rights are the file's");
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod authorize;
+mod check;
 pub mod control;
 mod environment;
 mod explain;
@@ -12,11 +13,15 @@ pub mod host;
 pub mod inside;
 pub mod placement;
 pub mod plane;
+pub mod privileges;
+mod resolver;
 mod settings;
 mod shards;
 mod shortages;
+mod wall;
 pub mod xdp;
 
+pub use check::{CheckError, Checked, Stage, check, check_file};
 pub use host::{Handle, Host, unix_path};
 pub use nw_faces::{FaceError, InheritedUnix, take_inherited};
 

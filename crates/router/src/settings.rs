@@ -1,5 +1,6 @@
 //! From the configuration's words to what each part is made with.
 
+use crate::placement::Machine;
 use crate::plane::Plane;
 use core::time::Duration;
 use nw_api::config::{Config, ContentStore, CsPolicy, InterfacePattern};
@@ -14,15 +15,14 @@ use nw_tables::cs::{CsConfig, PolicyKind};
 use nw_tables::fib::FibConfig;
 use nw_tables::pit::PitConfig;
 
-/// InterestLifetimes above an hour are cut: an entry must not outlive its usefulness.
-const LIFETIME_MAX_MS: u32 = 3_600_000;
-
-/// What faces are made with.
-pub fn faces(config: &Config) -> FacesConfig {
+/// Settings of one shard's faces.
+pub fn faces(config: &Config, share: Share) -> FacesConfig {
+    const MIB: usize = 1024 * 1024;
     let kib = |kib: u32| kib as usize * 1024;
     FacesConfig {
         faces_max: config.faces.max as usize,
         queue_bytes_max: kib(config.faces.queue_kib),
+        queues_bytes_max: share.of_send_queues(config.faces.queues_mib as usize * MIB),
         stream_send_buffer: kib(config.faces.stream_buffer_kib),
         udp_receive_buffer: kib(config.udp.receive_buffer_kib),
         udp_send_buffer: kib(config.udp.send_buffer_kib),
@@ -34,7 +34,7 @@ pub fn faces(config: &Config) -> FacesConfig {
         marking_interval: Duration::from_millis(u64::from(config.faces.marking_interval_ms)),
         marking_threshold: u64::from(config.faces.marking_threshold_kib) * 1024,
         reassembly: ReassemblyLimits {
-            bytes_max_all: config.faces.reassembly_mib as usize * 1024 * 1024,
+            bytes_max_all: share.of(config.faces.reassembly_mib as usize * MIB),
             timeout: Duration::from_millis(u64::from(config.faces.reassembly_timeout_ms)),
             ..ReassemblyLimits::default()
         },
@@ -129,12 +129,75 @@ impl Share {
     }
 }
 
+impl Share {
+    /// Its part of the memory for send queues: the first shard, which has all stream faces, gets half.
+    const fn of_send_queues(self, total: usize) -> usize {
+        match (self.shards, self.shard) {
+            (1, _) => total,
+            (_, 0) => total / 2,
+            (shards, _) => total / 2 / (shards - 1),
+        }
+    }
+}
+
 /// The bounds of a FIB.
 pub fn fib(config: &Config) -> FibConfig {
     FibConfig {
         next_hops_per_prefix_max: config.tables.next_hops_per_prefix as usize,
         ..FibConfig::new(config.tables.fib_prefixes as usize)
     }
+}
+
+/// Bytes of address space that a process needs before it has any table: program, libraries, buffers, and what threads reserve.
+const SPACE_BASE: u64 = 192 << 20;
+/// Bytes of address space of a thread: its stack, and the arena that the allocator reserves for it.
+const SPACE_PER_SHARD: u64 = 136 << 20;
+
+/// Bytes of address space that this configuration's tables take, as an upper bound; a test holds it against what is really mapped.
+pub fn address_space(config: &Config) -> Vec<(&'static str, u64)> {
+    let tables = &config.tables;
+    let (prefixes, shards) = (u64::from(tables.fib_prefixes), u64::from(config.forwarder.shards.max(1)));
+    // The first shard's own, and two copies that the others read.
+    let fibs = if shards > 1 { 3 } else { 1 };
+    let store = &config.content_store;
+    vec![
+        ("tables.pit_entries", u64::from(tables.pit_entries) * 1024),
+        ("tables.fib_prefixes", prefixes * 512 * fibs),
+        ("tables.dead_nonces", u64::from(tables.dead_nonces) * 16),
+        ("tables.measurements", u64::from(tables.measurements) * 640),
+        ("content_store.packets", u64::from(store.packets) * 160),
+        // In classes of sizes, each with room for what the others have.
+        ("content_store.mib", (u64::from(store.mib) << 20) * 3 / 2),
+    ]
+}
+
+/// Checks that the process may have the address space that its tables take: `ulimit -v`, LimitAS= of a unit, or strict overcommit may forbid it.
+///
+/// # Errors
+/// A sentence that says how much is wanted and which options make it less.
+pub fn address_space_fits(config: &Config) -> Result<(), String> {
+    let mut config = config.clone();
+    if config.forwarder.shards == 0 {
+        config.forwarder.shards = Machine::here().shards() as u32;
+    }
+    let parts = address_space(&config);
+    let shards = u64::from(config.forwarder.shards);
+    let tables: u64 = parts.iter().map(|(_, bytes)| bytes).sum();
+    let wanted = tables + SPACE_BASE + shards * SPACE_PER_SHARD;
+    if nw_tables::memory::can_map(wanted) {
+        return Ok(());
+    }
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    let mut largest = parts;
+    largest.sort_by_key(|(_, bytes)| core::cmp::Reverse(*bytes));
+    let largest: Vec<_> =
+        largest.iter().take(3).map(|(option, bytes)| format!("{option} ({} MiB)", mib(*bytes))).collect();
+    Err(format!(
+        "this process may not have the {} MiB of address space that tables and content store may take: raise `ulimit -v` (LimitAS= in a unit), or make \
+         these options smaller: {}",
+        mib(wanted),
+        largest.join(", ")
+    ))
 }
 
 /// The forwarding plane with its tables.
@@ -148,7 +211,7 @@ pub fn plane(config: &Config, key: HashKey, seed: u64, share: Share) -> Plane {
         dead_nonces: part(tables.dead_nonces),
         upstream_tokens: config.forwarder.upstream_tokens,
         accept_data_from_any_face: config.forwarder.accept_data_from_any_face,
-        lifetime_max_ms: LIFETIME_MAX_MS,
+        lifetime_max_ms: tables.lifetime_max_s * 1000,
         measurements: part(tables.measurements),
         ..RouterConfig::default()
     };
@@ -205,6 +268,38 @@ const fn policy(policy: CsPolicy) -> PolicyKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn mapped() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
+    #[test]
+    fn tables_take_no_more_address_space_than_is_said_and_half_of_that_at_least() {
+        for text in [
+            "[tables]\npit_entries = 4000000",
+            "[tables]\nfib_prefixes = 4000000",
+            "[tables]\ndead_nonces = 16000000",
+            "[tables]\nmeasurements = 4000000",
+            "[content_store]\npackets = 8000000",
+            "[content_store]\nmib = 4096",
+            "",
+        ] {
+            let config = Config::parse("test", text).unwrap();
+            let said: u64 = address_space(&config).iter().map(|(_, bytes)| bytes).sum();
+            let before = mapped();
+            let plane = plane(&config, HashKey::new([1, 2, 3, 4]), 7, Share::WHOLE);
+            let taken = mapped() - before;
+            drop(plane);
+            assert!(
+                (taken..2 * taken).contains(&said),
+                "{text}: {} MiB said, {} taken",
+                said >> 20,
+                taken >> 20
+            );
+        }
+    }
 
     #[test]
     fn a_content_store_changes_while_it_runs() {

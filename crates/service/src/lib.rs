@@ -16,6 +16,7 @@ pub mod control;
 pub mod cut;
 pub mod single;
 
-pub use control::{ControlError, Server, serve};
+pub use control::{ControlError, serve};
 pub use cut::{CutError, LinkKind, Piece, cut};
+pub use nw_rest::Server;
 pub use single::{Ends, SingleError, single};

@@ -6,6 +6,7 @@
 
 use crate::random::Random;
 use crate::wires::{Wire, Wires};
+use nw_faces::link::QueueState;
 use std::collections::VecDeque;
 
 /// What a link is like, in both directions.
@@ -225,11 +226,11 @@ impl Direction {
         self.awaited_ns = NOBODY;
     }
 
-    /// Octets that wait or are being sent.
+    /// Bytes that wait or are being sent, and how many there may be.
     #[inline]
-    pub fn waiting_octets(&mut self, now_ns: u64) -> u64 {
+    pub fn queue_state(&mut self, now_ns: u64) -> QueueState {
         self.advance(now_ns);
-        self.waiting_octets
+        QueueState { bytes: self.waiting_octets, bytes_max: self.config.queue_octets }
     }
 
     /// Packets on their way.
@@ -307,7 +308,7 @@ mod tests {
         // An octet takes a nanosecond. One is sent, two wait, the fourth finds no room.
         assert_eq!(link.give(0, &[&[0; 60], &[0; 40]], &mut wires), Some(1100));
         assert_eq!((0..3).map(|_| link.give(0, &[&[0; 100]], &mut wires)).collect::<Vec<_>>(), [None; 3]);
-        assert_eq!((link.counters().dropped_queue, link.waiting_octets(99)), (1, 300));
+        assert_eq!((link.counters().dropped_queue, link.queue_state(99).bytes), (1, 300));
         // The first is sent: there is room again.
         assert_eq!(link.give(100, &[&[0; 100]], &mut wires), None);
         assert_eq!(link.counters().dropped_queue, 1);

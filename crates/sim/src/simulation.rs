@@ -22,6 +22,7 @@ use crate::wires::{Wire, Wires};
 use nw_element::{Cause, Instant};
 use nw_faces::FacesConfig;
 use nw_faces::link::LinkSettings;
+use nw_faces::link::QueueState;
 use nw_faces::status::FaceFlags;
 use nw_name::{HashKey, Name};
 use nw_tables::fib::NextHop;
@@ -322,8 +323,8 @@ impl Simulation {
         let mut out = core::mem::take(&mut self.shared.out);
         for packet in out.drain(..) {
             let waiting = |towards| match towards {
-                Towards::Direction(direction) => self.directions[direction as usize].waiting_octets(now_ns),
-                Towards::Application(_) => 0,
+                Towards::Direction(direction) => self.directions[direction as usize].queue_state(now_ns),
+                Towards::Application(_) => QueueState { bytes: 0, bytes_max: u64::MAX },
             };
             let Some(towards) = self.stations[node].send(now, packet, waiting, &mut self.shared) else {
                 continue;

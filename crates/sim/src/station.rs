@@ -4,7 +4,7 @@ use crate::applications::Arrival;
 use crate::node::{Fused, Node, NodeConfig, NodeCounters};
 use nw_element::{DropCounters, FaceId, FaceInfo, Instant, LinkType, Packet, Pool, Scope};
 use nw_faces::FaceCounters;
-use nw_faces::link::{LinkService, LinkSettings, ReassemblyBudget, Source, Tally};
+use nw_faces::link::{LinkService, LinkSettings, QueueState, ReassemblyBudget, Source, Tally};
 use nw_faces::outbox::Outbox;
 use nw_name::HashKey;
 use nw_wire::{Data, Interest, LpPacket, types};
@@ -199,7 +199,7 @@ impl Station {
         &mut self,
         now: Instant,
         packet: Packet,
-        waiting: impl FnOnce(Towards) -> u64,
+        waiting: impl FnOnce(Towards) -> QueueState,
         shared: &mut Shared,
     ) -> Option<Towards> {
         let egress = shared.pool.meta(&packet).egress;
@@ -209,8 +209,8 @@ impl Station {
             return None;
         };
         let mut tally = Tally { face: &mut at.counters, all: &mut self.link_drops };
-        let waiting = waiting(at.towards) as usize;
-        at.link.send(now, packet, waiting, &mut shared.pool, &mut shared.outbox, &mut tally);
+        let queue = waiting(at.towards);
+        at.link.send(now, packet, queue, &mut shared.pool, &mut shared.outbox, &mut tally);
         Some(at.towards)
     }
 }

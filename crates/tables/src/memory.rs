@@ -28,6 +28,12 @@ const HUGE_FROM: usize = 4 << 20;
 /// Octets of a huge page where they are most often used; elsewhere a map is only a little longer than it must be.
 const HUGE_PAGE: usize = 2 << 20;
 
+/// Returns true when the system would map so many bytes now, as tables do: reserved, not taken. Nothing stays mapped.
+pub fn can_map(bytes: u64) -> bool {
+    let Ok(len) = usize::try_from(bytes) else { return false };
+    MmapOptions::new().len(len.max(1)).no_reserve_swap().map_anon().is_ok()
+}
+
 /// An array of fixed length, zeroed lazily by the kernel and page aligned: what was never touched costs no resident memory.
 pub struct Lines<T> {
     first: NonNull<T>,

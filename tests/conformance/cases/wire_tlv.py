@@ -125,7 +125,8 @@ async def outer_length(t):
 
 
 @case("tlv/outer/unknown-type", PKT + "Packet types",
-      "A well-framed element that is neither Interest, Data nor LpPacket is ignored and the face lives on.", on=ALL)
+      "A datagram that is neither Interest, Data nor LpPacket is ignored and the face lives on; for streams see "
+      "stream/ignorable-type.", on=(UDP,))
 async def unknown_outer(t):
     producer, consumer = await t.producer(), await t.face()
     consumer.send(tlv(200, b"hello"), tlv(1000, bytes(300)))

@@ -4,27 +4,34 @@
 //! reference text ([`Config::reference`]) come from there. Other programs' files are written and read by the same means: [`section`](mod@section), [`read`].
 
 mod check;
+mod data_trust;
+pub mod file;
 mod interface;
 mod options;
 pub mod problem;
 pub mod read;
 pub mod section;
+pub mod suggest;
 #[cfg(test)]
 mod tests;
+mod toml_words;
 mod trust;
 pub mod value;
 
+pub use check::Check;
+pub use data_trust::{DataRuleItem, DataTrust};
 pub use interface::{InterfacePattern, MacAddress, MacGroup};
 pub use options::{
-    ContentStore, Control, CsPolicy, Ethernet, FaceItem, Faces, Forwarder, Log, LogFormat, LogLevel,
-    Management, Multicast, Persistency, Reach, Rib, RouteItem, StrategyItem, Tables, Tcp, Udp, Unix,
-    WebSocket, Xdp,
+    ContentStore, Control, CsPolicy, Ethernet, FaceItem, Faces, Forwarder, Log, LogFormat, Management,
+    Multicast, Persistency, Process, Reach, Rib, RouteItem, StrategyItem, Tables, Tcp, TcpCommands, Udp,
+    Unix, WebSocket, Xdp,
 };
 pub use problem::{Problem, Problems};
 pub use trust::{ANY, AllowItem, Allowed, AnchorItem, Faces as RuleFaces, VouchItem};
-pub use value::{Mode, Origin, Uri};
+pub use value::{LOG_PARTS, LogFilter, Mode, Origin, STRATEGIES, StrategyName, Uri};
 
 use problem::Source;
+pub use section::SectionText;
 use section::{Item, Section};
 use std::path::{Path, PathBuf};
 
@@ -65,6 +72,8 @@ pub struct Config {
     pub rib: Rib,
     /// `[log]`
     pub log: Log,
+    /// `[process]`
+    pub process: Process,
     /// `[control]`
     pub control: Control,
     /// `[[face]]`, in the file's order.
@@ -81,8 +90,26 @@ impl Config {
     /// # Errors
     /// Every mistake in the text: what is no TOML, unknown options, wrong types and values, options that contradict each other.
     pub fn parse(file: &str, text: &str) -> Result<Config, Problems> {
+        Config::parse_with(file, text, |_, _| {})
+    }
+
+    /// Reads a file's text as [`parse`](Self::parse) does. `more` may change the configuration, as a command line does, and check what depends on more than the text.
+    ///
+    /// # Errors
+    /// Every mistake, those that `more` found among them.
+    pub fn parse_with(
+        file: &str,
+        text: &str,
+        more: impl FnOnce(&mut Config, &mut Check<'_, '_>),
+    ) -> Result<Config, Problems> {
         let mut source = Source::new(file, text);
-        let config = read::config(&mut source);
+        let read = read::config(&mut source);
+        let config = read.map_or_else(Config::default, |(mut config, places)| {
+            let mut check = Check::new(&places, &mut source);
+            more(&mut config, &mut check);
+            check::contradictions(&config, &mut check);
+            config
+        });
         source.finish(config)
     }
 
@@ -110,6 +137,7 @@ impl Config {
         section::write_item::<VouchItem>(&mut text);
         section::write::<Rib>(&mut text);
         section::write::<Log>(&mut text);
+        section::write::<Process>(&mut text);
         section::write::<Control>(&mut text);
         section::write_item::<FaceItem>(&mut text);
         section::write_item::<RouteItem>(&mut text);
@@ -136,38 +164,65 @@ impl Config {
         }
     }
 
-    /// True when a change to `other` needs a new start: something other than routes, faces, strategies, content store, who may command, what
-    /// others are told and log level differs. Faces of interfaces follow the file, too; but for how long they may be silent. A content store that
-    /// is to be larger than it was made is for the host to find out.
-    pub fn needs_restart(&self, other: &Config) -> bool {
+    /// Names the options that differ from `other` and take effect at a new start only: all but routes, faces, strategies, content store, who may
+    /// command, what others are told and log level. Faces of interfaces follow the file, too; but for how long they may be silent. A content store
+    /// that is to be larger than it was made is for the host to find out.
+    pub fn restart_options(&self, other: &Config) -> Vec<String> {
         let live = |config: &Config| Config {
             management: Management::default(),
-            anchor: Vec::new(),
-            allow: Vec::new(),
-            vouch: Vec::new(),
-            log: Log { level: LogLevel::Info, ..config.log.clone() },
+            log: Log { level: LogFilter::default(), ..config.log.clone() },
             multicast: Multicast::default(),
             ethernet: Ethernet { idle_timeout_s: config.ethernet.idle_timeout_s, ..Ethernet::default() },
             xdp: Xdp::default(),
             content_store: ContentStore::default(),
             rib: Rib::default(),
-            face: Vec::new(),
-            route: Vec::new(),
-            strategy: Vec::new(),
             ..config.clone()
         };
-        live(self) != live(other)
+        let (one, other) = (live(self).values(), live(other).values());
+        let differs = one.into_iter().zip(other).filter(|(one, other)| one != other);
+        differs.map(|((option, _), _)| option).collect()
     }
 
-    /// Every option's name, `section.key`, in the reference's order.
-    pub fn option_names() -> Vec<String> {
-        fn of<S: Section>() -> Vec<String> {
-            S::options().iter().map(|option| format!("{}.{}", S::PATH, option.key)).collect()
-        }
-        fn of_item<I: Item>() -> Vec<String> {
-            I::options().iter().map(|option| format!("{}.{}", I::PATH, option.key)).collect()
+    /// True when a change to `other` needs a new start: see [`restart_options`](Self::restart_options).
+    pub fn needs_restart(&self, other: &Config) -> bool {
+        !self.restart_options(other).is_empty()
+    }
+
+    /// The options of all sections, without those of items, and their values as TOML.
+    fn values(&self) -> Vec<(String, Option<String>)> {
+        fn of<S: Section>(section: &S) -> Vec<(String, Option<String>)> {
+            section.values().into_iter().map(|(key, value)| (format!("{}.{key}", S::PATH), value)).collect()
         }
         let sections = [
+            of(&self.faces),
+            of(&self.unix),
+            of(&self.tcp),
+            of(&self.udp),
+            of(&self.websocket),
+            of(&self.multicast),
+            of(&self.ethernet),
+            of(&self.xdp),
+            of(&self.tables),
+            of(&self.content_store),
+            of(&self.forwarder),
+            of(&self.management),
+            of(&self.rib),
+            of(&self.log),
+            of(&self.process),
+            of(&self.control),
+        ];
+        sections.concat()
+    }
+
+    /// Every section with its options, in the reference's order.
+    pub fn sections() -> Vec<SectionText> {
+        fn of<S: Section>() -> SectionText {
+            SectionText { path: S::PATH, many: false, doc: S::DOC, options: S::options() }
+        }
+        fn of_item<I: Item>() -> SectionText {
+            SectionText { path: I::PATH, many: true, doc: I::DOC, options: I::options() }
+        }
+        vec![
             of::<Faces>(),
             of::<Unix>(),
             of::<Tcp>(),
@@ -185,12 +240,21 @@ impl Config {
             of_item::<VouchItem>(),
             of::<Rib>(),
             of::<Log>(),
+            of::<Process>(),
             of::<Control>(),
             of_item::<FaceItem>(),
             of_item::<RouteItem>(),
             of_item::<StrategyItem>(),
-        ];
-        sections.concat()
+        ]
+    }
+
+    /// Every option's name, `section.key`, in the reference's order.
+    pub fn option_names() -> Vec<String> {
+        let names = |section: SectionText| {
+            let names = section.options.iter().map(|option| format!("{}.{}", section.path, option.key));
+            names.collect::<Vec<_>>()
+        };
+        Config::sections().into_iter().flat_map(names).collect()
     }
 }
 

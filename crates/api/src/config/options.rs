@@ -5,7 +5,7 @@
 
 use super::interface::{InterfacePattern, MacAddress, MacGroup};
 use super::section::{item, section};
-use super::value::{Mode, Origin, Uri, words};
+use super::value::{LogFilter, Mode, Origin, StrategyName, Uri, words};
 use nw_name::Name;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -20,21 +20,26 @@ const PORT: u16 = 6363;
 section! {
     /// All faces.
     Faces = "faces" {
-        /// Faces there may be at one time.
+        /// Faces there may be at one time. Peers over IP and Ethernet have at most half of them; a part is kept for programs of this machine, root
+        /// and the router's own user. When there are too many, a face of the peer with most gives way.
         max: u32 = 16_384, in 16..=1_000_000;
         /// KiB that may wait for one face whose socket is full; beyond them its packets are dropped.
         queue_kib: u32 = 1024, in 64..=1_048_576;
+        /// MiB of memory that the queues of all faces may take together. One face may use at most a quarter of what is free, so those
+        /// with long queues are refused first; an eighth is reserved for faces of this machine. The kernel's buffers of accepted
+        /// connections may take as much again.
+        queues_mib: u32 = 256, in 1..=1_048_576;
         /// Mark packets when a send queue stays long, so that senders slow down.
         congestion_marking: bool = true;
         /// A queue is long above so many KiB.
         marking_threshold_kib: u32 = 64, in 1..=1_048_576;
-        /// A queue stays long after so many milliseconds.
+        /// A queue stays long after so many milliseconds; after a quarter of them above a quarter of queue_kib, at once above half of it.
         marking_interval_ms: u32 = 100, in 1..=60_000;
-        /// MiB of packets in pieces, of all faces together.
-        reassembly_mib: u32 = 16, in 1..=4096;
+        /// MiB of packets in pieces, of all faces together. One face may hold 4 MiB, and no more than is free beside it.
+        reassembly_mib: u32 = 32, in 1..=4096;
         /// A packet in pieces is given up so many milliseconds after its last piece.
         reassembly_timeout_ms: u32 = 500, in 1..=60_000;
-        /// KiB of the system's buffers, each way, for each unix or TCP socket.
+        /// KiB of the system's buffers, each way, for each unix or TCP socket. Accepted connections get less, down to 16, when there are many.
         stream_buffer_kib: u32 = 1024, in 16..=1_048_576;
         /// KiB of packets that a reliable face keeps until they are acknowledged; beyond them packets are sent without protection.
         reliability_kib: u32 = 4096, in 16..=1_048_576;
@@ -176,8 +181,12 @@ section! {
     Tables = "tables" {
         /// Pending Interests.
         pit_entries: u32 = 262_144, in 64..=67_108_863;
-        /// Pending Interests of one face; 0 is half of the table, so that no single face can take it all from the others.
+        /// Pending Interests of one face; 0 is half of the table. When the table is full, a pending Interest of the peer with the most gives way to one of a
+        /// peer with less.
         pit_entries_per_face: u32 = 0;
+        /// Seconds that a pending Interest is kept at most, whatever its lifetime. Interests of other machines are kept for at most 4 s while the table is more
+        /// than half full, and for 1 s from seven eighths on.
+        lifetime_max_s: u32 = 3600, in 1..=3600;
         /// Prefixes of the FIB.
         fib_prefixes: u32 = 262_144, in 64..=67_108_864;
         /// Next hops of one prefix; of more routes the cheapest are used.
@@ -254,6 +263,18 @@ words! {
     }
 }
 
+words! {
+    /// What commands that arrive over TCP may do.
+    TcpCommands {
+        /// Everything that other local faces may do.
+        All = "all",
+        /// Register, announce and unregister prefixes for the connection's own face.
+        Register = "register",
+        /// Nothing.
+        None = "none",
+    }
+}
+
 section! {
     /// Who may command the router, by kinds of signers; [[allow]] has finer rules. By default whoever reaches a local face may do
     /// everything (`faces.unix.mode` says who reaches the unix socket), and nobody on another machine anything.
@@ -270,6 +291,10 @@ section! {
         grace_s: u32 = 120, in 1..=86_400;
         /// From where `/localhop/nfd` registers routes, each face for itself; who may is decided as above and by [[allow]].
         localhop: Reach = Reach::Local;
+        /// What commands may do that arrive over a TCP or WebSocket connection from this machine: `all` that the options above allow, `register`
+        /// only prefixes for the connection's own face, or `none`. Status can be read in any case. Programs that use the Unix socket are not
+        /// affected.
+        tcp: TcpCommands = TcpCommands::All;
     }
 }
 
@@ -302,22 +327,6 @@ section! {
 }
 
 words! {
-    /// How much is logged.
-    LogLevel {
-        /// What stops the router or a part of it.
-        Error = "error",
-        /// What somebody should look at.
-        Warn = "warn",
-        /// What happens seldom: starts, faces, changes of routes from the file.
-        Info = "info",
-        /// Commands and their answers.
-        Debug = "debug",
-        /// Everything.
-        Trace = "trace",
-    }
-}
-
-words! {
     /// How a line of the log looks.
     LogFormat {
         /// For people.
@@ -330,10 +339,23 @@ words! {
 section! {
     /// Logging, to standard error.
     Log = "log" {
-        /// How much. `nw log set` changes it in a running router, until the file is read again.
-        level: LogLevel = LogLevel::Info;
+        /// How much: a level, and perhaps others for parts of the router: api, app, faces, rest, router, tables, trust and so on. `nw log set` changes it in a
+        /// running router, until the file is read again.
+        level: LogFilter = LogFilter::default();
         /// How a line looks.
         format: LogFormat = LogFormat::Text;
+    }
+}
+
+section! {
+    /// The process and its rights.
+    Process = "process" {
+        /// Give up every right that no feature of this file needs, before any socket is opened, and have no new ones: `nw run --drop-privileges`, as the
+        /// systemd unit has it, does the same. What is switched on later and needs a right that was given up needs a restart.
+        drop_privileges: bool = false;
+        /// When started as root: become this user, by its name in /etc/passwd or as uid:gid, and give up rights as drop_privileges does. It has to be able to read this
+        /// file and those it names.
+        user: Option<String> = None, as "\"namewire\"";
     }
 }
 
@@ -346,11 +368,13 @@ section! {
         path: Option<PathBuf> = None, as "\"/run/nfd/nfd.control.sock\"";
         /// Who may open it.
         mode: Mode = Mode(0o600);
-        /// TCP addresses to listen on besides, for Prometheus and browsers' tools.
-        listen: Vec<SocketAddr> = vec![], as "[\"127.0.0.1:6380\"]";
-        /// Allow addresses in `listen` that other machines reach; then `token_file` is needed.
+        /// TCP addresses for monitoring: `/metrics` for Prometheus, `/healthz`, `/readyz`, nothing else, and no token.
+        metrics_listen: Vec<SocketAddr> = vec![], as "[\"127.0.0.1:6380\"]";
+        /// TCP addresses for commands. Requests need the token of `token_file`; without one only what `metrics_listen` has is served.
+        listen: Vec<SocketAddr> = vec![], as "[\"127.0.0.1:6381\"]";
+        /// Allow addresses in `listen` and `metrics_listen` that other machines reach; `listen` then needs `token_file`.
         allow_remote: bool = false;
-        /// A file with a secret that whoever comes by TCP must show as `Authorization: Bearer …`.
+        /// A file with a secret that requests to `listen` carry as `Authorization: Bearer …`.
         token_file: Option<PathBuf> = None, as "\"/etc/namewire/token\"";
         /// Connections at one time; more wait to be accepted.
         connections: u32 = 32, in 2..=1024;
@@ -409,11 +433,11 @@ item! {
 }
 
 item! {
-    /// A prefix' strategy. Known: best-route and multicast.
+    /// A prefix' strategy. Known: best-route, multicast, asf, self-learning, random, access, weighted, hash, round-robin and fail-over.
     StrategyItem = "strategy" {
         /// For names under this.
         prefix: Name, as "\"/example/sync\"";
-        /// Its name; the version may be left out, parameters follow it.
-        strategy: Name, as "\"/localhost/nfd/strategy/multicast\"";
+        /// Its name, short or whole; the version may be left out where no parameters follow it.
+        strategy: StrategyName, as "\"multicast\"";
     }
 }

@@ -1,23 +1,73 @@
 //! From TOML text to values, with the place of each.
 
-use super::problem::Source;
+use super::problem::{Fault, Source};
 use super::section::{Item, Section};
 use super::value::{Limits, Value};
-use super::{Config, check};
+use super::{Config, suggest, toml_words};
 use core::ops::Range;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Places of what was read, by option: `management.localhop`, `route[2].prefix`.
-pub type Places = BTreeMap<String, Range<usize>>;
+/// Places of what was read, by option: `management.localhop`, `route[2].prefix`; of sections, `management` and `route`; and of items, `route[2]`.
+///
+/// Items are counted among those that could be read, as a configuration has them.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    at: BTreeMap<String, Range<usize>>,
+    /// Of each list, the numbers that its items have in the file.
+    numbers: BTreeMap<&'static str, Vec<usize>>,
+}
+
+impl Places {
+    /// Returns true when the file has this option, item or section.
+    pub fn contains(&self, option: &str) -> bool {
+        self.at.contains_key(option)
+    }
+
+    /// Returns the place of an option. Where the file does not have it, that of its item or section; else the beginning of the file.
+    pub fn near(&self, option: &str) -> Range<usize> {
+        let mut option = option;
+        loop {
+            if let Some(at) = self.at.get(option) {
+                return at.clone();
+            }
+            let Some(end) = option.rfind(['.', '[']) else { return 0..0 };
+            option = &option[..end];
+        }
+    }
+
+    /// Returns an option as the file numbers it: items that could not be read count.
+    pub fn shown(&self, option: &str) -> String {
+        let numbered = option.split_once('[').and_then(|(list, rest)| {
+            let (index, rest) = rest.split_once(']')?;
+            let number = self.numbers.get(list)?.get(index.parse::<usize>().ok()?)?;
+            Some(format!("{list}[{number}]{rest}"))
+        });
+        numbered.unwrap_or_else(|| option.to_owned())
+    }
+
+    fn insert(&mut self, option: String, at: Range<usize>) {
+        self.at.insert(option, at);
+    }
+
+    /// Forgets an item that could not be read.
+    fn remove_item(&mut self, item: &str) {
+        let of_item = self.at.range(item.to_owned()..).take_while(|(option, _)| option.starts_with(item));
+        let options: Vec<String> = of_item.map(|(option, _)| option.clone()).collect();
+        options.iter().for_each(|option| drop(self.at.remove(option)));
+    }
+}
 
 /// A table being read: what was asked of it, and what is left over.
 #[derive(Debug)]
 pub struct Table<'a, 'b> {
     source: &'a mut Source<'b>,
     places: &'a mut Places,
+    /// As the file has it.
     path: String,
+    /// As [`Places`] has it.
+    key: String,
     at: Range<usize>,
     entries: Vec<(&'a str, &'a Spanned<DeValue<'a>>, Range<usize>)>,
     known: Vec<&'static str>,
@@ -29,46 +79,43 @@ impl Table<'_, '_> {
         self.known.push(key);
         let at = self.entries.iter().position(|(entry, ..)| *entry == key)?;
         let (_, value, _) = self.entries.swap_remove(at);
-        let option = format!("{}.{key}", self.path);
         let read = T::read(value.get_ref(), &limits);
         if read.is_none() {
             let seen = self.source.seen(&value.span());
-            self.source.problem(&value.span(), &option, seen, T::expected(&limits));
+            let option = format!("{}.{key}", self.path);
+            self.source.problem(&value.span(), option, seen, T::expected(&limits));
         }
-        self.places.insert(option, value.span());
+        self.places.insert(format!("{}.{key}", self.key), value.span());
         read
     }
 
-    /// The value of an option, its default, or `None` with a note that it must be there.
+    /// The value of an option or its default. `None`, with a note, when it must be there and is not, or is something else.
     pub fn take_or<T: Value>(&mut self, key: &'static str, limits: Limits, default: Option<T>) -> Option<T> {
         let there = self.entries.iter().any(|(entry, ..)| *entry == key);
         let taken = self.take(key, limits.clone());
-        if there {
-            return taken;
-        }
-        if default.is_none() {
+        if !there && default.is_none() {
             let option = format!("{}.{key}", self.path);
             self.source.problem(&self.at, option, "nothing", T::expected(&limits));
         }
-        default
+        // A wrong value is noted; the rest of the item is checked as if it were not there.
+        taken.or(default).or_else(T::blank)
     }
 
     /// Names what nobody asked for.
     fn finish(self) {
-        for (key, _, at) in self.entries {
-            let known = self.known.join(", ");
-            self.source.problem(
-                &at,
-                &self.path,
-                format!("the unknown option {key}"),
-                format!("one of {known}"),
-            );
+        let Table { source, path, entries, known, .. } = self;
+        for (key, _, at) in entries {
+            source.note(&at, || {
+                let seen = format!("the unknown option {key}{}", suggest::hint(key, known.iter().copied()));
+                let expected = format!("one of {}", known.join(", "));
+                (path.clone(), Fault::Mismatch { seen, expected })
+            });
         }
     }
 }
 
 /// Reads the router's file.
-pub(super) fn config(source: &mut Source<'_>) -> Config {
+pub(super) fn config(source: &mut Source<'_>) -> Option<(Config, Places)> {
     let sections = |file: &mut File<'_, '_, '_>| Config {
         faces: file.section(),
         unix: file.section(),
@@ -87,14 +134,13 @@ pub(super) fn config(source: &mut Source<'_>) -> Config {
         vouch: file.items(),
         rib: file.section(),
         log: file.section(),
+        process: file.section(),
         control: file.section(),
         face: file.items(),
         route: file.items(),
         strategy: file.items(),
     };
-    let Some((config, places)) = read(source, sections) else { return Config::default() };
-    check::contradictions(&config, &places, source);
-    config
+    read(source, sections)
 }
 
 /// Reads a whole file: `sections` asks for each there may be, and what it didn't ask for is noted as unknown. `None` when the text is no TOML, which is
@@ -105,17 +151,25 @@ pub fn read<T>(
 ) -> Option<(T, Places)> {
     let (document, errors) = DeTable::parse_recoverable(source.text);
     let broken = !errors.is_empty();
+    let mut line = 0;
     for error in errors {
         let at = error.span().unwrap_or(0..0);
-        let seen = source.seen(&line_of(source.text, &at));
-        source.problem(&at, "TOML", seen, error.message().replace('\n', ", "));
+        // What follows on the same line comes of the first mistake.
+        if core::mem::replace(&mut line, source.line(at.start)) == source.line(at.start) {
+            continue;
+        }
+        // The sentence looks at lines before this one, so it is made for those problems only that are kept.
+        let sentence = source.keeps(&at).then(|| toml_words::sentence(source, &at, error.message()));
+        source.note(&at, || ("TOML".to_owned(), Fault::Sentence(sentence.unwrap_or_default())));
     }
     if broken {
         return None;
     }
-    let mut file = File { source, places: Places::new(), root: document.get_ref(), known: Vec::new() };
+    let mut file = File { source, places: Places::default(), root: document.get_ref(), known: Vec::new() };
     let sections = sections(&mut file);
-    Some((sections, file.finish()))
+    let places = file.finish();
+    source.end_reading();
+    Some((sections, places))
 }
 
 /// A file whose sections are being asked for.
@@ -144,19 +198,22 @@ impl File<'_, '_, '_> {
             source: self.source,
             places: &mut self.places,
             path: S::PATH.to_owned(),
-            at,
+            key: S::PATH.to_owned(),
+            at: at.clone(),
             entries: entries_of(entries, is_section),
             known: Vec::new(),
         };
         let section = S::read(&mut table);
         table.finish();
+        self.places.insert(S::PATH.to_owned(), at);
         section
     }
 
     /// `[[a]]`.
     pub fn items<I: Item>(&mut self) -> Vec<I> {
         self.known.push(I::PATH);
-        let Some((value, _)) = find(self.root, I::PATH) else { return Vec::new() };
+        let Some((value, at)) = find(self.root, I::PATH) else { return Vec::new() };
+        self.places.insert(I::PATH.to_owned(), at);
         let Some(array) = value.get_ref().as_array() else {
             let seen = self.source.seen(&value.span());
             self.source.problem(
@@ -167,41 +224,50 @@ impl File<'_, '_, '_> {
             );
             return Vec::new();
         };
-        let mut items = Vec::new();
+        let (mut items, mut numbers) = (Vec::new(), Vec::new());
         for (index, value) in array.iter().enumerate() {
             let Some(entries) = value.get_ref().as_table() else {
                 let seen = self.source.seen(&value.span());
                 self.source.problem(&value.span(), I::PATH, seen, format!("a table [[{}]]", I::PATH));
                 continue;
             };
+            let key = format!("{}[{}]", I::PATH, items.len());
+            self.places.insert(key.clone(), value.span());
             let mut table = Table {
                 source: self.source,
                 places: &mut self.places,
                 path: format!("{}[{index}]", I::PATH),
+                key: key.clone(),
                 at: value.span(),
                 entries: entries_of(entries, |_| false),
                 known: Vec::new(),
             };
-            items.extend(I::read(&mut table));
+            let item = I::read(&mut table);
             table.finish();
+            match item {
+                Some(item) => {
+                    items.push(item);
+                    numbers.push(index);
+                }
+                None => self.places.remove_item(&key),
+            }
         }
+        self.places.numbers.insert(I::PATH, numbers);
         items
     }
 
     fn finish(self) -> Places {
-        for (key, _) in self.root.iter() {
-            let known = self.known.iter().any(|path| path.split('.').next() == Some(key.get_ref()));
-            if !known {
-                let expected = format!("one of {}", self.known.join(", "));
-                self.source.problem(
-                    &key.span(),
-                    "sections",
-                    format!("the unknown section {}", key.get_ref()),
-                    expected,
-                );
-            }
+        let File { source, places, root, known } = self;
+        let firsts: BTreeSet<&str> = known.iter().filter_map(|path| path.split('.').next()).collect();
+        for (key, _) in root.iter().filter(|(key, _)| !firsts.contains(key.get_ref().as_ref())) {
+            source.note(&key.span(), || {
+                let hint = suggest::hint(key.get_ref(), known.iter().copied());
+                let seen = format!("the unknown section {}{hint}", key.get_ref());
+                let expected = format!("one of {}", known.join(", "));
+                ("sections".to_owned(), Fault::Mismatch { seen, expected })
+            });
         }
-        self.places
+        places
     }
 }
 
@@ -211,7 +277,7 @@ fn find<'t>(root: &'t DeTable<'t>, path: &str) -> Option<(&'t Spanned<DeValue<'t
     let mut parts = path.split('.').peekable();
     loop {
         let part = parts.next()?;
-        let (key, value) = table.iter().find(|(key, _)| key.get_ref() == part)?;
+        let (key, value) = table.get_key_value(part)?;
         if parts.peek().is_none() {
             return Some((value, key.span()));
         }
@@ -236,15 +302,4 @@ fn entries_of<'a>(
 ) -> Vec<(&'a str, &'a Spanned<DeValue<'a>>, Range<usize>)> {
     let entries = table.iter().map(|(key, value)| (key.get_ref().as_ref(), value, key.span()));
     entries.filter(|(key, ..)| !skip(key)).collect()
-}
-
-/// The line that a place is in.
-fn line_of(text: &str, at: &Range<usize>) -> Range<usize> {
-    let mut at = at.start.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
-    let end = text[at..].find('\n').map_or(text.len(), |newline| at + newline);
-    start..end
 }

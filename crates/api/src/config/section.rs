@@ -18,6 +18,19 @@ pub struct OptionText {
     pub expected: String,
 }
 
+/// A section, described.
+#[derive(Debug)]
+pub struct SectionText {
+    /// What stands in the brackets.
+    pub path: &'static str,
+    /// `[[path]]`: there may be several.
+    pub many: bool,
+    /// What it is for, by line.
+    pub doc: &'static [&'static str],
+    /// Its options.
+    pub options: Vec<OptionText>,
+}
+
 /// `[path]`: every option has a default.
 pub trait Section: Default {
     /// What stands in the brackets.
@@ -26,6 +39,8 @@ pub trait Section: Default {
     const DOC: &'static [&'static str];
     /// Its options.
     fn options() -> Vec<OptionText>;
+    /// Its options with their values as TOML; `None` for those that are left out.
+    fn values(&self) -> Vec<(&'static str, Option<String>)>;
     /// From a table; what is missing is as the default has it.
     fn read(table: &mut Table<'_, '_>) -> Self;
 }
@@ -109,6 +124,11 @@ macro_rules! section {
                     example: None$(.or(Some($example)))?,
                     expected: <$typ as Value>::expected(&None$(.or(Some($limits)))?),
                 },)+]
+            }
+
+            fn values(&self) -> Vec<(&'static str, Option<String>)> {
+                use $crate::config::value::Value;
+                vec![$((stringify!($option), self.$option.write()),)+]
             }
 
             fn read(table: &mut $crate::config::read::Table<'_, '_>) -> Self {

@@ -3,7 +3,7 @@
 use super::check::Check;
 use super::section::item;
 use super::value::words;
-use super::{Config, Reach};
+use super::{Config, Reach, suggest};
 use nw_trust::{Pattern, Privilege, Side};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -130,8 +130,23 @@ const ANCHORS_MAX: usize = nw_trust::chain::SETS_MAX;
 const RULES_MAX: usize = 256;
 
 pub(super) fn contradictions(config: &Config, check: &mut Check<'_, '_>) {
+    let ids = anchor_contradictions(&config.anchor, check);
+    if config.allow.len() > RULES_MAX || config.vouch.len() > RULES_MAX {
+        check.say("allow[0].id", "too many rules", format!("at most {RULES_MAX} of each kind"));
+    }
+    for (index, rule) in config.allow.iter().enumerate() {
+        rule_contradictions(config, index, rule, &ids, check);
+    }
+    issuer_contradictions(&config.vouch, check);
+}
+
+/// Names mistakes of anchors; returns their ids.
+pub(super) fn anchor_contradictions<'c>(
+    anchors: &'c [AnchorItem],
+    check: &mut Check<'_, '_>,
+) -> BTreeMap<&'c str, usize> {
     let mut ids = BTreeMap::new();
-    for (index, anchor) in config.anchor.iter().enumerate() {
+    for (index, anchor) in anchors.iter().enumerate() {
         let option = format!("anchor[{index}].id");
         if anchor.id == ANY {
             check.say(&option, "\"any\"", "another word: \"any\" is what rules say for every signer");
@@ -139,32 +154,32 @@ pub(super) fn contradictions(config: &Config, check: &mut Check<'_, '_>) {
         if ids.insert(anchor.id.as_str(), index).is_some() {
             check.say(&option, format!("the anchor {:?} again", anchor.id), "each id once");
         }
-        let given = [anchor.file.is_some(), anchor.folder.is_some(), anchor.base64.is_some()];
+        // What the file has, be it wrong: that is said elsewhere.
+        let given = ["file", "folder", "base64"].map(|key| check.has(&format!("anchor[{index}].{key}")));
         if given.iter().filter(|given| **given).count() != 1 {
             check.say(&option, "an anchor with none or several of them", "one of file, folder and base64");
         }
     }
-    if config.anchor.len() > ANCHORS_MAX {
+    if anchors.len() > ANCHORS_MAX {
         check.say(
             "anchor[0].id",
-            format!("{} anchors", config.anchor.len()),
+            format!("{} anchors", anchors.len()),
             format!("at most {ANCHORS_MAX}; a folder holds any number of certificates"),
         );
     }
-    if config.allow.len() > RULES_MAX || config.vouch.len() > RULES_MAX {
-        check.say("allow[0].id", "too many rules", format!("at most {RULES_MAX} of each kind"));
-    }
-    for (index, rule) in config.allow.iter().enumerate() {
-        rule_contradictions(config, index, rule, &ids, check);
-    }
-    for (index, rule) in config.vouch.iter().enumerate() {
+    ids
+}
+
+/// Names mistakes of rules about issuers.
+pub(super) fn issuer_contradictions(rules: &[VouchItem], check: &mut Check<'_, '_>) {
+    for (index, rule) in rules.iter().enumerate() {
         if !rule.signer.is_tied_well_to(&rule.certificate) {
             check.say(&format!("vouch[{index}].signer"), rule.signer.to_string(), ONE_KIND);
         }
     }
 }
 
-const ONE_KIND: &str = "a variable to be one component or any number in both patterns";
+pub(super) const ONE_KIND: &str = "a variable to be one component or any number in both patterns";
 
 fn rule_contradictions(
     config: &Config,
@@ -177,8 +192,10 @@ fn rule_contradictions(
     if rule.anchors.is_empty() {
         check.say(&option("anchors"), "[]", "the id of an [[anchor]], or \"any\"");
     }
-    if let Some(unknown) = rule.anchors.iter().find(|id| *id != ANY && !anchors.contains_key(id.as_str())) {
-        check.say(&option("anchors"), format!("{unknown:?}"), "the id of an [[anchor]], or \"any\"");
+    let is_unknown = |id: &&String| *id != ANY && !anchors.contains_key(id.as_str());
+    if let Some(unknown) = rule.anchors.iter().find(is_unknown) {
+        let hint = suggest::hint(unknown, anchors.keys().copied());
+        check.say(&option("anchors"), format!("{unknown:?}{hint}"), "the id of an [[anchor]], or \"any\"");
     }
     if rule.anchors.len() > 1 && rule.anchors.iter().any(|id| id == ANY) {
         check.say(&option("anchors"), "\"any\" beside others", "\"any\" alone, or anchors");

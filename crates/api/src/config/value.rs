@@ -20,6 +20,11 @@ pub trait Value: Sized {
 
     /// What a reader is told when it is something else.
     fn expected(limits: &Limits) -> String;
+
+    /// What stands for a value that must be there and can't be read, so that the rest of its item is checked nevertheless. `None` where nothing can.
+    fn blank() -> Option<Self> {
+        None
+    }
 }
 
 impl Value for bool {
@@ -92,6 +97,10 @@ impl Value for String {
 
     fn expected(_: &Limits) -> String {
         "text in quotes".to_owned()
+    }
+
+    fn blank() -> Option<Self> {
+        Some(String::new())
     }
 }
 
@@ -196,6 +205,89 @@ impl Value for Uri {
     }
 }
 
+/// Where strategies have their names.
+const STRATEGY_PREFIX: &str = "/localhost/nfd/strategy/";
+/// The strategies there are, by their short names. A test of the router holds this to the catalogue.
+pub const STRATEGIES: [&str; 10] = [
+    "best-route",
+    "multicast",
+    "asf",
+    "self-learning",
+    "random",
+    "access",
+    "weighted",
+    "hash",
+    "round-robin",
+    "fail-over",
+];
+
+/// A strategy's whole name. Written short, as in `best-route`, or whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StrategyName(pub Name);
+
+impl Value for StrategyName {
+    fn read(value: &DeValue<'_>, _: &Limits) -> Option<Self> {
+        let text = value.as_str().filter(|text| !text.is_empty())?;
+        let whole = if text.starts_with('/') { text.to_owned() } else { format!("{STRATEGY_PREFIX}{text}") };
+        whole.parse().ok().map(StrategyName)
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(quote(&self.0.to_string()))
+    }
+
+    fn expected(_: &Limits) -> String {
+        format!(
+            "a strategy in quotes: its short name, such as \"multicast\", or its whole one, \"{STRATEGY_PREFIX}multicast\""
+        )
+    }
+}
+
+/// Levels of the log, from little to much.
+const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+/// Parts of the program that may have levels of their own.
+pub const LOG_PARTS: [&str; 13] = [
+    "api", "app", "balancer", "bench", "cli", "element", "elements", "faces", "name", "rest", "router",
+    "tables", "trust",
+];
+
+/// What is logged: a level, and others for some parts, as in `info,router=debug`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFilter(String);
+
+impl LogFilter {
+    /// As it is written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for LogFilter {
+    fn default() -> Self {
+        LogFilter("info".to_owned())
+    }
+}
+
+impl Value for LogFilter {
+    fn read(value: &DeValue<'_>, _: &Limits) -> Option<Self> {
+        let text = value.as_str().filter(|text| !text.is_empty())?;
+        let part = |part: &str| LOG_PARTS.contains(&part.strip_prefix("nw_").unwrap_or(part));
+        let fits = text.split(',').map(str::trim).all(|directive| match directive.split_once('=') {
+            Some((name, level)) => part(name.trim()) && LOG_LEVELS.contains(&level.trim()),
+            None => LOG_LEVELS.contains(&directive),
+        });
+        fits.then(|| LogFilter(text.to_owned()))
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(quote(&self.0))
+    }
+
+    fn expected(_: &Limits) -> String {
+        "a level in quotes, one of \"error\", \"warn\", \"info\", \"debug\", \"trace\", or with levels of parts, such as \"info,router=debug\"".to_owned()
+    }
+}
+
 impl<T: Value> Value for Option<T> {
     fn read(value: &DeValue<'_>, limits: &Limits) -> Option<Self> {
         T::read(value, limits).map(Some)
@@ -222,6 +314,10 @@ impl<T: Value> Value for Vec<T> {
 
     fn expected(limits: &Limits) -> String {
         format!("a list in brackets, each item {}", T::expected(limits))
+    }
+
+    fn blank() -> Option<Self> {
+        Some(Vec::new())
     }
 }
 

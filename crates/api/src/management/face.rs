@@ -250,3 +250,35 @@ impl FaceEventNotification {
         element.ok_or(Error::new(Fault::MissingField, 0)).and_then(|element| Self::read(&element))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use utoipa::PartialSchema;
+    use utoipa::openapi::RefOr;
+    use utoipa::openapi::schema::Schema;
+
+    /// The words of a type in the OpenAPI document, and those that are sent.
+    fn words<T: PartialSchema>(sent: &[&str]) {
+        let RefOr::T(Schema::Object(schema)) = T::schema() else { panic!("a schema of its own") };
+        let words: Vec<_> =
+            schema.enum_values.unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect();
+        assert_eq!(words, sent);
+    }
+
+    #[test]
+    fn documented_words_are_those_that_are_sent() {
+        macro_rules! check {
+            ($($name:ident)+) => {
+                $(
+                    words::<$name>(&$name::ALL.iter().map(|it| it.as_str()).collect::<Vec<_>>());
+                    for it in $name::ALL {
+                        assert_eq!(serde_json::to_value(it).unwrap(), it.as_str());
+                        assert_eq!(serde_json::from_value::<$name>(it.as_str().into()).unwrap(), *it);
+                    }
+                )+
+            };
+        }
+        check!(FaceScope FacePersistency LinkType FaceEventKind);
+    }
+}

@@ -187,9 +187,10 @@ macro_rules! record {
     };
 }
 
-/// Declares a closed list of numbers with names.
+/// Declares a closed list of numbers with names. The word is a `tt`: in a `literal` the schema's derive would not see it, and the
+/// document would name other words than are sent.
 macro_rules! choice {
-    ($(#[$meta:meta])* $name:ident { $($(#[$item_meta:meta])* $item:ident = $number:literal $text:literal,)+ }) => {
+    ($(#[$meta:meta])* $name:ident { $($(#[$item_meta:meta])* $item:ident = $number:literal $text:tt,)+ }) => {
         $(#[$meta])*
         #[derive(
             Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize, utoipa::ToSchema,
@@ -199,6 +200,9 @@ macro_rules! choice {
         }
 
         impl $name {
+            /// Every one.
+            pub const ALL: &'static [$name] = &[$($name::$item,)+];
+
             /// Its number on the wire.
             pub const fn number(self) -> u64 {
                 match self { $($name::$item => $number,)+ }

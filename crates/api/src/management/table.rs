@@ -20,7 +20,7 @@ record! {
     FibEntry {
         /// The prefix.
         #[serde(with = "super::uri")]
-        #[schema(value_type = String, example = "/example")]
+        #[schema(value_type = crate::schema::NameText)]
         name: Name = n::NAME,
         /// Where Interests for it may go.
         next_hops: Vec<NextHopRecord> = n::PART,
@@ -49,7 +49,7 @@ record! {
     RibEntry {
         /// The prefix.
         #[serde(with = "super::uri")]
-        #[schema(value_type = String, example = "/example")]
+        #[schema(value_type = crate::schema::NameText)]
         name: Name = n::NAME,
         /// Its routes.
         routes: Vec<Route> = n::PART,
@@ -61,7 +61,7 @@ record! {
     StrategyChoice {
         /// The prefix.
         #[serde(with = "super::uri")]
-        #[schema(value_type = String, example = "/example")]
+        #[schema(value_type = crate::schema::NameText)]
         name: Name = n::NAME,
         /// The strategy, with version and parameters.
         strategy: Strategy = n::STRATEGY,

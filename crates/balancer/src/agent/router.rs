@@ -8,6 +8,7 @@ use nw_api::management::client::{
 use nw_api::management::{
     ControlParameters, ControlResponse, Dataset, FaceStatus, RibEntry, Root, StrategyChoice, Verb,
 };
+use nw_app::client::plain_token;
 use nw_app::control::{ControlError, uniqueness};
 use nw_app::import::{ImportError, import};
 use nw_app::object::{Reply, exchange_serving, fresh_nonce};
@@ -15,7 +16,7 @@ use nw_app::{Client, ClientError, FaceUri};
 use nw_element::{Instant, Kind, LinkFields};
 use nw_name::Name;
 use nw_name::convention::Kind as Convention;
-use nw_wire::{Data, DigestSha256, Interest, InterestBuilder, Token};
+use nw_wire::{Data, DigestSha256, Interest, InterestBuilder};
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
@@ -208,7 +209,7 @@ impl Router {
                     open.insert(interest.name().to_name(), (index, self.client.now()));
                 }
                 // A router that gets a token knows that its own come back.
-                let token = Token::new(b"nw").expect("two octets fit");
+                let token = plain_token();
                 self.client.send_with(&wire, LinkFields { token, ..LinkFields::default() });
             }
             self.client.turn(Some(Duration::from_millis(100)), |_, received, out| match received.kind() {

@@ -2,11 +2,10 @@
 
 use super::options::{Cluster, MemberItem};
 use super::{Config, Weight};
-use core::ops::Range;
 use nw_api::config::problem::Source;
 use nw_api::config::read::Places;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Members are numbered from 1 on in six bits.
 pub const MEMBERS_MAX: usize = 63;
@@ -99,15 +98,11 @@ pub(crate) fn is_word(text: &str) -> bool {
 
 /// Notes what contradicts.
 pub(super) fn contradictions(config: &Config, places: &Places, source: &mut Source<'_>) {
-    let at = |option: &str| -> Range<usize> {
-        // Where something is missing there is no place of its own: its section's first option, or the file's first line.
-        let section = option.rsplit_once('.').map_or(option, |(section, _)| section);
-        let in_section = |key: &&String| key.rsplit_once('.').is_some_and(|(its, _)| its == section);
-        let near = || places.keys().find(in_section).and_then(|key| places.get(key));
-        places.get(option).or_else(near).cloned().unwrap_or(0..0)
-    };
     let mut problem = |option: &str, seen: String, expected: &str| {
-        source.problem(&at(option), option, seen, expected);
+        let shown = places.shown(option);
+        if !source.is_unread(&shown) {
+            source.problem(&places.near(option), shown, seen, expected);
+        }
     };
     let cluster = &config.cluster;
     if !is_word(&cluster.name) {
@@ -191,14 +186,17 @@ pub(super) fn contradictions(config: &Config, places: &Places, source: &mut Sour
         elastic_faults(config, &mut problem);
     }
     let control = &config.control;
-    let remote = control.listen.iter().find(|address| !address.ip().is_loopback());
-    if let Some(remote) = remote {
-        if !control.allow_remote {
-            let seen = format!("{remote}, which other machines reach");
-            problem("control.listen", seen, "a loopback address, or allow_remote = true and a token_file");
-        } else if control.token_file.is_none() {
-            problem("control.allow_remote", "no token_file".to_owned(), "a token_file beside it");
+    let remote = |listen: &[SocketAddr]| listen.iter().copied().find(|address| !address.ip().is_loopback());
+    for (option, listen, expected) in [
+        ("control.listen", &control.listen, "a loopback address, or allow_remote = true and a token_file"),
+        ("control.metrics_listen", &control.metrics_listen, "a loopback address, or allow_remote = true"),
+    ] {
+        if let Some(remote) = remote(listen).filter(|_| !control.allow_remote) {
+            problem(option, format!("{remote}, which other machines reach"), expected);
         }
+    }
+    if control.allow_remote && remote(&control.listen).is_some() && control.token_file.is_none() {
+        problem("control.allow_remote", "no token_file".to_owned(), "a token_file beside it");
     }
     if config.health.slow_ms > config.health.timeout_ms {
         let seen = format!("{}, above timeout_ms", config.health.slow_ms);

@@ -6,6 +6,7 @@ mod options;
 mod tests;
 mod values;
 
+pub(crate) use check::is_word;
 pub use check::{Fault, MEMBERS_MAX, member_faults};
 pub use options::{
     Attach, Cluster, ControlSection, Drain, Elastic, EngineKind, Health, Measure, MemberItem, Routes,

@@ -187,11 +187,14 @@ section! {
         path: PathBuf = PathBuf::from("/run/namewire/balancer.sock");
         /// Who may open it.
         mode: Mode = Mode(0o600);
-        /// TCP addresses to listen on besides, for Prometheus and for agents. There is no TLS: keep it inside the cluster's own network.
+        /// TCP addresses for monitoring: `/metrics` for Prometheus, `/healthz`, `/readyz`, nothing else, and no token.
+        metrics_listen: Vec<SocketAddr> = vec![], as "[\"127.0.0.1:6382\"]";
+        /// TCP addresses for commands and for agents. Requests need the token of `token_file`; without one only what `metrics_listen` has is
+        /// served. There is no TLS: keep it inside the cluster's own network.
         listen: Vec<SocketAddr> = vec![], as "[\"10.0.0.1:6380\"]";
-        /// Allow addresses in `listen` that other machines reach; then `token_file` is needed.
+        /// Allow addresses in `listen` and `metrics_listen` that other machines reach; `listen` then needs `token_file`.
         allow_remote: bool = false;
-        /// A file with a secret that whoever comes by TCP must show as `Authorization: Bearer …`.
+        /// A file with a secret that requests to `listen` carry as `Authorization: Bearer …`.
         token_file: Option<PathBuf> = None, as "\"/etc/namewire/token\"";
         /// Connections at one time; more wait to be accepted.
         connections: u32 = 64, in 2..=1024;

@@ -196,8 +196,16 @@ impl Balancer {
     }
 
     /// What an agent gives its router; nothing when it is what is known.
-    pub(crate) fn replica_for(&self, name: &str, known: u64) -> Option<nw_api::balancer::Replica> {
-        let snapshot = self.board.newer(known)?;
-        Some(snapshot.to_replica(&self.config.cluster.name, name))
+    ///
+    /// # Errors
+    /// When there is no such member.
+    pub(crate) fn replica_for(
+        &self,
+        name: &str,
+        known: u64,
+    ) -> Result<Option<nw_api::balancer::Replica>, crate::members::MemberError> {
+        self.members.named(name)?;
+        let snapshot = self.board.newer(known);
+        Ok(snapshot.map(|snapshot| snapshot.to_replica(&self.config.cluster.name, name)))
     }
 }

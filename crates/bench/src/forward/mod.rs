@@ -205,6 +205,9 @@ fn packets(options: &Options, numbers: impl Iterator<Item = u64> + Clone) -> (Pa
     (interests, data)
 }
 
+/// Type and length of the last element of these Interests.
+const NONCE_TLV: [u8; 2] = [0x0a, 4];
+
 const KEY: HashKey = HashKey::new([
     0x243f_6a88_85a3_08d3,
     0x1319_8a2e_0370_7344,
@@ -387,8 +390,13 @@ impl<H: Host> Bench<H> {
         let received = self.pool.chunk_bytes_mut(&chunk);
         for i in 0..many {
             let bytes = packets.get(start + i);
-            received[ends[i]..ends[i] + bytes.len()].copy_from_slice(bytes);
             ends[i + 1] = ends[i] + bytes.len();
+            received[ends[i]..ends[i + 1]].copy_from_slice(bytes);
+            if kind == Kind::Interest {
+                // Another nonce each time, as routers remember those of answered Interests.
+                assert!(bytes[..bytes.len() - 4].ends_with(&NONCE_TLV), "the nonce is the last element");
+                received[ends[i + 1] - 4..ends[i + 1]].copy_from_slice(&(self.batches as u32).to_be_bytes());
+            }
         }
         let started = std::time::Instant::now();
         self.change();

@@ -2,9 +2,9 @@
 
 use super::link::{Arrival, Link, wake_on_time};
 use core::time::Duration;
+use nw_app::client::plain_token;
 use nw_app::{Client, ClientError};
 use nw_element::{Instant, Kind, LinkFields};
-use nw_wire::Token;
 
 /// A client whose packets a generator makes.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Link for ClientLink {
 
     fn send(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         // A token tells a router that this end understands them.
-        let link = LinkFields { token: Token::new(b"nw").expect("two octets fit"), ..LinkFields::default() };
+        let link = LinkFields { token: plain_token(), ..LinkFields::default() };
         self.client.send_written(link, write);
     }
 

@@ -44,7 +44,7 @@ fn configuration(checks: &mut Checks, path: Option<&Path>) -> Config {
     match crate::run::load(&path) {
         Ok(config) => {
             checks.ok("config", format!("{} is right", path.display()));
-            config
+            config.config
         }
         Err(error) => {
             let text = describe(&error);

@@ -6,6 +6,7 @@ use crate::output;
 use crate::output::stdout;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};
+use nw_api::config::file::{TEXT_MAX, read_text};
 use nw_graph::{GraphFile, Problem, draw, help, trial};
 use nw_service::LinkKind;
 use serde::Serialize;
@@ -105,7 +106,7 @@ pub fn graph(verb: &GraphVerb) -> Result<ExitCode> {
 }
 
 fn text_of(path: &Path) -> Result<String> {
-    fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))
+    Ok(read_text(path, TEXT_MAX)?)
 }
 
 /// A graph that can run.

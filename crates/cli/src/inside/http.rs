@@ -5,6 +5,7 @@
 use crate::exit::{Failure, Status};
 use anyhow::{Context, Result, bail};
 use core::time::Duration;
+use nw_api::config::file::{KEY_MAX, read_text};
 use nw_api::rest::Problem;
 use serde::de::DeserializeOwned;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -35,9 +36,7 @@ impl Place {
     /// From what a user writes: a path, `unix:///path` or `http://host:port`.
     pub fn parse(text: &str, token_file: Option<&Path>) -> Result<Self> {
         if let Some(rest) = text.strip_prefix("http://") {
-            let token = token_file.map(|path| {
-                std::fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))
-            });
+            let token = token_file.map(|path| read_text(path, KEY_MAX));
             let authority = rest.trim_end_matches('/');
             if authority.is_empty() || authority.contains('/') {
                 bail!("{text} is no place: http://host:port");

@@ -3,8 +3,8 @@
 use super::Writing;
 use crate::target::Target;
 use anyhow::{Context, Result, bail};
+use nw_api::config::file::read_bytes;
 use nw_trust::text;
-use std::fs::File;
 use std::io::{Read, stdin};
 use std::path::Path;
 
@@ -13,14 +13,13 @@ const LEN_MAX: u64 = 64 << 10;
 
 /// The octets of a small file; `-` is standard input.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
+    if path != Path::new("-") {
+        return Ok(read_bytes(path, LEN_MAX)?);
+    }
     let mut octets = Vec::new();
-    let read = match path == Path::new("-") {
-        true => stdin().lock().take(LEN_MAX + 1).read_to_end(&mut octets),
-        false => File::open(path).and_then(|file| file.take(LEN_MAX + 1).read_to_end(&mut octets)),
-    };
-    read.with_context(|| format!("can't read {}", path.display()))?;
+    stdin().lock().take(LEN_MAX + 1).read_to_end(&mut octets).context("can't read standard input")?;
     if octets.len() as u64 > LEN_MAX {
-        bail!("{} is too long for a certificate or a key", path.display());
+        bail!("standard input is too long for a certificate or a key");
     }
     Ok(octets)
 }

@@ -2,14 +2,13 @@
 
 use super::Passphrase;
 use anyhow::{Context, Result, bail};
-use std::fs;
+use nw_api::config::file::{KEY_MAX, read_text};
 
 /// The passphrase that opens something.
 pub fn ask(passphrase: &Passphrase) -> Result<String> {
     match &passphrase.passphrase_file {
         Some(path) => {
-            let text = fs::read_to_string(path)
-                .with_context(|| format!("can't read the passphrase in {}", path.display()))?;
+            let text = read_text(path, KEY_MAX)?;
             Ok(text.lines().next().unwrap_or_default().to_owned())
         }
         None => prompt("passphrase: "),

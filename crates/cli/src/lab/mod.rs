@@ -9,9 +9,9 @@ use crate::output::json_line;
 use crate::signals::Ended;
 use anyhow::{Context, Result, bail};
 use args::{By, Cluster as Arguments};
+use nw_api::config::file::{TEXT_MAX, read_text};
 use nw_lab::{Cluster, Plan, RouterProgram, Transport, clean};
 use nw_name::Name;
-use std::fs;
 use std::io::BufRead;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -107,7 +107,7 @@ fn plan(args: &Arguments) -> Result<Plan> {
         [(&args.balancer_config, &mut plan.balancer_config), (&args.member_config, &mut plan.member_config)]
     {
         if let Some(path) = path {
-            *text = fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
+            *text = read_text(path, TEXT_MAX)?;
         }
     }
     Ok(plan)

@@ -8,6 +8,7 @@ use crate::output::{json_line, row, table};
 use crate::progress;
 use anyhow::{Context, Result, bail};
 use args::{Format, Run, Topology};
+use nw_api::config::file::{TEXT_MAX, read_text};
 use nw_sim::scenario::{EXAMPLE, Metric};
 use nw_sim::topology::{FORMS, PUBLISHED};
 use nw_sim::{Checked, Outcome, Overrides, RunFailure, Scenario, report, topology};
@@ -93,8 +94,7 @@ fn plan(args: &Run, seed: Option<u64>) -> Result<Checked> {
     };
     let (file, text) = match &args.file {
         Some(path) => {
-            let text =
-                std::fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
+            let text = read_text(path, TEXT_MAX)?;
             (path.display().to_string(), text)
         }
         None => ("--topology".to_owned(), TRAFFIC.to_owned()),

@@ -83,7 +83,9 @@ impl Configured for SignatureVerifier {
         }
         self.set_sample(reader.number("sample", 1.0, 0.0..=1.0));
         self.set_drop_invalid(reader.word("invalid", 0, &["drop", "port"]) == 0);
-        let start_s = reader.integer("start_s", reader.making().start_unix_ms / 1000, 0..=1 << 40);
+        let start_s = reader.integer("start_s", u64::MAX, 0..=1 << 40);
+        self.set_follows_clock(start_s == u64::MAX);
+        let start_s = if start_s == u64::MAX { reader.making().start_unix_ms / 1000 } else { start_s };
         self.set_clock(Instant::START, start_s * 1000);
     }
 }

@@ -1,6 +1,5 @@
 //! Incoming Data: every pending Interest that it satisfies.
 
-use super::outgoing::is_fresh_briefly;
 use super::{Out, Router};
 use crate::strategy::{Lesson, WANTS_DATA};
 use nw_element::decode::read_or_drop;
@@ -63,9 +62,7 @@ impl Router {
         if meta.name_unread {
             meta.prefixes.set_whole(single.hash, meta.name.1);
         }
-        if single.must_be_fresh && is_fresh_briefly(meta.freshness_ms) {
-            self.dead_nonces.insert(now, meta.prefixes.key(), single.nonce);
-        }
+        self.dead_nonces.insert_answered(now, single.hash, single.nonce);
         self.counters.satisfied += 1;
         self.pit.remove_single(single);
         let asker = &single.asker;
@@ -167,7 +164,7 @@ impl Router {
                 }
             }
             match linger_ms {
-                0 => self.finish_satisfied(now, entry, freshness_ms),
+                0 => self.finish_satisfied(now, entry),
                 _ => self.linger(now, entry, ingress, freshness_ms, linger_ms),
             }
         }

@@ -3,7 +3,6 @@
 use super::{Out, Router};
 use crate::strategy::{Form, Forward};
 use nw_element::{Cause, Context, Instant, Meta, Packet, Scope};
-use nw_tables::dnl;
 use nw_tables::pit::{EntryRef, OutRecord, TOKEN_LEN};
 
 impl Router {
@@ -19,7 +18,11 @@ impl Router {
     ) {
         let (bytes, meta) = context.pool.view_mut(&packet);
         let expiry = self.expiry(now, meta);
-        let sent = self.record_sent::<false>(now, expiry, entry, forward, bytes, meta);
+        let mut sent = self.record_sent::<false>(now, expiry, entry, forward, bytes, meta);
+        if sent == Err(Cause::PitFull) && self.make_room_for_record(now, entry, &packet, context) {
+            let (bytes, meta) = context.pool.view_mut(&packet);
+            sent = self.record_sent::<false>(now, expiry, entry, forward, bytes, meta);
+        }
         Self::leave(sent, packet, context);
     }
 
@@ -81,26 +84,26 @@ impl Router {
 
     /// "Finalize: Dead Nonce List insert of all out-record nonces if unsatisfied; counters; PIT erase."
     pub(super) fn finish_unsatisfied(&mut self, now: Instant, entry: EntryRef) {
-        if let Some(freshness_ms) = self.pit.satisfied(entry) {
-            return self.finish_lingering(now, entry, freshness_ms);
+        if self.pit.satisfied(entry).is_some() {
+            return self.finish_lingering(now, entry);
         }
         self.bury_nonces(now, entry);
         self.counters.unsatisfied += 1;
         self.pit.remove(entry);
     }
 
-    /// As above for an entry that Data has answered: nonces are remembered "if MustBeFresh and FreshnessPeriod < 6 s", as then the same nonce
-    /// may come again while no cache answers it.
-    pub(super) fn finish_satisfied(&mut self, now: Instant, entry: EntryRef, freshness_ms: u32) {
-        self.bury_nonces_if_stale(now, entry, freshness_ms);
+    /// As above for an entry that Data has answered. Its nonces are remembered whatever became of the Data: a content store that holds it answers copies before
+    /// they come here, and what comes here has no answer there, be it that none was kept, that it is no longer fresh, or that it was erased or pushed out.
+    pub(super) fn finish_satisfied(&mut self, now: Instant, entry: EntryRef) {
+        self.bury_nonces_of_answered(now, entry);
         self.counters.satisfied += 1;
         self.pit.remove(entry);
     }
 
-    #[inline]
-    pub(super) fn bury_nonces_if_stale(&mut self, now: Instant, entry: EntryRef, freshness_ms: u32) {
-        if self.pit.must_be_fresh(entry) && is_fresh_briefly(freshness_ms) {
-            self.bury_nonces(now, entry);
+    pub(super) fn bury_nonces_of_answered(&mut self, now: Instant, entry: EntryRef) {
+        let hash = self.pit.name_hash(entry);
+        for record in self.pit.out_records(entry) {
+            self.dead_nonces.insert_answered(now, hash, record.nonce);
         }
     }
 
@@ -110,10 +113,4 @@ impl Router {
             self.dead_nonces.insert(now, hash, record.nonce);
         }
     }
-}
-
-/// The same nonce may come again, while it is remembered, for what caches hold no longer as fresh.
-#[inline]
-pub(super) const fn is_fresh_briefly(freshness_ms: u32) -> bool {
-    (freshness_ms as u64) < dnl::LIFETIME_MS
 }

@@ -56,11 +56,11 @@ impl Router {
         let others = self.pit.out_records(entry).filter(|r| r.face != ingress && is_pending(r, now));
         let Some(last) = others.map(|record| record.expiry).max() else {
             return match was_satisfied {
-                true => self.finish_lingering(now, entry, freshness_ms),
-                false => self.finish_satisfied(now, entry, freshness_ms),
+                true => self.finish_lingering(now, entry),
+                false => self.finish_satisfied(now, entry),
             };
         };
-        self.bury_nonces_if_stale(now, entry, freshness_ms);
+        self.bury_nonces_of_answered(now, entry);
         self.counters.satisfied += u64::from(!was_satisfied);
         while let Some(record) = self.pit.in_records(entry).next() {
             self.pit.remove_in(entry, record.face);
@@ -75,8 +75,8 @@ impl Router {
 
     /// Ends an entry that was answered, and counted, some time ago.
     #[cold]
-    pub(super) fn finish_lingering(&mut self, now: Instant, entry: EntryRef, freshness_ms: u32) {
-        self.bury_nonces_if_stale(now, entry, freshness_ms);
+    pub(super) fn finish_lingering(&mut self, now: Instant, entry: EntryRef) {
+        self.bury_nonces_of_answered(now, entry);
         self.pit.remove(entry);
     }
 

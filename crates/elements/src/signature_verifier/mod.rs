@@ -112,6 +112,8 @@ struct Held {
 pub struct SignatureVerifier {
     config: SignatureVerifierConfig,
     trust: Trust,
+    /// The clock is the host's, not one that was chosen for it.
+    follows_clock: bool,
     /// A packet is in the sample when what is drawn is not above.
     sample: u64,
     drop_invalid: bool,
@@ -149,6 +151,7 @@ impl SignatureVerifier {
         SignatureVerifier {
             config,
             trust: Trust::default(),
+            follows_clock: true,
             sample: u64::MAX,
             drop_invalid: true,
             generator: Generator::new(config.seed),
@@ -167,6 +170,11 @@ impl SignatureVerifier {
     pub fn set_trust(&mut self, config: TrustConfig) {
         self.trust.configure(config);
         self.cache.clear();
+    }
+
+    /// Whether [`Element::wall_clock_set`] changes the clock: not if the configuration says what time it is.
+    pub const fn set_follows_clock(&mut self, follows: bool) {
+        self.follows_clock = follows;
     }
 
     /// Tells what time it is outside, milliseconds since 1970: certificates have a time. Until then it is 1970, when none is valid.
@@ -401,6 +409,12 @@ impl Element for SignatureVerifier {
     fn process(&mut self, now: Instant, port: In, packet: Packet, context: &mut Context<'_, Out>) {
         let In::Packet = port;
         self.packet(now, packet, context);
+    }
+
+    fn wall_clock_set(&mut self, now: Instant, unix_ms: u64) {
+        if self.follows_clock {
+            self.set_clock(now, unix_ms);
+        }
     }
 
     fn is_idle(&self) -> bool {

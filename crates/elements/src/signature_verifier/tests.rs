@@ -127,6 +127,14 @@ fn chains_lead_to_anchors_and_certificates_are_taken_from_what_passes() {
     lab.advance_ms(11_000);
     assert_eq!(give(&mut lab, &signed("/x/4", &leaf)), ["invalid"]);
     assert_eq!(faults(&lab).last().unwrap().1, Fault::BadChain);
+    // The host's clock is set: what is valid then is valid.
+    lab.element.wall_clock_set(Instant::START.plus_millis(11_000), NOW_MS);
+    lab.advance_ms(11_000);
+    assert_eq!(give(&mut lab, &signed("/x/5", &leaf)), ["valid"]);
+    lab.element.set_follows_clock(false);
+    lab.element.wall_clock_set(Instant::START.plus_millis(22_000), 1_900_000_000_000);
+    lab.advance_ms(11_000);
+    assert_eq!(give(&mut lab, &signed("/x/6", &leaf)), ["valid"], "a clock that was chosen stays");
 }
 
 #[test]

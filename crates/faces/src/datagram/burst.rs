@@ -66,6 +66,7 @@ impl Burst {
     ) -> Result<(), Errno> {
         self.since = now;
         self.sent = 0;
+        let mut was_down = false;
         while !self.waiting.is_empty() {
             let mut messages = ArrayVec::<Message, { sys::SENT_MAX }>::new();
             let mut pieces = ArrayVec::<IoSlice<'_>, PIECES_MAX>::new_const();
@@ -88,6 +89,8 @@ impl Burst {
             let count = match sys::send(socket, &messages, &pieces) {
                 Ok(count) => count,
                 Err(Errno::INTR) => continue,
+                // Reported once, for an interface that was down for a moment.
+                Err(Errno::NETDOWN) if !core::mem::replace(&mut was_down, true) => continue,
                 Err(errno @ (Errno::AGAIN | Errno::NOBUFS)) => return Err(errno),
                 Err(errno) => {
                     failed(errno);
@@ -114,6 +117,11 @@ impl Waiting {
         self.queue.len()
     }
 
+    /// Bytes of memory that it takes.
+    pub const fn memory_bytes(&self) -> usize {
+        self.queue.memory_bytes()
+    }
+
     /// Datagrams that wait.
     pub const fn records(&self) -> usize {
         self.records
@@ -128,6 +136,12 @@ impl Waiting {
         self.queue.push(&[&(len as u32).to_ne_bytes(), parts[0], parts[1]]);
         self.records += 1;
         true
+    }
+
+    /// Drops all. Returns how many datagrams that were.
+    pub fn clear(&mut self) -> usize {
+        self.queue.consume(self.queue.len());
+        core::mem::take(&mut self.records)
     }
 
     fn iter(&self) -> impl Iterator<Item = &[u8]> {

@@ -1,7 +1,10 @@
 //! Ethernet frames: EtherType 0x8624, with or without an 802.1Q tag, one link packet in each.
 //!
 //! One packet socket an interface serves the group's face and those of single peers. The kernel lets in only what is for us: a filter in the
-//! socket looks at EtherType, VLAN and destination. It takes the tag off frames that come in; on those that leave it is written here.
+//! socket looks at direction, EtherType, VLAN and destination. It takes the tag off frames that come in; on those that leave it is written here.
+//!
+//! A socket of one protocol gets a frame of a VLAN that the system has no interface for after the kernel has forgotten its tag, marked as for
+//! another host. So without a VLAN that mark is refused, and with one the socket is of all protocols, which sees the tag.
 
 use super::packet::{self, Op};
 use crate::config::{FacesConfig, LINK_PACKET_LEN_MAX};
@@ -19,6 +22,11 @@ use std::os::fd::{AsFd, OwnedFd};
 /// EtherType of NDN, as IEEE assigned it.
 pub const ETHERTYPE_NDN: u16 = 0x8624;
 const ETHERTYPE_VLAN: u16 = 0x8100;
+/// Of a socket that gets every frame: ETH_P_ALL.
+const ALL_ETHERTYPES: u16 = 0x0003;
+/// What the kernel calls frames to another host, and those that this one sends.
+const PACKET_OTHERHOST: u32 = 3;
+const PACKET_OUTGOING: u32 = 4;
 /// Of a socket that gets nothing.
 const NO_ETHERTYPE: u16 = 0;
 /// Destination, source, EtherType.
@@ -81,7 +89,9 @@ impl Port {
             packet::attach_filter(socket.as_fd(), &filter(self))?;
             super::size_buffers(&socket, config)?;
             packet::join(socket.as_fd(), self.interface, self.group)?;
-            packet::bind(socket.as_fd(), self.interface, ETHERTYPE_NDN)?;
+            let ethertype = if self.vlan == 0 { ETHERTYPE_NDN } else { ALL_ETHERTYPES };
+            packet::ignore_outgoing(socket.as_fd());
+            packet::bind(socket.as_fd(), self.interface, ethertype)?;
             Ok(socket)
         };
         make().map_err(|errno| self.in_words(errno))
@@ -200,7 +210,8 @@ pub fn packet_len(payload: &[u8]) -> usize {
     }
 }
 
-/// EtherType ours; VLAN ours; destination our address or the group's. In the classic machine's instructions.
+/// Received, and not marked as for another host; EtherType ours; VLAN ours; destination our address or the group's. In the classic machine's
+/// instructions.
 fn filter(port: &Port) -> Vec<Op> {
     let words = |mac: Mac| {
         let [a, b, c, d, e, f] = mac.0;
@@ -210,6 +221,9 @@ fn filter(port: &Port) -> Vec<Op> {
     // Jumps count the instructions that are left out.
     let untagged = if port.vlan == 0 { (3, 0) } else { (12, 0) };
     vec![
+        Op::load_packet_type(),
+        Op::jump_equal(PACKET_OTHERHOST, 17, 0),
+        Op::jump_equal(PACKET_OUTGOING, 16, 0),
         Op::load_u16(12),
         Op::jump_equal(u32::from(ETHERTYPE_NDN), 0, 14),
         Op::load_vlan_present(),
@@ -296,8 +310,10 @@ mod tests {
             (100, OWN, 0x8624, None, false),
             (100, other, 0x8624, Some(100), false),
         ] {
-            let passes = run(&filter(&port(vlan)), &frame(to, ethertype), tag);
-            assert_eq!(passes, expected, "{vlan} {to} {ethertype:#x} {tag:?}");
+            let passes = |packet_type| run(&filter(&port(vlan)), &frame(to, ethertype), packet_type, tag);
+            assert_eq!(passes(0), expected, "{vlan} {to} {ethertype:#x} {tag:?}");
+            assert_eq!(passes(2), expected, "to a group");
+            assert!(!passes(PACKET_OTHERHOST) && !passes(PACKET_OUTGOING));
         }
     }
 

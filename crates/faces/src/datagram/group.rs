@@ -37,7 +37,7 @@ pub fn open(
         SocketAddr::V6(group) => open_v6(group, index, config),
     };
     let socket = make().map_err(FaceError::system("join", FaceUri::Udp(group)))?;
-    Ok((socket, Medium::Group { interface: index, local, group }))
+    Ok((socket, Medium::Group { interface: index, name: interface.name.clone(), local, group }))
 }
 
 fn open_v4(group: SocketAddrV4, interface: u32, config: &FacesConfig) -> Result<OwnedFd, Errno> {

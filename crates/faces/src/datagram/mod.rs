@@ -24,11 +24,10 @@ use arrayvec::ArrayVec;
 use ether::{Head, Port};
 use nw_element::{FaceId, Instant, Pool};
 use nw_wire::PACKET_LEN_MAX;
-use peers::Peers;
+pub use peers::Peers;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -68,6 +67,8 @@ pub enum Medium {
     Group {
         /// The interface's number.
         interface: u32,
+        /// Its name.
+        name: Box<str>,
         /// Its address, as the others see it.
         local: SocketAddr,
         /// The group; a link-local one with the interface's number.
@@ -128,10 +129,14 @@ pub struct DatagramSocket {
     pub medium: Medium,
     /// New peers get a face.
     pub listening: bool,
+    /// False while its interface is down or gone: nothing is sent or received, and the socket is opened again when it is back.
+    pub up: bool,
+    /// Since when its interface is gone, if it is.
+    pub gone_since: Option<Instant>,
+    /// The interface as it was when the socket was last up.
+    pub seen: Option<Box<Interface>>,
     /// The faces, by peer.
     pub peers: Peers,
-    /// On-demand faces in the order in which they have to give way to newcomers, each with the moment it was put there. May hold ended ones.
-    pub waiting_to_yield: VecDeque<(FaceId, Instant)>,
     /// Faces with something in their outbox.
     pub dirty: Vec<FaceId>,
     /// The receive buffer was over half full when last looked at.
@@ -148,6 +153,8 @@ pub struct DatagramSocket {
     granted: usize,
     overflows: u64,
     drops_seen: u32,
+    /// Bytes of the queue that the common budget of send queues was charged with.
+    pub charged: usize,
     kernel_queue: usize,
     looked_at: Instant,
 }
@@ -282,8 +289,10 @@ impl DatagramSocket {
             gso: !matches!(medium, Medium::Ether(_)) && sys::has_gso(socket.as_fd()),
             medium,
             listening,
+            up: true,
+            gone_since: None,
+            seen: None,
             peers: Peers::new(),
-            waiting_to_yield: VecDeque::new(),
             dirty: Vec::new(),
             congested: false,
             accepted: 0,
@@ -297,6 +306,7 @@ impl DatagramSocket {
             granted: sockopt::socket_recv_buffer_size(&socket)? / 2,
             overflows: 0,
             drops_seen: 0,
+            charged: 0,
             socket,
         })
     }
@@ -315,6 +325,36 @@ impl DatagramSocket {
             Medium::Udp(_) => None,
             Medium::Group { interface, .. } => Some(*interface),
             Medium::Ether(port) => Some(port.interface),
+        }
+    }
+
+    /// The name of the interface it is bound to, if it is to one.
+    pub fn interface_name(&self) -> Option<&str> {
+        match &self.medium {
+            Medium::Udp(_) => None,
+            Medium::Group { name, .. } => Some(name),
+            Medium::Ether(port) => Some(&port.name),
+        }
+    }
+
+    /// Takes the place of a socket whose interface was down or is another one: its faces are this one's now.
+    pub fn replace(&mut self, old: &mut DatagramSocket) {
+        core::mem::swap(&mut self.peers, &mut old.peers);
+        core::mem::swap(&mut self.dirty, &mut old.dirty);
+        self.listening |= old.listening;
+        (self.accepted, self.refused, self.unheard) = (old.accepted, old.refused, old.unheard);
+        self.overflows = old.overflows;
+    }
+
+    /// Drops what waits for the socket; shows the face of each datagram.
+    pub fn clear_queue(&mut self, mut dropped: impl FnMut(FaceId)) {
+        while !self.queue.is_empty() {
+            let record = self.queue.front();
+            let word =
+                |at: usize| u32::from_ne_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
+            let (face, len) = (FaceId::from_bits(word(0)), word(4) as usize);
+            dropped(face);
+            self.queue.consume(RECORD_HEAD + len);
         }
     }
 
@@ -368,6 +408,11 @@ impl DatagramSocket {
     /// Octets that wait for the socket.
     pub fn queue_bytes(&self) -> usize {
         self.queue.len()
+    }
+
+    /// Bytes of memory that the queue takes.
+    pub const fn memory_bytes(&self) -> usize {
+        self.queue.memory_bytes()
     }
 
     /// Asks the kernel how full the receive buffer is, and counts what was lost.
@@ -440,6 +485,8 @@ impl DatagramSocket {
                     Errno::CONNREFUSED
                     | Errno::HOSTUNREACH
                     | Errno::NETUNREACH
+                    // The interface was down for a moment.
+                    | Errno::NETDOWN
                     | Errno::PROTO
                     | Errno::NOPROTOOPT,
                 ) if soft_errors < 2 => {
@@ -497,6 +544,7 @@ impl DatagramSocket {
         peer_of: impl Fn(FaceId) -> Option<Peer>,
         mut failed: impl FnMut(FaceId),
     ) -> Result<(), Errno> {
+        let mut was_down = false;
         while !self.queue.is_empty() {
             let record = self.queue.front();
             let word =
@@ -511,6 +559,8 @@ impl DatagramSocket {
                     Ok(_) => {}
                     Err(errno @ (Errno::AGAIN | Errno::NOBUFS)) => return Err(errno),
                     Err(Errno::INTR) => continue,
+                    // Reported once, for an interface that was down for a moment.
+                    Err(Errno::NETDOWN) if !core::mem::replace(&mut was_down, true) => continue,
                     Err(_) => failed(face),
                 }
             }

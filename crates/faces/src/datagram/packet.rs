@@ -17,6 +17,7 @@ const JUMP_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
 /// `linux/filter.h`: places from here on are not in the frame, but what the kernel knows of it.
 const ANCILLARY: u32 = 0xffff_f000;
+const PACKET_TYPE: u32 = ANCILLARY + 4;
 const VLAN_TAG: u32 = ANCILLARY + 44;
 const VLAN_TAG_PRESENT: u32 = ANCILLARY + 48;
 /// Longer than any frame.
@@ -44,6 +45,11 @@ impl Op {
     /// Takes four octets of the frame.
     pub const fn load_u32(at: u32) -> Self {
         Op::new(LOAD_U32, at)
+    }
+
+    /// Takes how the frame came: PACKET_HOST, PACKET_OUTGOING and so on.
+    pub const fn load_packet_type() -> Self {
+        Op::new(LOAD_U16, PACKET_TYPE)
     }
 
     /// Takes the 802.1Q tag that was taken off the frame.
@@ -107,6 +113,14 @@ pub fn join(socket: BorrowedFd<'_>, interface: u32, group: Mac) -> Result<(), Er
     set(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
+/// Spares the system showing this socket what this machine sends, which the filter refuses. Kernels before 4.20 can't.
+pub fn ignore_outgoing(socket: BorrowedFd<'_>) {
+    /// `linux/if_packet.h`.
+    const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
+    let on: libc::c_int = 1;
+    let _ = set(socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &on);
+}
+
 /// Opens the gate: frames of this EtherType come in from this interface, and leave by it.
 ///
 /// # Errors
@@ -134,12 +148,13 @@ fn set<T>(socket: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value
 
 /// Runs a filter as the kernel does, for tests.
 #[cfg(test)]
-pub fn run(filter: &[Op], frame: &[u8], tag: Option<u16>) -> bool {
+pub fn run(filter: &[Op], frame: &[u8], packet_type: u32, tag: Option<u16>) -> bool {
     let (mut at, mut taken) = (0, 0u32);
     loop {
         let op = filter[at];
         at += 1;
         match (op.code, op.value) {
+            (LOAD_U16, PACKET_TYPE) => taken = packet_type,
             (LOAD_U16, VLAN_TAG) => taken = u32::from(tag.unwrap_or(0)),
             (LOAD_U16, VLAN_TAG_PRESENT) => taken = u32::from(tag.is_some()),
             (LOAD_U16, place) => {

@@ -25,6 +25,7 @@ impl Peers {
     }
 
     /// Peers there are.
+    #[cfg(test)]
     pub const fn len(&self) -> usize {
         self.len
     }
@@ -48,6 +49,11 @@ impl Peers {
     /// Forgets a peer.
     pub fn remove(&mut self, peer: &Peer) {
         self.len -= usize::from(self.shards[shard_of(*peer)].remove(peer).is_some());
+    }
+
+    /// All peers with their faces, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Peer, &FaceId)> {
+        self.shards.iter().flatten()
     }
 
     /// All faces, in no order.

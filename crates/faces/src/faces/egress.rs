@@ -4,12 +4,12 @@ use super::face::{Face, Token, Transport};
 use super::{Faces, SPARE_OUTBOXES_MAX, watch_again};
 use crate::datagram::ether::Head;
 use crate::datagram::{DatagramSocket, Peer, Refusal, Sender, address_of};
-use crate::link::Tally;
+use crate::link::{QueueState, Tally};
 use crate::outbox::Outbox;
 use crate::status::Persistency;
 use crate::timers::Timer;
 use arrayvec::ArrayVec;
-use nw_element::{Cause, FaceId, Instant, Packet, Pool};
+use nw_element::{Cause, FaceId, Instant, Packet, Pool, Scope, SharedPool};
 use rustix::io::Errno;
 use std::os::fd::AsFd;
 
@@ -21,13 +21,14 @@ impl Faces {
     #[inline]
     pub fn send(&mut self, now: Instant, id: FaceId, packet: Packet, pool: &mut Pool) {
         let Some(mut face) = self.slots.get_mut(id) else {
-            let cause = if id == FaceId::NULL { Cause::Sink } else { Cause::FaceGone };
+            let cause = if id == FaceId::NULL { Cause::NullFace } else { Cause::FaceGone };
             return pool.drop_packet(packet, cause, &mut self.drops);
         };
-        if let Transport::Down = face.transport {
+        if face.down || matches!(face.transport, Transport::Down | Transport::Null) {
+            let cause = if id == FaceId::NULL { Cause::NullFace } else { Cause::FaceDown };
             let kind = pool.meta(&packet).kind;
             face.counters.count_out_dropped(kind);
-            Tally { face: &mut face.counters, all: &mut self.drops }.drops(Cause::FaceDown, 1);
+            Tally { face: &mut face.counters, all: &mut self.drops }.drops(cause, 1);
             return pool.release(packet);
         }
         if !face.dirty {
@@ -48,10 +49,11 @@ impl Faces {
                     + self.sockets[*socket].as_ref().map_or(0, DatagramSocket::all_queue_bytes)
             }
             Transport::Internal => self.mailbox.bytes(),
-            Transport::Down => 0,
+            Transport::Null | Transport::Down => 0,
         };
         let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
-        face.link.send(now, packet, queue_bytes, pool, &mut face.outbox, &mut tally);
+        let queue = QueueState { bytes: queue_bytes as u64, bytes_max: self.config.queue_bytes_max as u64 };
+        face.link.send(now, packet, queue, pool, &mut face.outbox, &mut tally);
         let (full, reliable) = (face.outbox.is_full(), face.link.is_reliable());
         if reliable {
             self.arm_link(id, Instant::START);
@@ -65,6 +67,10 @@ impl Faces {
     pub(super) fn open_outbox(&mut self, now: Instant, id: FaceId) {
         let Some(face) = self.slots.get_mut(id).filter(|face| !face.dirty) else { return };
         face.dirty = true;
+        if face.link.is_reliable() {
+            let shared_max = self.send_budget.limit(face.is_local(), usize::MAX);
+            face.link.limit_unacknowledged(shared_max);
+        }
         face.outbox = self.spare_outboxes.pop().unwrap_or_default();
         match &mut face.transport {
             Transport::Datagram { socket, burst, .. } => {
@@ -83,7 +89,7 @@ impl Faces {
                 }
                 self.dirty.push(id);
             }
-            Transport::Internal | Transport::Down => self.dirty.push(id),
+            Transport::Internal | Transport::Null | Transport::Down => self.dirty.push(id),
         }
     }
 
@@ -99,6 +105,7 @@ impl Faces {
         for index in 0..self.sockets.len() {
             self.flush_udp(index, pool);
         }
+        self.relieve_queues();
         self.xdp.kick();
         if self.xdp.changed {
             self.match_xdp(self.latest);
@@ -127,20 +134,24 @@ impl Faces {
         face.dirty = false;
         let outbox = core::mem::take(&mut face.outbox);
         let (counters, drops) = (&mut face.counters, &mut self.drops);
-        let result = stream.flush(&outbox, pool, self.config.queue_bytes_max, |item, len, cause| {
+        let relief = &mut self.relief.is_needed;
+        let queue_max = self.send_budget.limit(face.scope == Scope::Local, self.config.queue_bytes_max);
+        let is_short = queue_max < self.config.queue_bytes_max;
+        let result = stream.flush(&outbox, pool, queue_max, |item, len, cause| {
+            if is_short && cause == Cause::FaceQueueFull {
+                drops.shortages.record(SharedPool::SendQueues);
+                *relief = true;
+            }
             counters.take_back(item.kind, len);
             Tally { face: counters, all: drops }.drops(cause, 1);
         });
-        if stream.awaits_writable() && !face.awaits_writable && result.is_ok() {
-            face.awaits_writable = true;
-            watch_again(&self.epoll, &stream.socket, Token::Face(id), true);
-        }
         if let Err(reason) = result {
             // Its packets are lost with it.
             face.outbox = outbox;
             return self.lose_stream(self.latest, id, reason, pool);
         }
         self.put_back(outbox, pool);
+        self.update_stream(self.latest, id, false);
     }
 
     fn flush_internal(&mut self, id: FaceId, pool: &mut Pool) {
@@ -189,14 +200,20 @@ impl Faces {
             let items = outbox.items();
             let max = face.link.room().burst_max(self.config.burst_bytes_max);
             let count = items.iter().take_while(|item| burst.takes(outbox.item_len(item, pool), max)).count();
+            let queue_max = self.send_budget.limit(face.scope == Scope::Local, self.config.queue_bytes_max);
             let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
             for item in &items[count..] {
-                if !burst.waiting.push(outbox.parts(item, pool), self.config.queue_bytes_max) {
+                if !burst.waiting.push(outbox.parts(item, pool), queue_max) {
+                    if queue_max < self.config.queue_bytes_max {
+                        tally.all.shortages.record(SharedPool::SendQueues);
+                        self.relief.is_needed = true;
+                    }
                     tally.face.take_back(item.kind, outbox.item_len(item, pool));
                     tally.drops(Cause::FaceQueueFull, 1);
                 }
             }
-            if !burst.waiting.is_empty() && burst.timer.is_none() {
+            let is_waiting = !burst.waiting.is_empty();
+            if is_waiting && burst.timer.is_none() {
                 let due = self.latest + self.config.burst_pause;
                 burst.timer = Some(due);
                 self.timers.set(due, Timer::Burst(*id));
@@ -216,8 +233,10 @@ impl Faces {
                 items: (items.start, items.end),
             })
             .collect();
-        let (slots, drops) = (&mut self.slots, &mut self.drops);
-        socket.flush(&mut senders, pool, self.config.queue_bytes_max, |id, item, len, refusal| {
+        let (slots, drops, relief) = (&mut self.slots, &mut self.drops, &mut self.relief.is_needed);
+        let queue_max = self.send_budget.limit(false, self.config.queue_bytes_max);
+        let is_short = queue_max < self.config.queue_bytes_max;
+        socket.flush(&mut senders, pool, queue_max, |id, item, len, refusal| {
             let Some(face) = slots.get_mut(id) else { return };
             let cause = match refusal {
                 Refusal::NoRuns(longest) => {
@@ -226,7 +245,13 @@ impl Faces {
                     }
                     return;
                 }
-                Refusal::QueueFull => Cause::FaceQueueFull,
+                Refusal::QueueFull => {
+                    if is_short {
+                        drops.shortages.record(SharedPool::SendQueues);
+                        *relief = true;
+                    }
+                    Cause::FaceQueueFull
+                }
                 Refusal::Failed(Errno::MSGSIZE) => Cause::FaceMtu,
                 Refusal::Failed(_) => Cause::SendFailed,
             };
@@ -234,7 +259,10 @@ impl Faces {
             Tally { face: &mut face.counters, all: drops }.drops(cause, 1);
         });
         drop(senders);
-        for (.., outbox, _) in taken.drain(..) {
+        let held = socket.memory_bytes();
+        self.send_budget.recharge(&mut socket.charged, held);
+        for (id, .., outbox, _) in taken.drain(..) {
+            self.recharge(id);
             self.put_back(outbox, pool);
         }
     }
@@ -260,6 +288,15 @@ impl Faces {
             let due = now + self.config.burst_pause;
             burst.timer = Some(due);
             self.timers.set(due, Timer::Burst(id));
+        }
+        self.recharge(id);
+    }
+
+    /// Charges the common budget of send queues with what waits for a face.
+    fn recharge(&mut self, id: FaceId) {
+        if let Some(face) = self.slots.get_mut(id) {
+            let held = face.held_bytes();
+            self.send_budget.recharge(&mut face.charged, held);
         }
     }
 

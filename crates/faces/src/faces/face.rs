@@ -1,11 +1,13 @@
 //! One face: who the peer is, by what transport it is reached, what was counted.
 
+use super::backpressure::Reading;
 use super::xdp::Way;
 use crate::config::FacesConfig;
 use crate::counters::FaceCounters;
 use crate::datagram::{Burst, Peer};
 use crate::link::LinkService;
 use crate::outbox::Outbox;
+use crate::shares::Owner;
 use crate::status::Persistency;
 use crate::stream::Stream;
 use crate::uri::FaceUri;
@@ -34,6 +36,8 @@ pub(super) enum Transport {
     Down,
     /// The mailbox of the router itself.
     Internal,
+    /// Nothing: it drops all that is sent to it.
+    Null,
 }
 
 /// How a stream that this end connected is connected again.
@@ -62,12 +66,26 @@ pub(super) struct Face {
     pub(super) counters: FaceCounters,
     /// Which listener accepted it.
     pub(super) listener: Option<u32>,
+    /// Whose it is, if it was made because its peer connected or spoke.
+    pub(super) owner: Option<Owner>,
     /// Lent from the spare ones while there is something in it.
     pub(super) outbox: Outbox,
     /// Something is in the outbox.
     pub(super) dirty: bool,
-    /// The host's epoll is asked to tell when the socket can be written.
+    /// Its network interface is down or gone.
+    pub(super) down: bool,
+    /// The host's epoll reports when the socket can be written.
     pub(super) awaits_writable: bool,
+    /// The host's epoll reports when the socket can be read.
+    pub(super) awaits_readable: bool,
+    /// Whether it is read from, where it is a stream.
+    pub(super) reading: Reading,
+    /// The last read brought more Interests than other packets.
+    pub(super) requests: bool,
+    /// Bytes of its send queue that the common budget was charged with.
+    pub(super) charged: usize,
+    /// Bytes of the kernel's send buffer that it was granted, where it was accepted.
+    pub(super) kernel_buffer: usize,
     /// When the peer was last heard.
     pub(super) heard: Instant,
     /// When its timer of this kind is due, if there is one. It may be early: then it is set again.
@@ -99,9 +117,16 @@ impl Face {
             link,
             counters: FaceCounters::default(),
             listener: None,
+            owner: None,
             outbox: Outbox::default(),
             dirty: false,
+            down: false,
             awaits_writable: false,
+            awaits_readable: true,
+            reading: Reading::On,
+            requests: false,
+            charged: 0,
+            kernel_buffer: 0,
             heard: now,
             link_timer: None,
             idle_timer: None,
@@ -110,11 +135,26 @@ impl Face {
         }
     }
 
+    /// True for peers on this machine.
+    pub(super) fn is_local(&self) -> bool {
+        self.scope == Scope::Local
+    }
+
+    /// Bytes of memory that wait to be sent to it alone.
+    pub(super) fn held_bytes(&self) -> usize {
+        let queued = match &self.transport {
+            Transport::Stream(stream) => stream.memory_bytes(),
+            Transport::Datagram { burst, .. } => burst.waiting.memory_bytes(),
+            Transport::Down | Transport::Internal | Transport::Null => 0,
+        };
+        queued + self.link.unacknowledged_bytes()
+    }
+
     /// Whether it can have a persistency: sockets that a unix or WebSocket peer connected live as long as it; only what this end connected can be connected again;
     /// nobody closes a group's face by being silent.
     pub(super) fn may_be(&self, persistency: Persistency) -> bool {
         match self.uri {
-            FaceUri::Fd(_) | FaceUri::Internal => false,
+            FaceUri::Fd(_) | FaceUri::Internal | FaceUri::Null => false,
             FaceUri::Unix(_) | FaceUri::Shm(_) => persistency != Persistency::OnDemand,
             FaceUri::WsClient(_) => persistency == Persistency::OnDemand,
             FaceUri::Tcp(_) | FaceUri::Ws(_) => {

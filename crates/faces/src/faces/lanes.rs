@@ -17,7 +17,6 @@ use crate::uri::FaceUri;
 use crate::xdp::News;
 use nw_element::{Cause, FaceId, Instant, LinkType, Packet, Pool, Scope};
 use nw_wire::LpPacket;
-use rustix::event::epoll;
 use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -169,13 +168,14 @@ impl Faces {
 
     /// Opens a lane here, or changes the one there is.
     pub fn open_lane(&mut self, now: Instant, lane: Lane) {
+        if let Some(port) = &lane.on {
+            self.open_ether_twin(lane.socket, port);
+        }
         if let Some(face) = self.slots.get_mut(lane.id) {
+            (face.uri, face.local_uri) = lane.ends;
             face.persistency = lane.persistency;
             hear(face.link.room_mut(), lane.room_kib);
             return face.link.set(lane.settings);
-        }
-        if let Some(port) = &lane.on {
-            self.open_ether_twin(lane.socket, port);
         }
         let Some(Some(socket)) = self.sockets.get_mut(lane.socket) else { return };
         let shard = self.junior.as_ref().map_or(0, |junior| junior.shard);
@@ -202,12 +202,15 @@ impl Faces {
         self.sockets.resize_with(self.sockets.len().max(index + 1), || None);
         match &self.sockets[index] {
             Some(twin) if twin.medium == Medium::Ether(port.clone()) => return,
-            // Of an interface that is gone: its lanes end next.
-            Some(old) => drop(epoll::delete(&self.epoll, &old.socket)),
-            None => {}
+            // Of an interface that changed, or was made again: the lanes stay.
+            Some(_) | None => {}
         }
-        self.sockets[index] = None;
+        let mut old = self.take_socket(index);
         let opened = DatagramSocket::ether_twin(port.clone(), &self.config);
+        let opened = opened.map(|mut twin| {
+            old.iter_mut().for_each(|old| twin.replace(old));
+            twin
+        });
         if let Err(error) = opened.and_then(|twin| self.add_socket_at(index, twin)) {
             tracing::warn!("frames to {} leave by one shard for all: {error}", port.name);
         }

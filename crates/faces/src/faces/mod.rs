@@ -1,5 +1,7 @@
 //! The faces of one shard: listeners, sockets, link services, ids, timers.
 
+mod admission;
+mod backpressure;
 mod egress;
 mod face;
 mod frames;
@@ -9,6 +11,7 @@ mod interfaces;
 mod lanes;
 mod open;
 mod reconnect;
+mod relief;
 mod xdp;
 
 use crate::config::{FaceUpdate, FacesConfig};
@@ -19,18 +22,21 @@ use crate::link::{LinkService, LinkSettings, ReassemblyBudget, Tally};
 use crate::listener::Listener;
 use crate::memory::Mailbox;
 use crate::outbox::Outbox;
+use crate::send_budget::SendBudget;
 use crate::slab::FaceSlab;
 use crate::status::{CloseReason, FaceEvent, FaceStatus, ListenerStatus};
 use crate::stream::Spare;
 use crate::timers::{Timer, Timers};
 use crate::uri::FaceUri;
+use admission::{Descriptors, Shares};
+use backpressure::Reading;
 use core::time::Duration;
 use face::{Face, Token, Transport};
 use handshakes::Handshake;
 use interfaces::InterfaceFaces;
 use lanes::Junior;
 pub use lanes::{Lane, Stray, Twins, Whence};
-use nw_element::{Cause, DropCounters, FaceId, Instant, Pool};
+use nw_element::{Cause, DropCounters, FaceId, Instant, Packet, Pool, SharedPool};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -44,6 +50,9 @@ const AGAIN_PER_TURN: usize = 64;
 /// Frames of AF_XDP that another shard hindered from being handed back are to be in so long.
 const SETTLE_PAUSE: Duration = Duration::from_micros(50);
 
+/// Reads of up to 64 KiB of what a connection still holds when its face ends for another reason than its own end.
+const LAST_READS_MAX: usize = 128;
+
 /// Timers served in one turn.
 const TIMERS_PER_TURN: usize = 1024;
 
@@ -56,6 +65,8 @@ pub struct Faces {
     config: FacesConfig,
     epoll: OwnedFd,
     slots: FaceSlab<Face>,
+    shares: Shares,
+    descriptors: Descriptors,
     /// Some are empty: nothing listens there any more.
     listeners: Vec<Option<Listener>>,
     /// WebSocket connections that are no faces yet.
@@ -70,7 +81,11 @@ pub struct Faces {
     spare_buffers: Spare,
     timers: Timers,
     budget: ReassemblyBudget,
+    send_budget: SendBudget,
+    relief: relief::Relief,
     events: Vec<FaceEvent>,
+    /// What faces that ended had received and not given yet.
+    last_packets: Vec<Packet>,
     drops: DropCounters,
     /// Counters of faces that have ended.
     ended: FaceCounters,
@@ -95,9 +110,13 @@ impl Faces {
             .map_err(|e| FaceError::system("use", "epoll")(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
         Ok(Faces {
             budget: ReassemblyBudget::new(config.reassembly),
+            relief: relief::Relief::default(),
+            send_budget: SendBudget::new(config.queues_bytes_max),
             config,
+            descriptors: Descriptors::new(&epoll),
             epoll,
             slots: FaceSlab::new(),
+            shares: Shares::default(),
             listeners: Vec::new(),
             handshakes: Vec::new(),
             sockets: Vec::new(),
@@ -109,6 +128,7 @@ impl Faces {
             spare_buffers: Vec::new(),
             timers: Timers::default(),
             events: Vec::new(),
+            last_packets: Vec::new(),
             drops: DropCounters::default(),
             ended: FaceCounters::default(),
             latest: Instant::START,
@@ -123,9 +143,23 @@ impl Faces {
         Token::from_bits(token).is_some()
     }
 
-    /// Takes what happened since the last call, in order.
+    /// Takes what happened since the last call, in order. [`FaceEvent::Created`] goes before packets that were received since the last call,
+    /// [`FaceEvent::Destroyed`] behind them and behind [`take_last_packets`](Self::take_last_packets): what a peer sent before its end counts.
     pub fn events(&mut self) -> impl Iterator<Item = FaceEvent> + use<> {
         core::mem::take(&mut self.events).into_iter()
+    }
+
+    /// Takes packets that faces had received before they ended, where that was found out by another call than [`on_ready`](Self::on_ready):
+    /// a command, a failed write, a timer.
+    #[inline]
+    pub fn take_last_packets(&mut self, batch: &mut Vec<Packet>) {
+        batch.append(&mut self.last_packets);
+    }
+
+    /// Returns whether [`events`](Self::events) or [`take_last_packets`](Self::take_last_packets) have something to give.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty() || !self.last_packets.is_empty()
     }
 
     /// When [`tick`](Self::tick) wants to be called, if ever.
@@ -143,11 +177,13 @@ impl Faces {
                 Some(Timer::Idle(id)) => self.check_idle(now, id, pool),
                 Some(Timer::Link(id)) => self.check_link(now, id),
                 Some(Timer::Burst(id)) => self.send_waiting(now, id),
+                Some(Timer::Reading(id)) => self.check_reading(now, id, pool),
                 Some(Timer::Reconnect(id)) => self.check_connection(now, id, pool),
                 Some(Timer::Drain(index)) => self.drain_udp(now, index as usize),
                 Some(Timer::Handshake(index)) => self.expire_handshake(index),
                 Some(Timer::Accept(index)) => self.resume_accepting(now, index),
                 Some(Timer::Xdp) => self.match_xdp(now),
+                Some(Timer::Interfaces) => self.match_interfaces(now, pool),
             }
         }
     }
@@ -167,7 +203,8 @@ impl Faces {
     pub fn close_all(&mut self, pool: &mut Pool) {
         self.flush(pool);
         let ids: Vec<FaceId> = self.ids().collect();
-        ids.into_iter().for_each(|id| self.end_face(id, CloseReason::Asked, pool));
+        ids.into_iter().for_each(|id| self.remove_face(id, CloseReason::Asked, pool));
+        self.last_packets.drain(..).for_each(|packet| pool.release(packet));
         (0..self.handshakes.len()).for_each(|index| drop(self.take_handshake(index as u32)));
         self.listeners.clear();
         self.sockets.clear();
@@ -262,11 +299,17 @@ impl Faces {
         self.budget.bytes()
     }
 
+    /// Bytes of memory in the send queues of all faces.
+    pub const fn send_queue_bytes(&self) -> usize {
+        self.send_budget.bytes()
+    }
+
     fn describe(&self, id: FaceId, face: &Face) -> FaceStatus {
         let settings = face.link.settings();
         let up = match &face.transport {
             Transport::Stream(stream) => stream.connected,
-            Transport::Datagram { .. } | Transport::Internal => true,
+            Transport::Datagram { .. } => !face.down,
+            Transport::Internal | Transport::Null => true,
             Transport::Down => false,
         };
         FaceStatus {
@@ -287,9 +330,19 @@ impl Faces {
         }
     }
 
+    /// Returns an error when there are as many faces as others than on-demand ones may fill.
+    fn check_commanded(&mut self) -> Result<(), FaceError> {
+        if self.slots.len() >= self.commanded_faces_max() {
+            self.drops.shortages.record(SharedPool::Faces);
+            return Err(FaceError::TooMany(self.commanded_faces_max()));
+        }
+        Ok(())
+    }
+
     /// Makes a face, if there may be one more, and tells.
     fn add_face(&mut self, make: impl FnOnce(FaceId) -> Face) -> Result<FaceId, FaceError> {
         if self.slots.len() >= self.config.faces_max {
+            self.drops.shortages.record(SharedPool::Faces);
             return Err(FaceError::TooMany(self.config.faces_max));
         }
         let id = self.slots.insert(make).ok_or(FaceError::TooMany(self.config.faces_max))?;
@@ -307,7 +360,13 @@ impl Faces {
         LinkService::new(settings, now.as_nanos())
     }
 
+    /// Ends a face. What its connection still holds is read first.
     fn end_face(&mut self, id: FaceId, reason: CloseReason, pool: &mut Pool) {
+        self.read_last(id, pool);
+        self.remove_face(id, reason, pool);
+    }
+
+    fn remove_face(&mut self, id: FaceId, reason: CloseReason, pool: &mut Pool) {
         let Some(mut face) = self.slots.remove(id) else { return };
         let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
         for item in face.outbox.items() {
@@ -318,6 +377,8 @@ impl Faces {
         }
         face.outbox.clear(pool);
         face.link.end(&mut self.budget, &mut tally);
+        self.send_budget.recharge(&mut face.charged, 0);
+        self.send_budget.return_kernel_buffer(core::mem::take(&mut face.kernel_buffer));
         let reconnect_timer = face.reconnect.as_ref().and_then(|reconnect| reconnect.timer);
         let burst_timer = match &face.transport {
             Transport::Datagram { burst, .. } => {
@@ -333,6 +394,7 @@ impl Faces {
             (face.link_timer, Timer::Link(id)),
             (reconnect_timer, Timer::Reconnect(id)),
             (burst_timer, Timer::Burst(id)),
+            (face.reading.due(), Timer::Reading(id)),
         ];
         for (due, timer) in timers {
             due.into_iter().for_each(|due| self.timers.cancel(due, timer));
@@ -341,9 +403,7 @@ impl Faces {
             None => self.ended.merge(&face.counters),
             Some(_) => self.ended_lanes.push((id, core::mem::take(&mut face.counters))),
         }
-        if let Some(Some(listener)) = face.listener.map(|index| &mut self.listeners[index as usize]) {
-            listener.faces -= 1;
-        }
+        self.forget_owner(&face);
         let status = self.describe(id, &face);
         match &mut face.transport {
             Transport::Stream(stream) => {
@@ -352,7 +412,7 @@ impl Faces {
                 let _ = epoll::delete(&self.epoll, &stream.socket);
             }
             Transport::Datagram { socket, peer, .. } => self.forget_peer(*socket, peer, id),
-            Transport::Internal | Transport::Down => {}
+            Transport::Internal | Transport::Null | Transport::Down => {}
         }
         self.events.push(FaceEvent::Destroyed(Box::new(status), reason));
     }
@@ -370,11 +430,17 @@ impl Faces {
     /// A socket that does not listen ends with the last of its faces.
     fn drop_socket_without_peers(&mut self, index: usize) {
         let unused = |socket: &&DatagramSocket| !socket.listening && socket.peers.is_empty();
-        if let Some(socket) = self.sockets[index].as_ref().filter(unused) {
-            let _ = epoll::delete(&self.epoll, &socket.socket);
-            self.sockets[index] = None;
+        if self.sockets[index].as_ref().is_some_and(|socket| unused(&socket)) {
+            drop(self.take_socket(index));
             self.xdp.changed = true;
         }
+    }
+
+    fn take_socket(&mut self, index: usize) -> Option<DatagramSocket> {
+        let mut socket = self.sockets[index].take()?;
+        let _ = epoll::delete(&self.epoll, &socket.socket);
+        self.send_budget.recharge(&mut socket.charged, 0);
+        Some(socket)
     }
 
     fn check_idle(&mut self, now: Instant, id: FaceId, pool: &mut Pool) {
@@ -398,7 +464,7 @@ impl Faces {
         let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
         face.link.expire(now, &mut self.budget, &mut tally);
         let mut not_before = Instant::START;
-        if face.link.is_reliable() && !matches!(face.transport, Transport::Down) {
+        if face.link.is_reliable() && !face.down && !matches!(face.transport, Transport::Down) {
             // What is to be sent again waits here, not in a queue: until then it may be acknowledged after all.
             let busy = self.slots.get(id).is_some_and(|face| self.waiting_bytes(face) > 0);
             let again_max = if busy { 0 } else { AGAIN_PER_TURN };
@@ -406,6 +472,8 @@ impl Faces {
             let Some(face) = self.slots.get_mut(id) else { return };
             let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
             face.link.pump(now, again_max, &mut face.outbox, &mut tally);
+            let held = face.held_bytes();
+            self.send_budget.recharge(&mut face.charged, held);
             not_before = now + self.config.burst_pause;
         }
         self.arm_link(id, not_before);
@@ -419,7 +487,7 @@ impl Faces {
                 self.sockets[*socket].as_ref().map_or(0, DatagramSocket::queue_bytes) + burst.waiting.len()
             }
             Transport::Internal => self.mailbox.bytes(),
-            Transport::Down => 0,
+            Transport::Null | Transport::Down => 0,
         }
     }
 
@@ -451,6 +519,25 @@ impl Faces {
         flags.set(epoll::EventFlags::OUT, writable);
         epoll::add(&self.epoll, socket, epoll::EventData::new_u64(token.bits()), flags)
     }
+}
+
+/// Has epoll report what a stream face waits for now.
+fn watch_stream(epoll: &OwnedFd, id: FaceId, face: &mut face::Face) {
+    let Transport::Stream(stream) = &face.transport else { return };
+    let readable = !matches!(face.reading, Reading::Resting { .. });
+    // Packets that were read and are not taken in yet: the next turn goes on with them, as soon as the socket takes answers.
+    let writable =
+        stream.awaits_connection() || stream.awaits_writable() || stream.has_deferred() && readable;
+    if (readable, writable) == (face.awaits_readable, face.awaits_writable) {
+        return;
+    }
+    (face.awaits_readable, face.awaits_writable) = (readable, writable);
+    let mut flags = epoll::EventFlags::empty();
+    flags.set(epoll::EventFlags::IN, readable);
+    flags.set(epoll::EventFlags::OUT, writable);
+    let data = epoll::EventData::new_u64(Token::Face(id).bits());
+    let result = epoll::modify(epoll, &stream.socket, data, flags);
+    debug_assert!(result.is_ok(), "{id:?} is not watched: {result:?}");
 }
 
 /// As [`Faces::watch`], for a socket that is watched already.

@@ -2,13 +2,14 @@
 
 use super::face::{Face, Reconnect, Token, Transport};
 use super::xdp::Way;
-use super::{Faces, watch_again};
+use super::{Faces, watch_stream};
 use crate::config::FaceOptions;
 use crate::datagram::{Burst, DatagramSocket, Medium, Peer};
 use crate::error::FaceError;
 use crate::inherited::InheritedUnix;
 use crate::link::LinkSettings;
 use crate::listener::{self, Listener};
+use crate::shares::Owner;
 use crate::status::{FaceEvent, Persistency};
 use crate::stream::Stream;
 use crate::timers::Timer;
@@ -137,8 +138,8 @@ impl Faces {
         local: Option<&FaceUri>,
         options: &FaceOptions,
     ) -> Result<FaceId, FaceError> {
-        if options.persistency == Some(Persistency::OnDemand) {
-            return Err(FaceError::Persistency(Persistency::OnDemand.as_str()));
+        if uri.is_canonical() {
+            crate::request::check(uri, local, options)?;
         }
         let unreachable = |a: &SocketAddr| a.port() == 0 || a.ip().is_unspecified() || a.ip().is_multicast();
         match uri {
@@ -159,6 +160,7 @@ impl Faces {
                     return Err(FaceError::Exists(existing));
                 }
                 let bind = local_address(uri, local)?;
+                self.check_commanded()?;
                 let (stream, local) = listener::connect(uri, bind, &self.config)?;
                 let connected = stream.connected;
                 let id = self.add_stream(now, stream, (uri.clone(), local), scope, options)?;
@@ -203,6 +205,16 @@ impl Faces {
         FaceId::INTERNAL
     }
 
+    /// Makes the face that drops all that is sent to it, [`FaceId::NULL`]: what a route to it covers goes nowhere.
+    pub fn open_null(&mut self, now: Instant) -> FaceId {
+        let ends = (FaceUri::Null, FaceUri::Null);
+        let link = self.link(now, LinkSettings::new(&self.config, None));
+        let face = Face::new(now, ends, Scope::NonLocal, Persistency::Permanent, Transport::Null, link);
+        self.slots.set_reserved(FaceId::NULL, face);
+        self.tell_created(FaceId::NULL);
+        FaceId::NULL
+    }
+
     pub(super) fn add_stream(
         &mut self,
         now: Instant,
@@ -233,10 +245,28 @@ impl Faces {
             self.events.pop();
             return Err(FaceError::system("watch", uri)(errno));
         }
+        if persistency == Persistency::OnDemand {
+            self.size_send_buffer(id);
+        }
         if !connected {
             self.events.push(FaceEvent::Down(id));
         }
         Ok(id)
+    }
+
+    /// Gives an accepted connection less of the kernel's send buffer when there are many.
+    fn size_send_buffer(&mut self, id: FaceId) {
+        let wanted = self.config.stream_send_buffer;
+        let Some(face) = self.slots.get_mut(id) else { return };
+        let Transport::Stream(stream) = &face.transport else { return };
+        if stream.shared.is_some() {
+            return;
+        }
+        face.kernel_buffer = self.send_budget.grant_kernel_buffer(wanted);
+        if face.kernel_buffer < wanted {
+            // What it has already is the worst that can come of a failure.
+            let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream.socket, face.kernel_buffer);
+        }
     }
 
     /// Makes a face of a peer that spoke, or is to be spoken to.
@@ -274,22 +304,22 @@ impl Faces {
         };
         let mut face = Face::new(now, ends, scope, persistency, transport, link);
         face.link_type = link_type;
+        face.down = !socket.up;
+        let down = face.down;
         face.idle_timer = face.expiry(&self.config);
         let idle = face.idle_timer;
         let id = self.add_face(|_| face)?;
+        if down {
+            self.events.push(FaceEvent::Down(id));
+        }
         if let Some(due) = idle {
             self.timers.set(due, Timer::Idle(id));
         }
         if let Some(socket) = &mut self.sockets[index] {
             socket.peers.insert(peer, id);
-            if idle.is_some() {
-                socket.waiting_to_yield.push_back((id, now));
-            }
-            // Faces that ended otherwise are cleared away before they outnumber those that live.
-            if socket.waiting_to_yield.len() > 64 + 2 * socket.peers.len() {
-                let slots = &self.slots;
-                socket.waiting_to_yield.retain(|(id, _)| slots.get(*id).is_some());
-            }
+        }
+        if options.persistency == Some(Persistency::OnDemand) {
+            self.note_owner(id, Owner::of_sender(peer));
         }
         Ok(id)
     }
@@ -317,9 +347,7 @@ impl Faces {
         if let Some(existing) = existing.filter_map(|(_, socket)| socket.peers.get(&Peer::Ip(peer))).next() {
             return Err(FaceError::Exists(*existing));
         }
-        if self.slots.len() >= self.config.faces_max {
-            return Err(FaceError::TooMany(self.config.faces_max));
-        }
+        self.check_commanded()?;
         let index = match found {
             Some(index) => index,
             None => {
@@ -409,8 +437,7 @@ impl Faces {
                 if sent < opening.request().len() {
                     return Err(Errno::NOBUFS);
                 }
-                face.awaits_writable = false;
-                watch_again(&self.epoll, &stream.socket, Token::Face(id), false);
+                watch_stream(&self.epoll, id, face);
             }
             return Ok(());
         }

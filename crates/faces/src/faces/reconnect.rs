@@ -18,6 +18,7 @@ use std::os::fd::AsFd;
 impl Faces {
     /// A stream has come to its end, and with it its face, unless that is permanent and was connected before.
     pub(super) fn lose_stream(&mut self, now: Instant, id: FaceId, reason: CloseReason, pool: &mut Pool) {
+        self.read_last(id, pool);
         let Some(face) = self.slots.get_mut(id) else { return };
         if let CloseReason::SharedMemory(fault) = reason {
             tracing::debug!(peer = %face.uri, %fault, "a neighbour at shared memory breaks the rules");
@@ -37,6 +38,10 @@ impl Faces {
         let _ = epoll::delete(&self.epoll, &stream.socket);
         drop(stream);
         face.awaits_writable = false;
+        face.awaits_readable = true;
+        if let Some(due) = core::mem::take(&mut face.reading).due() {
+            self.timers.cancel(due, Timer::Reading(id));
+        }
         face.dirty = false;
         let outbox = core::mem::take(&mut face.outbox);
         let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
@@ -45,6 +50,7 @@ impl Faces {
             tally.drops(Cause::FaceDown, 1);
         }
         face.link.restart(now, &mut self.budget, &mut tally);
+        self.send_budget.recharge(&mut face.charged, 0);
         self.put_back(outbox, pool);
         if was_connected {
             self.events.push(FaceEvent::Down(id));

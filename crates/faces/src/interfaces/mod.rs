@@ -21,11 +21,23 @@ const GROUPS: u32 = 0x1 | 0x10 | 0x100;
 const RECEIVE_LEN: usize = 64 << 10;
 /// Calls before others get their turn.
 const RECEIVES_PER_TURN: usize = 32;
+/// Likewise, after events were lost: what the socket holds, several times.
+const RECEIVES_AFTER_OVERRUN: usize = 4096;
+/// Questions for all interfaces, when changes come between the parts of each answer.
+const ATTEMPTS_MAX: usize = 8;
 
 const IFF_UP: u32 = 0x1;
 const IFF_LOOPBACK: u32 = 0x8;
 const IFF_MULTICAST: u32 = 0x1000;
 const ARPHRD_ETHER: u16 = 1;
+
+/// IPv4 groups have no scope in them; of IPv6 groups only those of one link are told apart by interface.
+pub(crate) const fn is_group_of_a_link(group: IpAddr) -> bool {
+    match group {
+        IpAddr::V4(v4) => v4.is_multicast(),
+        IpAddr::V6(v6) => v6.segments()[0] & 0xff0f == 0xff02,
+    }
+}
 
 /// A network interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,30 +125,50 @@ impl Interfaces {
     /// # Errors
     /// When the kernel can't be asked any more.
     pub fn take_news(&mut self) -> Result<bool, Errno> {
-        let mut buffer = vec![0; RECEIVE_LEN];
-        let mut changed = false;
-        for _ in 0..RECEIVES_PER_TURN {
-            match receive(&self.socket, &mut buffer) {
-                Ok(len) => news_changes(&mut self.table, &buffer[..len], &mut changed),
-                Err(Errno::AGAIN) => break,
-                Err(Errno::INTR) => {}
-                // More was told than there was room for: what was lost, the table as a whole has.
-                Err(Errno::NOBUFS) => {
-                    let table = ask_for_all()?;
-                    changed |= table != self.table;
-                    self.table = table;
-                }
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(changed)
+        follow(&mut self.table, |buffer| receive(&self.socket, buffer), ask_for_all)
     }
 }
 
-fn news_changes(table: &mut BTreeMap<u32, Interface>, bytes: &[u8], changed: &mut bool) {
-    for news in netlink::news(bytes) {
-        *changed |= apply(table, news);
+/// Applies events to the table; true when it is another one then.
+///
+/// An overrun (ENOBUFS) means that events were lost: the table is asked for as a whole. Events that were queued before are older than its answer,
+/// so they are discarded first. Those that follow are in order, but some are in the answer already: all of them are applied before
+/// anything is made of the table, so that no state that has passed is taken for the present one.
+fn follow(
+    table: &mut BTreeMap<u32, Interface>,
+    mut receive: impl FnMut(&mut [u8]) -> Result<usize, Errno>,
+    mut ask_for_all: impl FnMut() -> Result<BTreeMap<u32, Interface>, Errno>,
+) -> Result<bool, Errno> {
+    let mut buffer = vec![0; RECEIVE_LEN];
+    let (mut before, mut changed, mut lost, mut extended) = (None, false, false, false);
+    let mut left = RECEIVES_PER_TURN;
+    while left > 0 {
+        left -= 1;
+        match receive(&mut buffer) {
+            // Events that the answer to come is newer than.
+            Ok(_) if lost => {}
+            Ok(len) => netlink::news(&buffer[..len]).for_each(|news| changed |= apply(table, news)),
+            Err(Errno::INTR) => {}
+            Err(Errno::NOBUFS) => {
+                if !core::mem::replace(&mut extended, true) {
+                    left = RECEIVES_AFTER_OVERRUN;
+                }
+                lost = true;
+            }
+            Err(Errno::AGAIN) if lost => {
+                lost = false;
+                let all = ask_for_all()?;
+                before.get_or_insert(core::mem::replace(table, all));
+            }
+            Err(Errno::AGAIN) => break,
+            Err(errno) => return Err(errno),
+        }
     }
+    if lost {
+        let all = ask_for_all()?;
+        before.get_or_insert(core::mem::replace(table, all));
+    }
+    Ok(changed || before.is_some_and(|before| before != *table))
 }
 
 /// True when the table is another one then.
@@ -160,8 +192,20 @@ fn apply(table: &mut BTreeMap<u32, Interface>, news: News) -> bool {
 }
 
 fn ask_for_all() -> Result<BTreeMap<u32, Interface>, Errno> {
-    let socket = netlink_socket(0)?;
     let mut table = BTreeMap::new();
+    for _ in 0..ATTEMPTS_MAX {
+        if ask_once(&mut table)? {
+            break;
+        }
+    }
+    Ok(table)
+}
+
+/// Asks for all interfaces and addresses. False when something changed between the parts of an answer, so that parts may be missing.
+fn ask_once(table: &mut BTreeMap<u32, Interface>) -> Result<bool, Errno> {
+    let socket = netlink_socket(0)?;
+    let mut consistent = true;
+    table.clear();
     let mut buffer = vec![0; RECEIVE_LEN];
     for request in [netlink::RTM_GETLINK, netlink::RTM_GETADDR] {
         let kernel = SocketAddrNetlink::new(0, 0);
@@ -172,18 +216,19 @@ fn ask_for_all() -> Result<BTreeMap<u32, Interface>, Errno> {
                 Err(Errno::INTR) => continue,
                 received => received?,
             };
+            consistent &= !netlink::is_interrupted(&buffer[..len]);
             for news in netlink::news(&buffer[..len]) {
                 match news {
                     News::Done => break 'answer,
                     News::Refused(code) => return Err(Errno::from_raw_os_error(code)),
                     news => {
-                        apply(&mut table, news);
+                        apply(table, news);
                     }
                 }
             }
         }
     }
-    Ok(table)
+    Ok(consistent)
 }
 
 /// A socket that is told of these groups of changes.
@@ -213,6 +258,36 @@ mod tests {
         let lo = interfaces.named("lo").expect("lo is there");
         assert!(lo.loopback && lo.index == 1 && lo.mac.is_none());
         assert_eq!(interfaces.get(1).map(|i| &*i.name), Some("lo"));
+    }
+
+    #[test]
+    fn events_older_than_a_resynchronisation_do_not_overwrite_it() {
+        let interface = |index: u32| {
+            (index, Interface { index, name: format!("eth{index}").into(), ..Interface::default() })
+        };
+        // An event "interface 3 is gone", as the kernel writes it.
+        let gone = |index: u32| netlink::link_gone(index);
+        let mut table: BTreeMap<_, _> = [interface(3)].into();
+        // Lost events; then "3 is gone" and "4 is gone", which are older than the answer, where both are there; then "5 is gone", which is newer.
+        let queued = [
+            Err(Errno::NOBUFS),
+            Ok(gone(3)),
+            Err(Errno::NOBUFS),
+            Ok(gone(4)),
+            Err(Errno::AGAIN),
+            Ok(gone(5)),
+        ];
+        let mut queued = queued.into_iter();
+        let changed = follow(
+            &mut table,
+            |buffer| {
+                let bytes = queued.next().unwrap_or(Err(Errno::AGAIN))?;
+                buffer[..bytes.len()].copy_from_slice(&bytes);
+                Ok(bytes.len())
+            },
+            || Ok([interface(3), interface(4), interface(5)].into()),
+        );
+        assert_eq!((changed, table), (Ok(true), [interface(3), interface(4)].into()));
     }
 
     #[test]

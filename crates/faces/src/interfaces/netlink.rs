@@ -29,6 +29,7 @@ pub const RTM_GETADDR: u16 = 22;
 
 const NLM_F_REQUEST: u16 = 0x1;
 const NLM_F_REQUEST_DUMP: u16 = 0x301;
+const NLM_F_DUMP_INTR: u16 = 0x10;
 const HEADER_LEN: usize = 16;
 const LINK_LEN: usize = 16;
 const ADDRESS_LEN: usize = 8;
@@ -193,6 +194,25 @@ pub fn request(typ: u16) -> [u8; HEADER_LEN + LINK_LEN] {
 /// The news in what was received with one call; ends where nothing can be made of the rest.
 pub fn news(bytes: &[u8]) -> impl Iterator<Item = News> {
     messages(bytes).filter_map(|(typ, message)| read(typ, message))
+}
+
+/// True when one of these messages says that an answer is inconsistent, as something changed while it was written.
+pub fn is_interrupted(mut bytes: &[u8]) -> bool {
+    while let (Some(len), Some(flags)) = (u32_at(bytes, 0), u16_at(bytes, 6)) {
+        if flags & NLM_F_DUMP_INTR != 0 {
+            return true;
+        }
+        bytes = bytes.get(align(len as usize).max(HEADER_LEN)..).unwrap_or(&[]);
+    }
+    false
+}
+
+/// The event that an interface is gone, as the kernel writes it.
+#[cfg(test)]
+pub fn link_gone(index: u32) -> Vec<u8> {
+    let mut head = [0; LINK_LEN];
+    head[4..8].copy_from_slice(&index.to_ne_bytes());
+    question(RTM_DELLINK, 0, &head, &[])
 }
 
 /// Type and body of each message in what was received with one call.

@@ -56,6 +56,11 @@ impl Default for EtherPolicy {
 }
 
 impl GroupPolicy {
+    /// True when a group is wanted on an interface, which may be down or without an address.
+    pub fn covers(&self, group: SocketAddr, interface: &Interface) -> bool {
+        self.groups.contains(&group) && !interface.loopback && self.filter.accepts(interface)
+    }
+
     /// The groups to join on an interface.
     pub fn groups_on<'a>(&'a self, interface: &'a Interface) -> impl Iterator<Item = SocketAddr> + 'a {
         let fits =
@@ -66,6 +71,11 @@ impl GroupPolicy {
 }
 
 impl EtherPolicy {
+    /// True when the interface is wanted, which may be down.
+    pub fn covers(&self, interface: &Interface) -> bool {
+        !interface.loopback && self.filter.accepts(interface)
+    }
+
     /// True when the interface can be used and is wanted.
     pub fn wants(&self, interface: &Interface) -> bool {
         interface.up && !interface.loopback && interface.mac.is_some() && self.filter.accepts(interface)

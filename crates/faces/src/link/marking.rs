@@ -2,39 +2,101 @@
 //!
 //! "A queue above the threshold for one interval sets a CongestionMark; the next mark follows after interval / sqrt(n + 1)", where n is how many
 //! were set since the queue was last short.
+//!
+//! A queue that fills within one interval would overflow before its first mark. So the interval is a quarter above a quarter of
+//! the queue's bound and a sixteenth above half of it, and a queue that long has its first mark at once.
 
 use core::time::Duration;
 use nw_element::Instant;
+
+/// How full a queue is, of its bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Fill {
+    #[default]
+    Low,
+    /// Above a quarter.
+    Medium,
+    /// Above half.
+    High,
+}
+
+impl Fill {
+    #[inline]
+    const fn of(queue_bytes: u64, queue_max: u64) -> Self {
+        if queue_bytes > queue_max / 2 {
+            Fill::High
+        } else if queue_bytes > queue_max / 4 {
+            Fill::Medium
+        } else {
+            Fill::Low
+        }
+    }
+
+    const fn interval_parts(self) -> u32 {
+        match self {
+            Fill::Low => 1,
+            Fill::Medium => 4,
+            Fill::High => 16,
+        }
+    }
+}
+
+/// A send queue as one packet finds it.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueState {
+    /// Bytes that wait.
+    pub bytes: u64,
+    /// Bytes beyond which packets are dropped.
+    pub bytes_max: u64,
+}
 
 /// The state of one face's marking.
 #[derive(Clone, Debug, Default)]
 pub struct Marking {
     /// When the next mark is due; `None` while the queue is short.
     next: Option<Instant>,
+    /// When the queue became long, or had its last mark.
+    since: Instant,
     /// Marks since the queue was last short.
     marks: u32,
+    fill: Fill,
 }
 
 impl Marking {
-    /// To be asked for each packet sent: shall it be marked?
+    /// Returns whether a packet that is sent now is to be marked. To be called for each packet.
     #[inline]
-    pub fn is_due(&mut self, now: Instant, queue_bytes: u64, threshold: u64, interval: Duration) -> bool {
-        if queue_bytes <= threshold {
-            *self = Marking::default();
+    pub fn is_due(&mut self, now: Instant, queue: QueueState, threshold: u64, interval: Duration) -> bool {
+        if queue.bytes <= threshold {
+            if self.next.is_some() {
+                *self = Marking::default();
+            }
             return false;
         }
+        let fill = Fill::of(queue.bytes, queue.bytes_max);
         match self.next {
-            None => {
-                self.next = Some(now + interval);
-                false
-            }
-            Some(next) if now < next => false,
+            Some(next) if now < next && fill == self.fill => false,
             Some(next) => {
-                self.marks += 1;
-                self.next = Some(next + interval.div_f64(f64::from(self.marks + 1).sqrt()));
-                true
+                let due = now >= next || fill == Fill::High && self.marks == 0;
+                self.schedule(now, due, fill, interval);
+                due
+            }
+            None => {
+                self.since = now;
+                let due = fill == Fill::High;
+                self.schedule(now, due, fill, interval);
+                due
             }
         }
+    }
+
+    fn schedule(&mut self, now: Instant, marked: bool, fill: Fill, interval: Duration) {
+        if marked {
+            self.marks += 1;
+            self.since = now;
+        }
+        self.fill = fill;
+        let interval = interval / fill.interval_parts();
+        self.next = Some(self.since + interval.div_f64(f64::from(self.marks + 1).sqrt()));
     }
 }
 
@@ -46,7 +108,10 @@ mod tests {
     fn marks_come_closer_while_the_queue_stays_long() {
         let mut marking = Marking::default();
         let interval = Duration::from_millis(100);
-        let mut due = |ms, bytes| marking.is_due(Instant::from_millis(ms), bytes, 1000, interval);
+        let mut due = |ms, bytes| {
+            let queue = QueueState { bytes, bytes_max: 1 << 20 };
+            marking.is_due(Instant::from_millis(ms), queue, 1000, interval)
+        };
         assert!(!due(0, 1000));
         assert!(!due(1, 1001));
         assert!(!due(100, 1001));
@@ -61,5 +126,31 @@ mod tests {
         assert!(!due(232, 2000));
         assert!(!due(331, 2000));
         assert!(due(332, 2000));
+    }
+
+    #[test]
+    fn queue_above_half_of_its_bound_marks_at_once() {
+        let mut marking = Marking::default();
+        let mut due = |ms, bytes| {
+            let queue = QueueState { bytes, bytes_max: 1000 };
+            marking.is_due(Instant::from_millis(ms), queue, 10, Duration::from_millis(160))
+        };
+        assert!(due(0, 501) && !due(1, 501) && !due(7, 900));
+        // 160 / 16 / sqrt(2) = 7.1.
+        assert!(due(8, 900) && !due(9, 900));
+        assert!(!due(10, 9) && !due(11, 11));
+        // The queue grows before the first mark of a short one is due.
+        assert!(due(12, 600));
+    }
+
+    #[test]
+    fn queue_above_a_quarter_of_its_bound_marks_after_a_quarter_of_the_interval() {
+        let mut marking = Marking::default();
+        let mut due = |ms, bytes| {
+            let queue = QueueState { bytes, bytes_max: 1000 };
+            marking.is_due(Instant::from_millis(ms), queue, 10, Duration::from_millis(160))
+        };
+        assert!(!due(0, 20) && !due(30, 20));
+        assert!(!due(31, 300) && !due(39, 300) && due(40, 300));
     }
 }

@@ -10,7 +10,7 @@ mod reliability;
 mod room;
 mod send;
 
-pub use marking::Marking;
+pub use marking::{Marking, QueueState};
 pub use reassembly::{Reassembler, ReassemblyBudget};
 pub use reliability::{Pumped, Reliability, ReliabilityCounters};
 pub use room::Room;
@@ -101,6 +101,16 @@ impl LinkSettings {
     #[must_use]
     pub const fn reliable(self, on: bool) -> Self {
         LinkSettings { flags: self.flags.with(FaceFlags::RELIABILITY, on), ..self }
+    }
+
+    /// With another MTU of the transport, unless one was said of the face.
+    #[must_use]
+    pub fn with_transport_mtu(mut self, mtu: usize) -> Self {
+        self.mtu_default = Some(mtu);
+        if !self.mtu_is_said {
+            self.mtu = Some(mtu);
+        }
+        self
     }
 
     /// With what is said changed.
@@ -220,6 +230,18 @@ impl LinkService {
     #[inline]
     pub const fn is_reliable(&self) -> bool {
         self.reliability.is_some()
+    }
+
+    /// Bytes of link packets kept until they are acknowledged.
+    pub fn unacknowledged_bytes(&self) -> usize {
+        self.reliability.as_ref().map_or(0, |reliability| reliability.stored_bytes())
+    }
+
+    /// Keeps at most so many of these bytes from now on, if that is less than the face's own bound: memory that all faces share is short.
+    pub fn limit_unacknowledged(&mut self, bytes_max: usize) {
+        if let Some(reliability) = &mut self.reliability {
+            reliability.set_shared_max(bytes_max);
+        }
     }
 
     /// How much may be sent in a row.

@@ -1,12 +1,15 @@
 //! Network packets to link packets: bare where no header is needed, in fragments where the MTU asks for it, numbered and kept where the link is
 //! reliable.
 
+use super::marking::QueueState;
 use super::reliability::{ACK_LEN, ACKS_PER_PACKET};
 use super::{LinkService, Pumped, Tally};
 use crate::outbox::Outbox;
 use crate::status::FaceFlags;
 use arrayvec::ArrayVec;
-use nw_element::{ANNOUNCEMENT_LEN_MAX, Cause, FaceId, Instant, Kind, LinkFields, Packet, Pool, Ticket};
+use nw_element::{
+    ANNOUNCEMENT_LEN_MAX, Cause, FaceId, Instant, Kind, LinkFields, Packet, Pool, SharedPool, Ticket,
+};
 use nw_wire::PACKET_LEN_MAX;
 use nw_wire::lp::{FRAG_COUNT_MAX, LpHeader, NackReason};
 
@@ -22,13 +25,13 @@ const SEQUENCE_LEN: usize = 10;
 const LENGTHS_GROW_MAX: usize = 2;
 
 impl LinkService {
-    /// Puts one packet, with its link fields, into the outbox; or drops and counts it. `queue_bytes` is what waits for the socket already.
+    /// Puts one packet, with its link fields, into the outbox; or drops and counts it. `queue` is what waits for the socket already.
     #[inline]
     pub fn send(
         &mut self,
         now: Instant,
         packet: Packet,
-        queue_bytes: usize,
+        queue: QueueState,
         pool: &mut Pool,
         outbox: &mut Outbox,
         tally: &mut Tally<'_>,
@@ -36,9 +39,9 @@ impl LinkService {
         let meta = pool.meta(&packet);
         let header = self.header(meta.kind, &meta.link);
         if meta.link.announcement != Ticket::NONE {
-            return self.send_announced(now, packet, header, queue_bytes, pool, outbox, tally);
+            return self.send_announced(now, packet, header, queue, pool, outbox, tally);
         }
-        self.send_with(now, packet, header, queue_bytes, pool, outbox, tally);
+        self.send_with(now, packet, header, queue, pool, outbox, tally);
     }
 
     /// As [`send`](Self::send), with a prefix announcement where there is room for it.
@@ -49,7 +52,7 @@ impl LinkService {
         now: Instant,
         packet: Packet,
         header: LpHeader<'static>,
-        queue_bytes: usize,
+        queue: QueueState,
         pool: &mut Pool,
         outbox: &mut Outbox,
         tally: &mut Tally<'_>,
@@ -64,7 +67,7 @@ impl LinkService {
                 &kept[..announcement.len()]
             });
         let header = LpHeader { prefix_announcement: announcement, ..header };
-        self.send_with(now, packet, header, queue_bytes, pool, outbox, tally);
+        self.send_with(now, packet, header, queue, pool, outbox, tally);
     }
 
     #[inline]
@@ -74,7 +77,7 @@ impl LinkService {
         now: Instant,
         packet: Packet,
         mut header: LpHeader<'_>,
-        queue_bytes: usize,
+        queue: QueueState,
         pool: &mut Pool,
         outbox: &mut Outbox,
         tally: &mut Tally<'_>,
@@ -85,7 +88,7 @@ impl LinkService {
         }
         if self.settings.flags.contains(FaceFlags::CONGESTION_MARKING) {
             let (threshold, interval) = (self.settings.marking_threshold, self.settings.marking_interval);
-            if self.marking.is_due(now, queue_bytes as u64, threshold, interval) {
+            if self.marking.is_due(now, queue, threshold, interval) {
                 header.congestion_mark = header.congestion_mark.max(1);
                 tally.face.out_marks += 1;
             }
@@ -215,6 +218,13 @@ impl LinkService {
             self.sequence = self.sequence.wrapping_add(1);
             let packet_kind = (index == 0).then_some(kind);
             self.put_reliably(now, kind, first_sequence, header, piece, packet_kind, outbox);
+            if self
+                .reliability
+                .as_ref()
+                .is_some_and(|reliability| reliability.is_shared_memory_short(piece.len()))
+            {
+                tally.all.shortages.record(SharedPool::SendQueues);
+            }
         }
         if let Some(reliability) = &self.reliability {
             tally.face.reliability = *reliability.counters();

@@ -1,7 +1,7 @@
 use super::*;
 use crate::config::{FaceOptions, ReassemblyLimits};
 use crate::outbox::Outbox;
-use nw_element::Kind;
+use nw_element::{Kind, SharedPool};
 use nw_name::HashKey;
 use nw_name::tlv::{push_integer, push_tlv};
 use nw_wire::lp::{FRAG_COUNT_MAX, LpHeader};
@@ -93,7 +93,8 @@ impl Bench {
         meta.link = link;
         let mut outbox = Outbox::default();
         let mut tally = Tally { face: &mut self.face, all: &mut self.all };
-        self.link.send(self.now, packet, queue_bytes, &mut self.pool, &mut outbox, &mut tally);
+        let queue = QueueState { bytes: queue_bytes as u64, bytes_max: 1 << 20 };
+        self.link.send(self.now, packet, queue, &mut self.pool, &mut outbox, &mut tally);
         let out = outbox.items().iter().map(|item| outbox.parts(item, &self.pool).concat()).collect();
         outbox.clear(&mut self.pool);
         out
@@ -396,7 +397,7 @@ fn who_was_held_up_reads_what_waits_before_anything_is_given_up() {
 fn hostile_fragments_are_bounded() {
     let mut bench = Bench::new(Some(8800), FaceFlags::default());
     let limits = ReassemblyLimits::default();
-    for packet in 0..10_000 {
+    for packet in 0..20_000 {
         let count = if packet % 2 == 0 { FRAG_COUNT_MAX } else { 2 };
         assert!(bench.receive(&fragment(packet * 1000, 0, count, &vec![1; 4000])).is_none());
         assert!(bench.budget.bytes() <= limits.bytes_max);
@@ -414,15 +415,22 @@ fn hostile_fragments_are_bounded() {
 
 #[test]
 fn faces_share_one_bound() {
-    let limits = ReassemblyLimits { bytes_max_all: 10_000, ..ReassemblyLimits::default() };
+    let limits = ReassemblyLimits { bytes_max_all: 20_000, ..ReassemblyLimits::default() };
     let (mut a, mut b) =
         (Bench::new(Some(8800), FaceFlags::default()), Bench::new(Some(8800), FaceFlags::default()));
     a.budget = ReassemblyBudget::new(limits);
     a.receive(&fragment(1, 0, 2, &[1; 8000]));
     core::mem::swap(&mut a.budget, &mut b.budget);
     assert!(b.receive(&fragment(1, 0, 2, &[1; 8000])).is_none());
-    // Another's pieces aren't pushed out.
+    // Another's pieces aren't pushed out, but what is free beside them can be used.
     assert_eq!((a.dropped(Cause::ReassemblyFull), b.dropped(Cause::ReassemblyFull)), (0, 1));
+    assert_eq!(b.all.shortages.count(SharedPool::Reassembly), 1);
+    b.receive(&fragment(1, 0, 2, &[1; 4000]));
+    assert_eq!(b.dropped(Cause::ReassemblyFull), 1);
+    core::mem::swap(&mut a.budget, &mut b.budget);
+    // The face with most has to give way when it goes on.
+    a.receive(&fragment(5, 0, 2, &[1; 1000]));
+    assert_eq!((a.dropped(Cause::ReassemblyFull), a.budget.bytes() < 7_000), (1, true));
 }
 
 #[test]
@@ -452,6 +460,62 @@ fn settings_that_cannot_be() {
     assert_eq!(datagram.updated(&mtu(1400), Scope::NonLocal).unwrap().mtu, Some(1400));
     let off = FaceOptions { flags_mask: FaceFlags::CONGESTION_MARKING, ..FaceOptions::default() };
     assert_eq!(stream.updated(&off, Scope::Local).unwrap().flags, FaceFlags::default());
+}
+
+/// A fragment from one of several senders of a group.
+fn receive_from(bench: &mut Bench, sender: u64, link_packet: &[u8]) -> bool {
+    let packet = bench.pool.copy_of(link_packet).expect("the pool has room");
+    let source = Source { face: FaceId::from_slot(300, 0), local: false, congested: false, sender };
+    let mut tally = Tally { face: &mut bench.face, all: &mut bench.all };
+    let whole = bench.link.receive(bench.now, packet, source, &mut bench.pool, &mut bench.budget, &mut tally);
+    whole.map(|packet| bench.pool.release(packet)).is_some()
+}
+
+#[test]
+fn sender_with_most_gives_way_to_others_of_its_group() {
+    let limits = ReassemblyLimits { bytes_max: 100_000, ..ReassemblyLimits::default() };
+    let mut bench = Bench::new(Some(8800), FaceFlags::default());
+    bench.budget = ReassemblyBudget::new(limits);
+    let whole = data(b"a", 8000);
+    let (a, b) = whole.split_at(4000);
+    // The first half of a packet that is older than all of the other sender's.
+    assert!(!receive_from(&mut bench, 7, &fragment(10, 0, 2, a)));
+    for packet in 0..1000 {
+        receive_from(&mut bench, 9, &fragment(packet * 10, 0, 2, &[1; 4000]));
+    }
+    assert!(receive_from(&mut bench, 7, &fragment(11, 1, 2, b)), "it was not pushed out");
+    assert!(bench.dropped(Cause::ReassemblyFull) > 900 && bench.budget.bytes() <= 100_000);
+    let mut tally = Tally { face: &mut bench.face, all: &mut bench.all };
+    bench.link.end(&mut bench.budget, &mut tally);
+    assert_eq!(bench.budget.bytes(), 0);
+}
+
+/// Packets of 8 kB in pieces, `in_flight` at a time, over a link of 265 Mbit/s that holds back every other piece for up to 20 ms.
+#[test]
+fn link_that_reorders_by_20_ms_loses_nothing() {
+    let (mut sender, mut bench) =
+        (Bench::new(Some(1472), FaceFlags::default()), Bench::new(Some(1472), FaceFlags::default()));
+    let (in_flight, packets) = (256, 4000);
+    let mut under_way = std::collections::BTreeMap::new();
+    let (mut sent, mut whole, mut random, mut clock_us) = (0, 0, 1u64, 1_000_000u64);
+    while whole < packets {
+        while sent < packets && sent - whole < in_flight {
+            let name = format!("{sent}");
+            for piece in sender.send(&data(name.as_bytes(), 8000), Kind::Data, LinkFields::default(), 0) {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let held_us = if random >> 63 == 0 { 0 } else { (random >> 32) % 20_000 };
+                clock_us += piece.len() as u64 * 8 / 265;
+                under_way.insert((clock_us + held_us, random), piece);
+            }
+            sent += 1;
+        }
+        let Some(((at_us, _), piece)) = under_way.pop_first() else { break };
+        bench.now = Instant::from_nanos(at_us * 1000);
+        bench.expire(at_us / 1000);
+        whole += usize::from(bench.receive(&piece).is_some());
+    }
+    assert_eq!((whole, bench.all.iter().map(|(_, count)| count).sum::<u64>()), (packets, 0));
+    assert_eq!(bench.budget.bytes(), 0);
 }
 
 proptest! {

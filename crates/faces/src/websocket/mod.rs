@@ -16,6 +16,7 @@ use fault::WebSocketFault;
 use frame::{CONTROL_LEN_MAX, Kind, Role};
 use handshake::Opening;
 use nw_element::{Chunk, Packet, Pool};
+use std::cell::Cell;
 
 /// Pings are not answered while more than this waits for the socket. A peer that doesn't read gets no memory for asking.
 const ANSWERS_MAX: usize = 64 << 10;
@@ -62,19 +63,24 @@ impl WebSocket {
         self.opening.as_deref_mut()
     }
 
+    /// True while the handshake of this end was sent and not answered.
+    pub fn has_asked(&self) -> bool {
+        self.opening.as_ref().is_some_and(|opening| opening.asked)
+    }
+
     /// True when packets can go either way.
     pub const fn is_open(&self) -> bool {
         self.opening.is_none()
     }
 
     /// Cuts what was read into messages and shows each; `None` for one that there was no room for. Answers to the peer are added to `answers`.
-    /// Gives how far it came: what is behind that is the beginning of a frame, shorter than the longest there may be.
+    /// Shows no more when `left` is 0. Gives how far it came: what is behind that is the beginning of a frame, shorter than the longest there may be.
     pub fn cut(
         &mut self,
         chunk: &Chunk,
         filled: usize,
         pool: &mut Pool,
-        answers: &mut ByteQueue,
+        (answers, left): (&mut ByteQueue, &Cell<usize>),
         each: &mut impl FnMut(Option<Packet>, &mut Pool),
     ) -> (usize, Result<(), CloseReason>) {
         let mut at = 0;
@@ -87,6 +93,9 @@ impl WebSocket {
             self.opening = None;
         }
         loop {
+            if left.get() == 0 {
+                return (at, Ok(()));
+            }
             match self.frame(chunk, at..filled, pool, answers, each) {
                 Ok(0) => return (at, Ok(())),
                 Ok(len) => at += len,

@@ -4,6 +4,7 @@ use super::*;
 use nw_element::Pool;
 use nw_name::HashKey;
 use proptest::prelude::*;
+use std::cell::Cell;
 use std::io::{Cursor, Read, Write};
 use tungstenite::Message;
 use tungstenite::protocol::{Role as TheirRole, WebSocketConfig as TheirConfig};
@@ -34,7 +35,8 @@ fn ours(role: Role, bytes: &[u8], cuts: &[usize]) -> Seen {
             seen.messages.push(pool.bytes(&packet).to_vec());
             pool.release(packet);
         };
-        let (at, result) = socket.cut(&chunk, filled, &mut pool, &mut answers, &mut each);
+        let (at, result) =
+            socket.cut(&chunk, filled, &mut pool, (&mut answers, &Cell::new(usize::MAX)), &mut each);
         carry = pool.chunk_bytes(&chunk)[at..filled].to_vec();
         pool.release_chunk(chunk);
         assert!(result.is_err() || carry.len() < frame::HEAD_LEN_MAX + LINK_PACKET_LEN_MAX);

@@ -16,7 +16,7 @@ use crate::model::Graph;
 use crossbeam_channel::{Receiver, Sender};
 use doors::Door;
 use nw_element::{Cause, DropCounters, FaceId, Instant, Kind, Packet, Pool};
-use nw_faces::{FaceError, FaceEvent, FaceStatus, Faces, FacesConfig};
+use nw_faces::{CloseReason, FaceError, FaceEvent, FaceStatus, Faces, FacesConfig};
 use nw_name::HashKey;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
@@ -147,6 +147,11 @@ impl Handle {
     }
 }
 
+/// How often the wall clock is read.
+const WALL_CLOCK_INTERVAL: Duration = Duration::from_secs(1);
+/// The wall clock was set when it differs by more from what the clock of the loop makes of it, milliseconds.
+const WALL_CLOCK_STEP_MS: u64 = 500;
+
 /// Tells the time.
 pub type Clock = Box<dyn Fn() -> Instant + Send>;
 
@@ -157,11 +162,15 @@ pub struct Host {
     messages: Receiver<Message>,
     handle: Handle,
     clock: Clock,
+    /// What the wall clock shows at [`Instant::START`], and when it is read again; `None` where the caller has a clock of its own.
+    wall: Option<(u64, Instant)>,
     engine: Engine,
     faces: Faces,
     doors: Vec<Door>,
     /// Faces that were accepted where nothing listens any more: they stay until a change is complete.
     leaving: Vec<FaceId>,
+    /// Faces that ended and whose last packets may still have to be processed: elements do not know of it yet.
+    ended: Vec<(Box<FaceStatus>, CloseReason)>,
     pool: Pool,
     batch: Vec<Packet>,
     out: Vec<Packet>,
@@ -189,11 +198,11 @@ impl Host {
     pub fn new(graph: &Graph) -> Result<Self, HostError> {
         let started = time::Instant::now();
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Host::with_clock(
-            graph,
-            Box::new(move || Instant::START + started.elapsed()),
-            since_1970.as_millis() as u64,
-        )
+        let start_unix_ms = since_1970.as_millis() as u64;
+        let clock = Box::new(move || Instant::START + started.elapsed());
+        let mut host = Host::with_clock(graph, clock, start_unix_ms)?;
+        host.wall = Some((start_unix_ms, Instant::START));
+        Ok(host)
     }
 
     /// As [`new`](Self::new), by a clock of the caller's: it starts at [`Instant::START`], when the wall clock shows `start_unix_ms`. Whoever sets it on
@@ -219,10 +228,12 @@ impl Host {
             wake,
             messages,
             clock,
+            wall: None,
             engine,
             faces,
             doors,
             leaving: Vec::new(),
+            ended: Vec::new(),
             pool: Pool::new(key, CHUNKS_MAX, PACKETS_MAX),
             batch: Vec::new(),
             out: Vec::new(),
@@ -244,6 +255,7 @@ impl Host {
         }
         self.open_missing(now);
         self.take_in_faces(now);
+        self.take_in_ended(now);
         Ok(())
     }
 
@@ -323,6 +335,7 @@ impl Host {
                 Err(errno) => return Err(system("to wait for packets")(errno)),
             }
             let now = self.now();
+            self.follow_wall_clock(now);
             for event in &events {
                 match event.data.u64() {
                     WAKE => {
@@ -338,9 +351,29 @@ impl Host {
             }
             self.tick(now);
             self.faces.flush(&mut self.pool);
+            // A write may have failed: that face has ended, and the loop does not sleep over it.
+            while self.faces.has_events() {
+                self.forward(now);
+                self.faces.flush(&mut self.pool);
+            }
             if self.is_drained(now) {
                 return Ok(());
             }
+        }
+    }
+
+    /// Passes the wall clock on when it was set, or went on while the machine slept. Read once a second at most.
+    fn follow_wall_clock(&mut self, now: Instant) {
+        let Some((start_unix_ms, next_read)) = &mut self.wall else { return };
+        if now < *next_read {
+            return;
+        }
+        *next_read = now + WALL_CLOCK_INTERVAL;
+        let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+        let start_ms = unix_ms.saturating_sub(now.as_millis());
+        if start_ms.abs_diff(*start_unix_ms) > WALL_CLOCK_STEP_MS {
+            *start_unix_ms = start_ms;
+            self.engine.wall_clock_set(now, unix_ms);
         }
     }
 
@@ -360,6 +393,7 @@ impl Host {
         self.engine.process(now, &mut self.batch, &mut self.pool, &mut self.out);
         self.exchange_work(now);
         self.send(now);
+        self.take_in_ended(now);
     }
 
     /// Takes back what other threads have done, and gives them what waits.
@@ -419,7 +453,8 @@ impl Host {
         }
     }
 
-    /// Tells elements of faces that came and went.
+    /// Tells elements of faces that came. Those that ended wait for [`take_in_ended`](Self::take_in_ended): what they received before is
+    /// processed first.
     fn take_in_faces(&mut self, now: Instant) {
         let mut routes_change = false;
         for event in self.faces.events() {
@@ -427,6 +462,7 @@ impl Host {
                 FaceEvent::Created(status) => match self.door_of(&status) {
                     Some((at, is_accepted)) => {
                         self.engine.add_face(status.id, status.info(), at, is_accepted);
+                        self.engine.set_peer(status.id, status.peer());
                         self.doors[at].is_connecting = !is_accepted && !status.up;
                         routes_change |= !is_accepted || self.engine.graph().faces[at].is_single;
                         tracing::debug!(face = self.doors[at].name, id = status.id.number(), uri = %status.uri, "face");
@@ -434,21 +470,31 @@ impl Host {
                     // Its listener is of a graph that runs no longer.
                     None => drop(self.faces.close(status.id, &mut self.pool)),
                 },
-                FaceEvent::Destroyed(status, reason) => {
-                    tracing::debug!(id = status.id.number(), uri = %status.uri, %reason, "face ended");
-                    self.engine.remove_face(now, status.id);
-                    routes_change |= self.engine.graph().faces.iter().any(|face| face.is_single);
-                    if let Some(door) = self.doors.iter_mut().find(|door| door.face == Some(status.id)) {
-                        let again = door.gone(now, &reason);
-                        self.retry = Some(self.retry.map_or(again, |retry| retry.min(again)));
-                    }
-                }
+                FaceEvent::Destroyed(status, reason) => self.ended.push((status, reason)),
                 FaceEvent::Up(id) => {
                     self.doors.iter_mut().filter(|door| door.face == Some(id)).for_each(Door::up);
                 }
                 FaceEvent::Down(id) => {
                     self.doors.iter_mut().filter(|door| door.face == Some(id)).for_each(Door::down);
                 }
+            }
+        }
+        self.faces.take_last_packets(&mut self.batch);
+        if routes_change {
+            self.apply(now);
+        }
+    }
+
+    /// Tells elements of faces that ended.
+    fn take_in_ended(&mut self, now: Instant) {
+        let mut routes_change = false;
+        for (status, reason) in core::mem::take(&mut self.ended) {
+            tracing::debug!(id = status.id.number(), uri = %status.uri, %reason, "face ended");
+            self.engine.remove_face(now, status.id);
+            routes_change |= self.engine.graph().faces.iter().any(|face| face.is_single);
+            if let Some(door) = self.doors.iter_mut().find(|door| door.face == Some(status.id)) {
+                let again = door.gone(now, &reason);
+                self.retry = Some(self.retry.map_or(again, |retry| retry.min(again)));
             }
         }
         if routes_change {
@@ -513,7 +559,7 @@ impl Host {
         mut doors: Vec<Door>,
         order: ChangeOrder,
     ) -> Result<(), HostError> {
-        self.take_in_faces(now);
+        self.forward(now);
         let changed = self.engine.change(now, graph, order, &mut self.pool, &mut self.out);
         let changed = changed.map_err(HostError::Faults)?;
         for old in &mut self.doors {
@@ -528,10 +574,11 @@ impl Host {
             }
         }
         // Those that ended are told of while their names are known.
-        self.take_in_faces(now);
+        self.forward(now);
         self.doors = doors;
         self.open_missing(now);
         self.take_in_faces(now);
+        self.take_in_ended(now);
         self.apply(now);
         let crate::engine::Changed { kept, added, removed, not_in_effect, .. } = changed;
         tracing::info!(kept, added, removed, "graph changed");

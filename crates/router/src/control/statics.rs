@@ -1,7 +1,7 @@
 //! Faces, routes and strategies of the configuration file: made, kept, and changed when the file is.
 //!
 //! A face that can't be connected, or ends, is tried again: after 1 s, then twice as long each time, up to a minute. One that somebody destroys by
-//! command stays away until the file says something new about it.
+//! command stays away until the file says something new about it. A host name is looked up each time.
 //!
 //! A file may name many thousands of each, so what differs is found and carried out a part at a time: what the file says and what was carried out
 //! are both in order, and a [`Plan`] is put in order by whoever read the file, which is not the loop that forwards.
@@ -9,8 +9,10 @@
 use super::environment::{Created, Environment, FaceChange, FaceRequest, Refusal, Ticket};
 use super::rib::Route;
 use super::{Control, log_refusal};
-use nw_api::config::{Config, FaceItem, RouteItem};
+use crate::resolver::addresses;
+use nw_api::config::{Config, FaceItem, RouteItem, Uri};
 use nw_api::management::{FacePersistency, flags, origin};
+use nw_faces::FaceUri;
 use nw_name::{Name, NameRef};
 use nw_tables::{FaceId, Instant};
 use nw_trust::Signer;
@@ -82,10 +84,28 @@ impl Plan {
         }
         let strategies = std::mem::take(&mut config.strategy);
         let strategies: BTreeMap<Name, Name> =
-            strategies.into_iter().map(|choice| (choice.prefix, choice.strategy)).collect();
+            strategies.into_iter().map(|choice| (choice.prefix, choice.strategy.0)).collect();
+        config.rib.readvertise_to = canonical(&config.rib.readvertise_to);
         let (strategies, faces) = (strategies.into_iter().collect(), faces.into_iter().collect());
         Plan { rest: config, signer: None, strategies, faces, routes }
     }
+}
+
+/// Face URIs as faces have them: with ports, and addresses in place of host names. Waits for the system's resolver.
+fn canonical(uris: &[Uri]) -> Vec<Uri> {
+    let mut found = Vec::new();
+    for uri in uris {
+        match addresses(&uri.0) {
+            Ok(addresses) => found.extend(addresses.into_iter().map(Uri)),
+            Err(why) => {
+                tracing::warn!(
+                    uri = uri.0,
+                    "this face is told of no prefix until the file is read again: {why}"
+                );
+            }
+        }
+    }
+    found
 }
 
 /// What the file says, and what came of it.
@@ -123,6 +143,8 @@ struct StaticFace {
 enum State {
     /// To be made at this time.
     Wanted(Instant),
+    /// Its host name is being looked up.
+    Resolving(Ticket),
     Connecting(Ticket),
     /// There. `ours`: made because of the file, so it ends when the file no longer has it.
     Up {
@@ -185,7 +207,7 @@ impl StaticFace {
     const fn id(&self) -> Option<FaceId> {
         match self.state {
             State::Up { face, .. } => Some(face),
-            State::Wanted(_) | State::Connecting(_) | State::Off => None,
+            State::Wanted(_) | State::Resolving(_) | State::Connecting(_) | State::Off => None,
         }
     }
 }
@@ -309,7 +331,7 @@ impl Control {
                 let done = env.update_face(id, &options(&item));
                 log_refusal(&uri, done.map_err(|refusal| Refusal::new(409, refusal.text)));
             }
-            (Some(face), Some(State::Connecting(_))) => face.item = item,
+            (Some(face), Some(State::Resolving(_) | State::Connecting(_))) => face.item = item,
             (Some(face), _) => {
                 (face.item, face.failures) = (item, 0);
                 self.statics.set(&uri, State::Wanted(now));
@@ -365,24 +387,73 @@ impl Control {
                 Some((at, uri)) if *at <= now => uri.clone(),
                 _ => return,
             };
+            if !is_host(&uri) {
+                self.make_static(now, &uri, &uri, env);
+                continue;
+            }
+            // Each time anew: an address may have changed since.
             let ticket = self.next_ticket();
-            let Some(face) = self.statics.faces.get(&uri) else { return };
-            let options = options(&face.item);
-            let request = FaceRequest {
-                uri: &uri,
-                local_uri: face.item.local_uri.as_ref().map(|uri| uri.0.as_str()),
-                persistency: options.persistency.unwrap_or(FacePersistency::Persistent),
-                options: FaceChange { persistency: None, ..options },
-            };
-            let created = env.create_face(ticket, &request);
-            self.statics.set(&uri, State::Connecting(ticket));
-            match created {
-                Created::Later => {}
-                Created::Now(face) => self.static_up(&uri, face, true),
-                Created::Exists(face) => self.static_up(&uri, face, false),
-                Created::Refused(refusal) => self.static_failed(now, &uri, &refusal),
+            self.statics.set(&uri, State::Resolving(ticket));
+            if !env.resolve(ticket, &uri) {
+                let refusal = Refusal::new(504, "too many host names are being looked up");
+                self.static_failed(now, &uri, &refusal);
             }
         }
+    }
+
+    /// Makes the face that the file calls `uri`, to `address`.
+    fn try_static(&mut self, uri: &str, address: &str, env: &mut dyn Environment) -> Result<(), Refusal> {
+        let ticket = self.next_ticket();
+        let Some(face) = self.statics.faces.get(uri) else { return Ok(()) };
+        let options = options(&face.item);
+        let request = FaceRequest {
+            uri: address,
+            local_uri: face.item.local_uri.as_ref().map(|uri| uri.0.as_str()),
+            persistency: options.persistency.unwrap_or(FacePersistency::Persistent),
+            options: FaceChange { persistency: None, ..options },
+        };
+        let created = env.create_face(ticket, &request);
+        self.statics.set(uri, State::Connecting(ticket));
+        match created {
+            Created::Later => {}
+            Created::Now(face) => self.static_up(uri, face, true),
+            Created::Exists(face) => self.static_up(uri, face, false),
+            Created::Refused(refusal) => return Err(refusal),
+        }
+        Ok(())
+    }
+
+    fn make_static(&mut self, now: Instant, uri: &str, address: &str, env: &mut dyn Environment) {
+        if let Err(refusal) = self.try_static(uri, address, env) {
+            self.static_failed(now, uri, &refusal);
+        }
+    }
+
+    /// A host name was looked up, as [`Environment::resolve`] was asked to.
+    pub fn host_resolved(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        addresses: Result<Vec<String>, String>,
+        env: &mut dyn Environment,
+    ) {
+        let mut faces = self.statics.faces.iter();
+        let uri = faces.find(|(_, face)| face.state == State::Resolving(ticket)).map(|(uri, _)| uri.clone());
+        // The file may no longer have it.
+        let Some(uri) = uri else { return };
+        let mut why = match &addresses {
+            Ok(_) => Refusal::new(504, "its name has no address"),
+            Err(why) => Refusal::new(504, why.clone()),
+        };
+        // In the resolver's order; the next where the system can't reach one at all.
+        for address in addresses.unwrap_or_default() {
+            match self.try_static(&uri, &address, env) {
+                Ok(()) => return,
+                // Another address may do, now or later: only what the file says is for good.
+                Err(refusal) => why = Refusal::new(504, refusal.text),
+            }
+        }
+        self.static_failed(now, &uri, &why);
     }
 
     pub(super) fn static_completed(
@@ -433,6 +504,11 @@ impl Control {
         let done = self.put_route(item.prefix.as_ref(), face, origin::STATIC, route, env);
         log_refusal(&format!("the route {} to {}", item.prefix, item.face.0), done);
     }
+}
+
+/// True when a URI has a host name in place of an address.
+fn is_host(uri: &str) -> bool {
+    uri.parse::<FaceUri>().is_ok_and(|uri| !uri.is_canonical())
 }
 
 fn options(item: &FaceItem) -> FaceChange {

@@ -9,7 +9,6 @@ use crate::link::LinkConfig;
 use crate::node::NodeConfig;
 use crate::random::{Random, Stream};
 use crate::topology::{Edge, Topology};
-use core::ops::Range;
 use core::time::Duration;
 use nw_api::config::problem::Source;
 use nw_api::config::read::Places;
@@ -110,11 +109,10 @@ struct Check<'a, 'b> {
 
 impl Check<'_, '_> {
     fn say(&mut self, option: &str, seen: impl Into<String>, expected: impl Into<String>) {
-        // Where something is missing there is no place of its own: its section's first option, or the file's first line.
-        let section = option.split(['.', '[']).next().unwrap_or(option).to_owned();
-        let near = || self.places.iter().find(|(key, _)| key.starts_with(&section)).map(|(_, at)| at.clone());
-        let at: Range<usize> = self.places.get(option).cloned().or_else(near).unwrap_or(0..0);
-        self.source.problem(&at, option, seen, expected);
+        let shown = self.places.shown(option);
+        if !self.source.is_unread(&shown) {
+            self.source.problem(&self.places.near(option), shown, seen, expected);
+        }
     }
 }
 
@@ -141,7 +139,7 @@ pub fn check(scenario: Scenario, beside: Option<&Path>, places: &Places, source:
     for (index, item) in scenario.consumer.iter().enumerate() {
         consumers.extend(self::consumers(&scenario, item, index, &topology, &mut check));
     }
-    if scenario.consumer.is_empty() && !places.keys().any(|option| option.starts_with("consumer[")) {
+    if scenario.consumer.is_empty() && !places.contains("consumer") {
         check.say("consumer", "no [[consumer]]", "at least one, so that something happens");
     }
     if producers.len() + consumers.len() > APPLICATIONS_MAX {

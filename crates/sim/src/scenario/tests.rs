@@ -75,7 +75,7 @@ fn the_reference_is_a_scenario() {
     // Nothing happens in it, which is the one thing wrong.
     let problems = parse(&text).unwrap_err();
     let options: Vec<&str> = problems.0.iter().map(|problem| problem.option.as_str()).collect();
-    assert_eq!(options, ["topology", "consumer"], "{problems}");
+    assert_eq!(options, ["consumer", "topology"], "{problems}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub use draw::{dot, svg, toml};
 pub use generate::{FORMS, PUBLISHED};
 
 use crate::link::LinkConfig;
+use nw_api::config::file::{TEXT_MAX, read_text};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -96,13 +97,20 @@ impl Topology {
     /// # Errors
     /// Every mistake, with its line.
     pub fn load(path: &Path) -> Result<Self, TopologyError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| TopologyError(format!("can't read {}: {error}", path.display())))?;
-        let file = path.display().to_string();
-        if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gml")) {
-            gml::read(&file, &text)
+        let text = read_text(path, TEXT_MAX).map_err(|error| TopologyError(error.to_string()))?;
+        Topology::parse(&path.display().to_string(), &text)
+    }
+
+    /// Reads the text of a file of this name, which [`load`](Self::load) would open.
+    ///
+    /// # Errors
+    /// Every mistake, with its line.
+    pub fn parse(file: &str, text: &str) -> Result<Self, TopologyError> {
+        let extension = Path::new(file).extension();
+        if extension.is_some_and(|ending| ending.eq_ignore_ascii_case("gml")) {
+            gml::read(file, text)
         } else {
-            edges::read(&file, &text)
+            edges::read(file, text)
         }
     }
 

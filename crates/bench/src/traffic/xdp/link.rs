@@ -7,12 +7,13 @@ use super::{ByXdp, STOP_LATENCY, XdpTrafficError, check_fits, gone};
 use crate::xdp::{self, FRAMES, Heads};
 use core::time::Duration;
 use nw_app::FaceUri;
+use nw_app::client::plain_token;
 use nw_faces::interfaces::{Interface, Interfaces};
 use nw_faces::mac::Mac;
 use nw_faces::xdp::Port;
 use nw_faces::xdp::frame::{self, Body, packet_len, scoped};
 use nw_faces::xdp::routes::Routes;
-use nw_wire::{Data, Interest, LpHeader, LpPacket, Token, types as t};
+use nw_wire::{Data, Interest, LpHeader, LpPacket, types as t};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -148,7 +149,7 @@ impl Link for XdpLink {
         write(&mut self.interest);
         self.header.clear();
         // A token tells a router that this end understands them.
-        let pit_token = Token::new(b"nw").expect("two octets fit");
+        let pit_token = plain_token();
         LpHeader { pit_token, ..LpHeader::default() }.encode(self.interest.len(), &mut self.header);
         let fits = self.header.len() + self.interest.len() <= self.room;
         let sent = fits && self.heads.put([&self.header, &self.interest], &mut self.port);

@@ -6,6 +6,7 @@ use crate::exit::{Failure, status};
 use crate::inside::http::{Method, Place, body};
 use crate::output::describe;
 use anyhow::Result;
+use nw_api::counters::split_done;
 use nw_api::management::Dataset;
 use nw_api::management::client::{decode_cs_info, decode_items, decode_status};
 use nw_api::rest::{Look, RouterStatus};
@@ -68,7 +69,7 @@ fn by_management(client: &mut Client) -> Result<Look> {
     let router = RouterStatus {
         forwarder: decode_status(&dataset(client, Dataset::StatusGeneral, None)?)?,
         content_store: decode_cs_info(&dataset(client, Dataset::CsInfo, None)?)?,
-        faces: faces.len() as u64,
+        face_count: faces.len() as u64,
         in_bytes: faces.iter().map(|face| face.in_bytes).sum(),
         out_bytes: faces.iter().map(|face| face.out_bytes).sum(),
         ..RouterStatus::default()
@@ -78,5 +79,6 @@ fn by_management(client: &mut Client) -> Result<Look> {
         Err(ControlError::Nack { .. } | ControlError::Silence(_)) => Vec::new(),
         Err(error) => return Err(error.into()),
     };
-    Ok(Look { status: router, faces, drops, top: None })
+    let (drops, done) = split_done(drops);
+    Ok(Look { status: router, faces, drops, done, top: None })
 }

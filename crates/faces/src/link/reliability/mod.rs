@@ -132,8 +132,10 @@ pub struct Reliability {
     superseded: VecDeque<Superseded>,
     /// The greatest TxSequences acknowledged, greatest first.
     greatest_acked: [Option<u64>; LATER_ACKS],
-    /// Octets of all copies.
+    /// Bytes of all copies.
     stored_bytes: usize,
+    /// Bytes that they may be because of other faces.
+    shared_max: usize,
     spare: Vec<Vec<u8>>,
     /// TxSequences to be acknowledged.
     acks: VecDeque<u64>,
@@ -154,6 +156,7 @@ impl Reliability {
             superseded: VecDeque::new(),
             greatest_acked: [None; LATER_ACKS],
             stored_bytes: 0,
+            shared_max: usize::MAX,
             spare: Vec::new(),
             acks: VecDeque::new(),
             acks_due: None,
@@ -185,11 +188,21 @@ impl Reliability {
     /// without. [`protect`](Self::protect) is to follow.
     pub fn next_tx_sequence(&mut self, copy_len: usize) -> Option<u64> {
         let room = self.window.len() + self.lost.len() < self.limits.packets_max
-            && self.stored_bytes + copy_len <= self.limits.bytes_max;
+            && self.stored_bytes + copy_len <= self.limits.bytes_max.min(self.shared_max);
         if !room {
             self.counters.unprotected += 1;
         }
         room.then(|| self.tx_sequence())
+    }
+
+    /// True when a copy of so many bytes has no room because memory that all faces share is short.
+    pub fn is_shared_memory_short(&self, copy_len: usize) -> bool {
+        self.stored_bytes + copy_len > self.shared_max && self.shared_max < self.limits.bytes_max
+    }
+
+    /// Sets how many bytes the copies may be because of other faces.
+    pub const fn set_shared_max(&mut self, bytes: usize) {
+        self.shared_max = bytes;
     }
 
     fn tx_sequence(&self) -> u64 {

@@ -12,10 +12,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Commands under way.
 const OPEN_MAX: usize = 64;
+/// Commands under way to one destination: one that does not answer leaves places for others.
+const OPEN_PER_TARGET_MAX: usize = OPEN_MAX / 4;
+/// Commands put off in one part, as their destination has its share.
+const PUT_OFF_PER_PART: usize = 64;
+/// How long they are put off.
+const PUT_OFF_MS: u64 = 1000;
 /// Commands sent, or given up, in one part: a signature may take a millisecond's tenth.
 const PER_PART: usize = 2;
 /// The routing daemon is told again after so long.
 const DAEMON_REFRESH_MS: u64 = 3_600_000;
+/// How far timestamps may be ahead of the wall clock, so that they go on growing: half of what others accept.
+const AHEAD_MAX_MS: u64 = 60_000;
 /// A route told upstream outlives so many refreshes.
 const REFRESHES_KEPT: u64 = 3;
 
@@ -119,16 +127,24 @@ impl Sessions {
         for name in late {
             self.answered(now, name.as_ref(), Err("no answer".to_owned()), options);
         }
-        for _ in 0..PER_PART {
-            if self.open.len() >= OPEN_MAX {
-                return;
-            }
+        let (mut sent, mut put_off) = (0, 0);
+        while sent < PER_PART && put_off < PUT_OFF_PER_PART && self.open.len() < OPEN_MAX {
             let (target, prefix) = match self.due.first() {
                 Some((at, target, prefix)) if *at <= now => (*target, prefix.clone()),
                 _ => return,
             };
             self.due.pop_first();
-            self.send(now, unix_ms, (target, prefix), options, signer, env);
+            if self.open.values().filter(|open| open.target == target).count() < OPEN_PER_TARGET_MAX {
+                self.send(now, unix_ms, (target, prefix), options, signer, env);
+                sent += 1;
+            } else {
+                let at = now.plus_millis(PUT_OFF_MS);
+                if let Some(session) = self.all.get_mut(&(target, prefix.clone())) {
+                    session.due = Some(at);
+                    self.due.insert((at, target, prefix));
+                }
+                put_off += 1;
+            }
         }
     }
 
@@ -147,8 +163,7 @@ impl Sessions {
         (session.due, session.command) = (None, command);
         let here = session.here;
         let (target, prefix) = key;
-        // A signer's times grow, whatever the clock does.
-        self.time_ms = unix_ms.max(self.time_ms + 1);
+        self.time_ms = next_time(self.time_ms, unix_ms);
         let unique = Uniqueness {
             nonce: mix(self.seed ^ command) as u32,
             signature_nonce: mix(self.seed.wrapping_add(command)).to_be_bytes(),
@@ -250,9 +265,28 @@ fn encode(
     }
 }
 
+/// Returns the timestamp of the next command: a signer's timestamps grow, also when the clock is set back a little. When it is set back by much,
+/// others would refuse those that grow, as they are too far from their own clocks.
+const fn next_time(last_ms: u64, unix_ms: u64) -> u64 {
+    if last_ms < unix_ms || last_ms > unix_ms.saturating_add(AHEAD_MAX_MS) { unix_ms } else { last_ms + 1 }
+}
+
 /// Spreads a count over all numbers.
 const fn mix(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ (number >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_grow_unless_the_clock_was_set_back_by_much() {
+        assert_eq!(next_time(0, 1_000_000), 1_000_000);
+        assert_eq!(next_time(1_000_000, 1_000_000), 1_000_001);
+        assert_eq!(next_time(1_000_000, 990_000), 1_000_001);
+        assert_eq!(next_time(86_400_000, 1_000_000), 1_000_000);
+    }
 }

@@ -1,0 +1,422 @@
+"""nw put, cat, peek, poke and ping when something is wrong: packets, keys, files, the network, the router."""
+
+import hashlib
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from producer import Producer, data, name, tlv
+from test_cli import NW, PATIENCE_S, CommandLine, Router
+
+CONGESTION, DUPLICATE, NO_ROUTE = 50, 100, 150
+
+
+def write(path, mode):
+    with path.open(mode) as file:
+        file.write(b"CHANGED")
+
+
+class Fetching(CommandLine):
+    def producer(self, router, prefix, answer):
+        producer = Producer(router, prefix, answer)
+        self.addCleanup(producer.end)
+        return producer
+
+    def refused(self, router, *words, seconds=PATIENCE_S):
+        """Fetches, which must fail with a sentence and leave nothing; returns the sentence."""
+        folder = Path(self.folder) / "out"
+        folder.mkdir(exist_ok=True)
+        started = time.monotonic()
+        done = self.nw("cat", "-q", "--no-version", *words, "-o", folder / "file", router=router, code=1)
+        self.assertLess(time.monotonic() - started, seconds)
+        self.assertEqual(os.listdir(folder), [])
+        self.assertEqual(done.stdout, b"")
+        return self.sentence(done)
+
+
+class WrongPackets(Fetching):
+    def test_wrong_digest_is_refused(self):
+        router = self.router()
+        for number, wrong in enumerate(({"change": True}, {"zeros": True})):
+            prefix = f"/w/{number}"
+            self.producer(router, prefix, lambda asked: data(asked.name, b"content", fresh=1000, last=0, **wrong))
+            self.assertIn(f"{prefix}/seg=0 is not accepted", self.refused(router, prefix))
+            self.assertIn("digest", self.sentence(self.nw("peek", f"{prefix}/seg=0", router=router, code=1)))
+            done = self.nw("ping", "-c", 1, "--json", prefix, router=router, code=1)
+            self.assertEqual(json.loads(done.stdout.splitlines()[0])["result"], "invalid")
+
+    def test_wrong_metadata_is_refused(self):
+        router = self.router()
+
+        def answer(asked):
+            version = tlv(7, name("/m/v=5"))
+            return data(name("/m/32=metadata/v=1/seg=0"), version, fresh=1, last=0, change=True)
+
+        self.producer(router, "/m", answer)
+        text = self.sentence(self.nw("cat", "-q", "/m", router=router, code=1))
+        self.assertIn("/m/32=metadata", text)
+
+    def test_good_copy_after_wrong_ones_is_taken(self):
+        router, wrong = self.router(), {}
+
+        def answer(asked):
+            wrong[asked.segment] = wrong.get(asked.segment, 0) + 1
+            return data(asked.name, b"ten bytes.", last=4, change=wrong[asked.segment] < 3)
+
+        self.producer(router, "/g", answer)
+        done = self.nw("cat", "--json", "--no-version", "/g", router=router)
+        self.assertEqual(done.stdout, 5 * b"ten bytes.")
+        self.assertGreaterEqual(json.loads(done.stderr)["invalid"], 10)
+
+    def test_what_is_no_content_is_said_and_not_written(self):
+        router = self.router()
+        kinds = {1: "Link", 2: "key", 3: "application Nack", 4: "manifest", 99: "type 99", 1024: "type 1024"}
+        for kind, word in kinds.items():
+            self.producer(router, f"/k/{kind}", lambda asked: data(asked.name, b"raw", kind=kind, last=0))
+            self.assertIn(word, self.refused(router, f"/k/{kind}"))
+            self.assertIn(word, self.sentence(self.nw("peek", f"/k/{kind}/seg=0", router=router, code=1)))
+            self.assertEqual(self.nw("peek", "--raw", f"/k/{kind}/seg=0", router=router).stdout, b"raw")
+            shown = json.loads(self.nw("peek", "--json", f"/k/{kind}/seg=0", router=router).stdout)
+            self.assertEqual(shown["content_type"], kind)
+
+    def test_application_nack_for_metadata_is_said(self):
+        router = self.router()
+        self.producer(router, "/a", lambda asked: data(name("/a/32=metadata/v=1/seg=0"), kind=3, fresh=1))
+        self.assertIn("application Nack", self.sentence(self.nw("cat", "-q", "/a", router=router, code=1)))
+
+    def test_final_blocks_that_contradict_each_other_are_refused(self):
+        router = self.router()
+        said = {"shrinks": lambda n: 5 if n == 5 else 30, "below": lambda n: 2 if n == 9 else None,
+                "own": lambda n: 3 if n == 7 else 30, "absurd": lambda n: 1 << 62, "grows": lambda n: 1 << 40 if n > 20 else 30}
+        for prefix, last in said.items():
+            self.producer(router, f"/f/{prefix}", lambda asked: data(asked.name, b"content", last=last(asked.segment)))
+            self.assertIn("is the last one, but", self.refused(router, f"/f/{prefix}"))
+
+    def test_size_is_limited(self):
+        router = self.router()
+        self.producer(router, "/s/known", lambda asked: data(asked.name, 1000 * b"x", last=1_000_000))
+        self.producer(router, "/s/endless", lambda asked: data(asked.name, 1000 * b"x"))
+        for prefix in ("/s/known", "/s/endless"):
+            self.assertIn("more than 102400 bytes", self.refused(router, "--max-size", "100k", prefix))
+        self.put(router, "/s/fits", 5000 * b"x")
+        self.assertEqual(len(self.nw("cat", "-q", "--max-size", 5000, "/s/fits", router=router).stdout), 5000)
+
+    def test_binary_content_does_not_reach_a_terminal(self):
+        router = self.router()
+        self.put(router, "/t/binary", b"\x7fELF\0\x1b[2J")
+        for words, ends in ((["cat", "-q", "/t/binary"], 1), (["cat", "-q", "/t/binary", "-o", "-"], 0), (["peek", "-P", "/t/binary"], 1)):
+            ours, theirs = pty.openpty()
+            done = subprocess.run([NW, *words], env=router.environment(), stdout=theirs, stderr=subprocess.PIPE, timeout=PATIENCE_S)
+            os.close(theirs)
+            self.assertEqual(done.returncode, ends, done.stderr)
+            self.assertEqual(b"terminal" in done.stderr, ends == 1)
+            os.close(ours)
+
+
+class Trust(Fetching):
+    def setUp(self):
+        super().setUp()
+        self.store, self.home = Path(self.folder) / "store", Path(self.folder) / "home"
+
+    def certificate(self, identity):
+        self.nw("key", "generate", identity, "--store", self.store)
+        path = Path(self.folder) / f"{identity.replace('/', '_')}.cert"
+        path.write_bytes(self.nw("cert", "export", identity, "--store", self.store).stdout)
+        return path
+
+    def cat(self, router, *words, code=0):
+        # The user's own key store must not decide.
+        environment = {**router.environment(), "HOME": str(self.home)}
+        done = subprocess.run([NW, "cat", "--json", "--timeout", "15000", *map(str, words)], env=environment, capture_output=True, timeout=40)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+    def test_anchors_rules_and_the_key_store_decide(self):
+        router = self.router()
+        alice, mallory = self.certificate("/alice"), self.certificate("/mallory")
+        self.put(router, "/alice/file", b"by alice", "--key", "/alice", "--store", self.store)
+        done = self.cat(router, "/alice/file")
+        self.assertFalse(json.loads(done.stderr)["verified"])
+        done = self.cat(router, "/alice/file", "--anchor", alice)
+        self.assertTrue(json.loads(done.stderr)["verified"])
+        self.assertEqual(done.stdout, b"by alice")
+        self.assertIn(b"not trusted", self.cat(router, "/alice/file", "--anchor", mallory, code=1).stderr)
+        self.assertTrue(json.loads(self.cat(router, "/alice/file", "--verify", "--store", self.store).stderr)["verified"])
+        self.assertIn(b"nw key generate", self.cat(router, "/alice/file", "--verify", code=1).stderr)
+        rules = Path(self.folder) / "trust.toml"
+        for prefix, code in (("/alice/<..>", 0), ("/bob/<..>", 1)):
+            rules.write_text(f'[[anchor]]\nid = "a"\nfile = "{alice.name}"\n[[allow]]\nid = "own"\nanchors = ["a"]\nprefix = "{prefix}"\n')
+            self.cat(router, "/alice/file", "--trust", rules, code=code)
+        # A digest is signed by nobody.
+        self.put(router, "/plain", b"by nobody")
+        self.assertIn(b"plain digest", self.cat(router, "/plain", "--anchor", alice, code=1).stderr)
+        self.assertIn("not trusted", self.sentence(self.nw("peek", "-P", "/plain", "--anchor", alice, router=router, code=1)))
+
+    def test_certificates_are_fetched(self):
+        router = self.router()
+        site = self.certificate("/site")
+        self.nw("key", "generate", "/site/bob", "--store", self.store)
+        request = Path(self.folder) / "request"
+        request.write_bytes(self.nw("cert", "export", "/site/bob", "--store", self.store).stdout)
+        signed = Path(self.folder) / "signed"
+        signed.write_bytes(self.nw("cert", "sign", request, "--signer", "/site", "--store", self.store).stdout)
+        self.nw("cert", "install", signed, "--store", self.store)
+        content = os.urandom(200_000)
+        self.put(router, "/site/bob/file", content, "--key", "/site/bob", "--store", self.store)
+        # The producer serves the certificate of its key.
+        self.assertEqual(self.cat(router, "/site/bob/file", "--anchor", site).stdout, content)
+        versioned = json.loads(self.cat(router, "/site/bob/file").stderr)["name"]
+        self.assertEqual(self.cat(router, versioned, "--anchor", site).stdout, content, "segments wait for the certificate")
+        # The certificate of a key in a file is served by nobody.
+        if not shutil.which("openssl"):
+            self.skipTest("a key in a file is made by openssl")
+        path = Path(self.folder) / "key.pem"
+        subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", path], check=True, capture_output=True)
+        self.put(router, "/site/eve", b"by eve", "--key", path, "--key-name", "/site/eve/KEY/1")
+        self.assertIn(b"could not be fetched", self.cat(router, "/site/eve", "--anchor", site, code=1).stderr)
+
+    def test_hmac_is_verified(self):
+        router = self.router()
+        secret, other = Path(self.folder) / "secret", Path(self.folder) / "other"
+        secret.write_bytes(b"0123456789")
+        other.write_bytes(b"9876543210")
+        self.put(router, "/h", b"shared", "--hmac", secret, "--key-name", "/us/KEY/1")
+        self.assertTrue(json.loads(self.cat(router, "/h", "--hmac", secret).stderr)["verified"])
+        self.assertIn(b"not by the key", self.cat(router, "/h", "--hmac", other, code=1).stderr)
+
+
+class Congestion(Fetching):
+    def test_refusals_for_some_seconds_do_not_end_a_fetch(self):
+        router = self.router()
+        for number, reason in enumerate((CONGESTION, DUPLICATE, NO_ROUTE)):
+            began, version = time.monotonic(), tlv(7, name(f"/c/{number}/v=5"))
+
+            def answer(asked):
+                since = time.monotonic() - began
+                # First the question for the version, then the segments.
+                if asked.segment is None:
+                    return ("nack", reason) if since < 1.5 else data(name(f"/c/{number}/32=metadata/v=1/seg=0"), version, fresh=1, last=0)
+                if since < (6 if reason == CONGESTION else 3):
+                    return ("nack", reason)
+                return "marked", data(asked.name, b"ten bytes.", last=9)
+
+            producer = self.producer(router, f"/c/{number}", answer)
+            done = self.nw("cat", "--json", f"/c/{number}", router=router, timeout=40)
+            self.assertEqual(done.stdout, 10 * b"ten bytes.")
+            self.assertGreater(json.loads(done.stderr)["marks"], 0)
+            self.assertLess(len(producer.asked), 300, "Interests back off")
+
+    def test_patience_is_settable(self):
+        router = self.router()
+        self.producer(router, "/p", lambda asked: ("nack", CONGESTION))
+        for words in (["/p"], ["--no-version", "/p"]):
+            started = time.monotonic()
+            text = self.sentence(self.nw("cat", "-q", "--timeout", 2000, *words, router=router, code=1))
+            self.assertIn("Congestion", text)
+            self.assertLess(time.monotonic() - started, 6)
+            self.assertGreater(time.monotonic() - started, 1)
+
+    def test_peek_waits_out_congestion(self):
+        router, began = self.router(), time.monotonic()
+        self.producer(router, "/q", lambda asked: ("nack", CONGESTION) if time.monotonic() - began < 1 else data(asked.name, b"late"))
+        self.assertEqual(self.nw("peek", "/q/1", router=router).stdout, b"late")
+
+
+class Restarts(Fetching):
+    def again(self, router, name, how, pause=0.5):
+        """Ends a router and starts it again with its configuration."""
+        router.end(how)
+        time.sleep(pause)
+        new = Router.__new__(Router)
+        new.__dict__.update(router.__dict__)
+        new.log = open(Path(self.folder) / f"{name}.log", "a+")
+        new.process = subprocess.Popen([NW, "run", "-c", new.config], stderr=new.log, stdin=subprocess.DEVNULL)
+        self.addCleanup(new.end)
+        deadline = time.monotonic() + PATIENCE_S
+        while not new.answers():
+            self.assertLess(time.monotonic(), deadline, new.said())
+            time.sleep(0.02)
+        return new
+
+    def test_no_file_is_lost_while_routers_are_upgraded(self):
+        far = self.router("far")
+        near = self.router("near", f'[[route]]\nprefix = "/u"\nface = "udp4://127.0.0.1:{far.udp}"\n')
+        contents = {}
+        for number in range(3):
+            contents[number] = os.urandom(6_000_000)
+            path = Path(self.folder) / f"source{number}"
+            path.write_bytes(contents[number])
+            process = self.start(far, "put", "--json", f"/u/{number}", path)
+            self.assertEqual(json.loads(process.stdout.readline())["event"], "ready")
+        server = self.start(far, "ping-server", "/u/pong", "--json")
+        fetches = []
+
+        def fetch():
+            for number in contents:
+                target = Path(self.folder) / f"target{len(fetches)}"
+                fetches.append((number, target, self.start(near, "cat", "--json", "--window", "4", f"/u/{number}", "-o", target)))
+
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            fetch()
+            time.sleep(0.2)
+            far = self.again(far, "far", how)
+            fetch()
+            time.sleep(0.2)
+            near = self.again(near, "near", how)
+            fetch()
+        lost = []
+        for number, target, process in fetches:
+            if process.wait(90) != 0 or target.read_bytes() != contents[number]:
+                lost.append((number, process.stderr.read()))
+        self.assertEqual(lost, [])
+        self.nw("ping", "-c", 2, "-i", 100, "/u/pong", router=near)
+        self.assertIsNone(server.poll())
+        server.send_signal(signal.SIGINT)
+        self.assertEqual(server.wait(5), 0)
+        events = [json.loads(line).get("event") for line in server.stdout]
+        self.assertEqual(events.count("back"), 2, events)
+
+    def test_download_goes_on_where_it_was(self):
+        router = self.router("r")
+        slow = {}
+
+        def answer(asked):
+            slow[asked.segment] = slow.get(asked.segment, 0) + 1
+            time.sleep(0.005)
+            return data(asked.name, 1000 * b"x", last=399)
+
+        producer = self.producer(router, "/d", answer)
+        target = Path(self.folder) / "target"
+        # The store would answer for the producer.
+        self.nw("cs", "config", "--admit", "false", router=router)
+        fetch = self.start(router, "cat", "--json", "--no-version", "--window", "8", "/d", "-o", target)
+        self.until(lambda: len(slow) > 100, "the download begins")
+        router = self.again(router, "r", signal.SIGKILL)
+        before = len(producer.asked)
+        self.producer(router, "/d", answer)
+        self.assertEqual(fetch.wait(PATIENCE_S), 0, "goes on")
+        self.assertEqual(target.stat().st_size, 400_000)
+        self.assertLess(sum(slow.values()), 450, "what came is not asked for again")
+        self.assertGreater(before, 100)
+
+    def test_interrupt_ends_at_once_while_the_router_is_away(self):
+        router = self.router("r")
+        programs = [self.start(router, *words) for words in (
+            ["put", "--json", "/i/put", router.config], ["ping-server", "--json", "/i/pong"],
+            ["poke", "/i/poke", "x"], ["ping", "/i/pong", "-i", "200"])]
+        time.sleep(0.5)
+        router.end()
+        time.sleep(0.5)
+        for program in programs:
+            self.assertIsNone(program.poll(), program.args)
+            program.send_signal(signal.SIGINT)
+            program.wait(2)
+
+    def test_no_reconnect_ends_with_the_router(self):
+        router = self.router("r")
+        programs = [self.start(router, *words, "--no-reconnect") for words in (
+            ["put", "/i/put", router.config], ["ping-server", "/i/pong"], ["poke", "/i/poke", "x"])]
+        time.sleep(0.5)
+        router.end()
+        for program in programs:
+            self.assertEqual(program.wait(5), 1)
+            self.assertIn(b"closed the connection", program.stderr.read())
+
+
+class ChangingFiles(Fetching):
+    CHANGES = {
+        "overwritten": lambda path: write(path, "r+b"),
+        "truncated": lambda path: os.truncate(path, 10),
+        "grown": lambda path: write(path, "ab"),
+        "replaced": lambda path: os.replace(path.parent / "other", path),
+        "deleted": os.unlink,
+    }
+
+    def serve(self, router, prefix, size):
+        path = Path(self.folder) / f"file{prefix.replace('/', '_')}"
+        (path.parent / "other").write_bytes(b"other")
+        path.write_bytes(os.urandom(1000) + bytes(size - 1000))
+        process = self.start(router, "put", "--json", prefix, path)
+        self.assertEqual(json.loads(process.stdout.readline())["event"], "ready")
+        return path, process, hashlib.sha256(path.read_bytes()).digest()
+
+    def test_small_file_is_served_as_it_was(self):
+        router = self.router()
+        for what, change in self.CHANGES.items():
+            path, _, digest = self.serve(router, f"/v/{what}", 500_000)
+            change(path)
+            content = self.nw("cat", "-q", f"/v/{what}", router=router).stdout
+            self.assertEqual(hashlib.sha256(content).digest(), digest, what)
+
+    def test_large_file_ends_its_version_when_it_changes(self):
+        router = self.router()
+        for what in ("overwritten", "truncated", "deleted"):
+            path, process, digest = self.serve(router, f"/l/{what}", 65 << 20)
+            self.CHANGES[what](path)
+            started = time.monotonic()
+            target = Path(self.folder) / "target"
+            fetch = subprocess.run([NW, "cat", "-q", f"/l/{what}", "-o", target], env=router.environment(), capture_output=True, timeout=60)
+            if what == "deleted" or fetch.returncode == 0:
+                # It has still its content; or the file system shares blocks.
+                self.assertEqual(hashlib.sha256(target.read_bytes()).digest(), digest, what)
+                target.unlink()
+                continue
+            self.assertLess(time.monotonic() - started, 8)
+            self.assertIn("application Nack", fetch.stderr.decode())
+            self.assertEqual(process.wait(10), 1)
+            self.assertIn(b"was changed while it was served", process.stderr.read())
+
+
+class Leftovers(Fetching):
+    def test_killed_fetch_leaves_nothing(self):
+        router = self.router()
+        self.producer(router, "/k", lambda asked: data(asked.name, 8000 * b"x", last=10_000) if asked.segment < 100 else None)
+        folder = Path(self.folder) / "out"
+        folder.mkdir()
+        fetch = self.start(router, "cat", "-q", "--no-version", "/k", "-o", folder / "file")
+        time.sleep(1)
+        fetch.kill()
+        fetch.wait()
+        self.assertEqual(os.listdir(folder), [])
+
+    def test_full_device_is_said_once(self):
+        router = self.router()
+        self.put(router, "/full", 1_000_000 * b"x")
+        for words in (["-o", "/dev/full"], []):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([NW, "cat", "-q", "/full", *words], env=router.environment(), stdout=full, stderr=subprocess.PIPE, timeout=PATIENCE_S)
+            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.stderr.count(b"No space left"), 1, done.stderr)
+
+
+class Serving(Fetching):
+    def test_origin_of_routes(self):
+        router = self.router()
+        for words, origin in ((["put", "/o/put", str(router.config), "--expose"], 65), (["ping-server", "/o/pong", "--origin", "client"], 65),
+                              (["poke", "/o/poke", "x", "--origin", "77"], 77), (["put", "/o/app", str(router.config)], 0)):
+            self.start(router, *words)
+            prefix = words[1] + ("/ping" if words[0] == "ping-server" else "")
+
+            def origins():
+                entries = [json.loads(line) for line in self.nw("route", "list", "--json", router=router).stdout.splitlines()]
+                return [route["origin"] for entry in entries if entry["name"] == prefix for route in entry["routes"]]
+
+            self.until(lambda: origins() == [origin], f"{words}: {origins()}")
+
+    def test_ping_without_answer_has_no_times(self):
+        router = self.router()
+        self.producer(router, "/silent", lambda asked: None)
+        done = self.nw("ping", "-c", 1, "--timeout", 200, "--json", "/silent", router=router, code=1)
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([line["rtt_us"] for line in lines], [None, None])
+        self.start(router, "ping-server", "/pong")
+        self.until(lambda: b"/pong" in self.nw("route", "list", router=router).stdout, "registered")
+        lines = [json.loads(line) for line in self.nw("ping", "-c", 1, "--json", "/pong", router=router).stdout.splitlines()]
+        one, rtt = lines[0]["rtt_us"], lines[1]["rtt_us"]
+        self.assertEqual(rtt, {"min": one, "p50": one, "p99": one, "max": one})
+        self.assertRegex(self.nw("ping", "-c", 2, "-i", 10, "/pong", router=router).stdout.decode(), "min .*, median .*, p99 .*, max ")

@@ -1,0 +1,6 @@
+// NDNd as a program to test against. Its version is exact: the module proxy lists none.
+module namewire/tests/ndnd
+
+go 1.24
+
+require github.com/named-data/ndnd v1.5.3

@@ -1,0 +1,162 @@
+"""Each server's OpenAPI document is valid (openapi-spec-validator), and the server does what it says (schemathesis).
+
+Servers run in network namespaces of their own: the faces that schemathesis makes up lead nowhere. They listen on unix sockets; a bridge in
+this process brings TCP to them, as schemathesis speaks nothing else.
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from openapi_spec_validator import validate
+
+NW = os.path.abspath(os.environ["NW_BIN"])
+HERE = Path(__file__).resolve().parent
+PATIENCE_S = 20
+# Those that end the server, or answer until the reader leaves: tests/cli has them.
+ENDS_OR_STREAMS = {"stop", "drain", "stop_balancer", "tap", "trace"}
+# A new user namespace gives the rights to make a network namespace; the balancer needs those of the machine.
+NAMESPACE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--net", "--map-root-user"]
+
+BALANCER = """
+[cluster]
+addresses = ["192.0.2.1"]
+interfaces = ["out", "in1"]
+attach = "generic"
+control_member = "m1"
+folder = "{folder}/state"
+pin = "{folder}/bpf"
+secret = "a secret of this test alone"
+[control]
+path = "{folder}/balancer.sock"
+[[member]]
+name = "m1"
+addresses = ["10.1.1.2"]
+port = 6401
+control = "{folder}/m1.sock"
+"""
+
+
+def pipe(source, sink):
+    try:
+        while part := source.recv(65536):
+            sink.sendall(part)
+        sink.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+
+
+def bridge(path):
+    """TCP to a unix socket; gives the port."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+
+    def serve():
+        while True:
+            client, _ = listener.accept()
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(str(path))
+            for ends in ((client, server), (server, client)):
+                threading.Thread(target=pipe, args=ends, daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listener.getsockname()[1]
+
+
+class Server:
+    def __init__(self, folder, name, script, path):
+        self.name, self.log = name, open(folder / f"{name}.log", "w+")
+        words = [*NAMESPACE, "--mount", "sh", "-ec", f"ip link set lo up\n{script}"]
+        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=self.log, stdout=self.log, cwd=folder)
+        self.path = folder / path
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.answers():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.end()
+                raise SystemExit(f"{name} does not run:\n{self.said()}")
+            time.sleep(0.05)
+
+    def answers(self):
+        with socket.socket(socket.AF_UNIX) as s:
+            return s.connect_ex(str(self.path)) == 0
+
+    def said(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+
+
+def start(folder):
+    (folder / "router.toml").write_text(
+        f'[faces.unix]\npath = "{folder}/nfd.sock"\n[faces.udp]\nlisten = ["127.0.0.1:6363"]\n[faces.tcp]\nlisten = []\n'
+        f'[control]\npath = "{folder}/router.sock"\n'
+    )
+    yield "router", "openapi", f"exec {NW} run -c router.toml", "router.sock"
+    # What its consumers connect to, and where its Interests go: nobody is there.
+    ends = f"--listen unix://{folder}/cs.sock --to next=unix://{folder}/none.sock --control {folder}/service.sock"
+    yield "service", "service openapi", f"exec {NW} service run content_store mib=1 {ends}", "service.sock"
+    if os.geteuid() != 0:
+        print("rest: balancer: NOT RUN, kernel programs need root; its document is validated only", flush=True)
+        yield "balancer", "balancer openapi", None, None
+        return
+    (folder / "b.toml").write_text(BALANCER.format(folder=folder))
+    links = "mkdir bpf; mount -t bpf bpf bpf\n"
+    for name, address in (("out", "192.0.2.1/24"), ("in1", "10.1.1.1/24")):
+        links += f"ip link add {name} type veth peer name {name}p; ip address add {address} dev {name}; ip link set {name} up; ip link set {name}p up\n"
+    yield "balancer", "balancer openapi", f"{links}exec {NW} balancer run -c b.toml", "balancer.sock"
+
+
+def check(folder, name, words, script, path):
+    document = json.loads(subprocess.run([NW, *words.split()], capture_output=True, check=True).stdout)
+    validate(document)
+    print(f"rest: {name}: the document is valid, {len(document['paths'])} paths", flush=True)
+    if script is None:
+        return True
+    server = Server(folder, name, script, path)
+    try:
+        operations = {operation["operationId"] for item in document["paths"].values() for operation in item.values()}
+        excluded = [word for each in sorted(operations & ENDS_OR_STREAMS) for word in ("--exclude-operation-id", each)]
+        (folder / f"{name}.json").write_text(json.dumps(document))
+        port = bridge(server.path)
+        done = subprocess.run(
+            [Path(sys.executable).with_name("schemathesis"), "--config-file", HERE / "schemathesis.toml", "run", folder / f"{name}.json"]
+            + ["--url", f"http://127.0.0.1:{port}", "--phases", "examples,coverage,fuzzing", "--workers", "2", "--request-timeout", "10"]
+            + ["--warnings", "off", "--continue-on-failure", *excluded],
+            cwd=folder, capture_output=True, text=True, timeout=180, env={**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis")},
+        )
+        if server.process.poll() is not None:
+            print(f"rest: {name} ended:\n{server.said()}", flush=True)
+            return False
+        if done.returncode != 0:
+            print(done.stdout + done.stderr, flush=True)
+        print(f"rest: {name}: {'as the document says' if done.returncode == 0 else 'FAILED'}", flush=True)
+        return done.returncode == 0
+    finally:
+        server.end()
+
+
+def main():
+    if not shutil.which("unshare") or not shutil.which("ip"):
+        raise SystemExit("tests/rest needs unshare and ip: apt install util-linux iproute2")
+    wanted = set(sys.argv[1:])
+    with tempfile.TemporaryDirectory(prefix="nw-rest-") as folder:
+        folder = Path(folder)
+        results = [check(folder, *one) for one in start(folder) if not wanted or one[0] in wanted]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -67,9 +67,23 @@ class Bench(CommandLine):
         done = self.nw("bench", "generate", "--prefix", "/far/bench", "--packets", 500, "--json", router=router)
         result = json.loads(done.stdout)
         self.assertEqual((result["answered"], result["answered_by_sink"], result["hit_ratio"]), (500, None, None))
+        # What is in the Data only the other program knows; their size was seen.
+        self.assertIsNone(result["workload"]["payload"])
+        self.assertGreater(result["data_bytes"]["min"], 1000)
+        text = self.nw("bench", "generate", "--prefix", "/far/bench", "--packets", 50, router=router).stdout.decode()
+        self.assertNotIn("bytes of content", text)
+        self.assertRegex(text, r"data size +\d+")
         sink.send_signal(signal.SIGINT)
         end = json.loads(sink.stdout.readline())
         self.assertEqual((end["event"], end["answered"] > 0, sink.wait(10)), ("end", True, 0))
+
+    def test_one_request_has_one_latency_and_a_short_run_no_empty_chart(self):
+        page = Path(self.folder) / "page.html"
+        one = json.loads(self.nw("bench", "run", "--over", "memory", "--packets", 1, "--json", "--html", page).stdout)["latency_us"]
+        self.assertEqual(len(set(one.values())), 1, "minimum, quantiles and maximum of one sample are that sample")
+        self.assertEqual(page.read_text().count("<svg"), 2, "nothing over time")
+        self.nw("bench", "run", "--over", "memory", "--packets", 20000, "--html", page)
+        self.assertEqual(page.read_text().count("<svg"), 4)
 
     def test_answer_ends_by_itself(self):
         router = self.router()

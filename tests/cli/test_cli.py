@@ -282,7 +282,7 @@ class Transfers(CommandLine):
 class Control(CommandLine):
     def test_every_reading_command_speaks_json(self):
         router = self.router()
-        for words in (["status"], ["face", "list"], ["face", "channels"], ["route", "list", "--fib"], ["strategy", "list"], ["cs", "info"]):
+        for words in (["status"], ["status", "--shards"], ["status", "--hardware"], ["log", "show"], ["sim", "measures"], ["sim", "topology"], ["strategy", "show", "/"], ["doctor", "-c", router.config], ["face", "list"], ["face", "channels"], ["route", "list", "--fib"], ["strategy", "list"], ["cs", "info"]):
             done = self.nw(*words, "--json", router=router)
             for line in done.stdout.splitlines():
                 json.loads(line)

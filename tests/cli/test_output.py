@@ -3,6 +3,7 @@
 import os
 import subprocess
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 
@@ -52,7 +53,6 @@ put --json /t/file {routes}
 cat /served
 peek --prefix /served
 ping -c 1 /localhost/none --timeout 100
-ping-server --json /t/ping
 openapi
 dissect {packet}
 dissect --json {packet}
@@ -99,6 +99,7 @@ balancer openapi
 # Verbs that print nothing to standard output here, and why.
 SILENT = {
     "run": "logs to standard error",
+    "ping-server": "prints one line when it is ended",
     "poke": "prints nothing",
     "demo": "takes minutes; its lines go through the same writer",
     "paper csr": "builds a laboratory",
@@ -158,9 +159,14 @@ class Output(CommandLine):
         self.values["face"] = self.face("udp4://127.0.0.1:10")
         self.say("route", "add", "/gone", self.values["face"])
         self.say("route", "add", "/t", self.values["face"])
-        # Something to see for `nw tap`.
-        traffic = self.start(self.r, "ping", "/t", "-i", "50", "--timeout", "50")
-        traffic.stdout.close()
+        # Something to see for `nw tap` and `nw face events`: each command makes a face, and packets.
+        self.is_over = threading.Event()
+        self.addCleanup(self.is_over.set)
+        threading.Thread(target=self.keep_busy, daemon=True).start()
+
+    def keep_busy(self):
+        while not self.is_over.wait(0.2):
+            subprocess.run([NW, "peek", "/t", "--lifetime", "50"], env=self.environment, capture_output=True)
 
     def say(self, *words):
         return subprocess.run([NW, *map(str, words)], env=self.environment, check=True, capture_output=True, timeout=PATIENCE_S).stdout

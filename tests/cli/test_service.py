@@ -44,8 +44,8 @@ class Services(CommandLine):
     def said(self, name):
         return self.log(name).read_text()
 
-    def refused(self, *words):
-        return self.nw("service", *words, code=1).stderr.decode()
+    def refused(self, *words, code=1):
+        return self.nw("service", *words, code=code).stderr.decode()
 
     def status(self, name):
         return json.loads(self.nw("service", "status", name, "--json").stdout)
@@ -228,7 +228,7 @@ class Cut(Services):
         said = self.refused("graph", "alone", "--set", path)
         for part in ("bad.graph:2:6: no element is called `contentstore`; did you mean `content_store`?", "bad.graph:3:7: nothing in this graph is called `pd`"):
             self.assertIn(part, said)
-        self.assertIn("leads nowhere", self.refused("graph", "alone", "--set", self.file_of("none.graph", "face a\nface b\na -> b\nb -> a\n")))
+        self.assertIn("leads nowhere", self.refused("graph", "alone", "--set", self.file_of("none.graph", "face a\nface b\na -> b\nb -> a\n"), code=6))
         self.assertIn("can't read", self.refused("graph", "alone", "--set", Path(self.folder) / "missing.graph"))
         good = self.file_of("good.graph", before.decode())
         self.assertIn("make-before-break is expected", self.refused("graph", "alone", "--set", good, "--order", "soon"))

@@ -38,6 +38,18 @@ class Sim(CommandLine):
         self.assertEqual(page.count("<svg"), 6)
         self.assertNotIn("<script", page)
 
+    def test_times_are_exact_where_all_are_alike(self):
+        net = self.place / "two.toml"
+        net.write_text(
+            '[topology]\ngenerate = "line:2"\n[[producer]]\nprefix = "/d"\nat = ["n1"]\n'
+            '[[consumer]]\nkind = "ping"\nat = ["n0"]\nprefix = "/d"\nrate_per_s = 20\n'
+        )
+        rows = [row for row in self.run_json(net, "--duration", 2)["applications"] if row["kind"] != "producer"]
+        for row in rows:
+            self.assertLessEqual(row["rtt_p50_ms"], row["rtt_p99_ms"])
+            self.assertLessEqual(row["rtt_p99_ms"], row["rtt_max_ms"])
+            self.assertAlmostEqual(row["rtt_max_ms"], row["rtt_mean_ms"], delta=row["rtt_max_ms"] / 1000)
+
     def test_a_seed_is_a_result(self):
         words = ["--topology", "random:20:3", "--duration", 1]
         one, same, other = (self.sim("run", "--json", *words, "--seed", seed)[0] for seed in (7, 7, 8))

@@ -119,7 +119,7 @@ def help_of(words, into):
             help_of([*words, found[1]], into)
 
 
-EXIT_STATUS = re.compile(r"\n\nExit status:\n((?:  .*\n?)+)")
+EXIT_STATUS = re.compile(r"\n\nExit status:(?:\n((?:  .*\n?)+)|.*(?:\n.*)*)")
 
 
 def commands_page():

@@ -148,7 +148,7 @@ pub struct Status {
     #[arg(long, conflicts_with = "drops")]
     pub shards: bool,
     /// Show this machine's cores, caches, memory nodes and network cards, and where threads that forward go
-    #[arg(long, conflicts_with_all = ["drops", "shards", "json"])]
+    #[arg(long, conflicts_with_all = ["drops", "shards"])]
     pub hardware: bool,
 }
 

@@ -15,7 +15,8 @@ use nw_app::control::{ControlError, dataset};
 use nw_app::{Client, FaceUri};
 use nw_name::Name;
 use nw_router::placement::{self, Machine};
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 pub(crate) type Done = Result<ExitCode>;
@@ -89,7 +90,7 @@ fn is_local(uri: &FaceUri) -> bool {
 /// `nw status`
 pub fn status(args: &StatusArgs) -> Done {
     if args.hardware {
-        return hardware();
+        return hardware(args.reading.json);
     }
     let mut client = connect(&args.reading.router)?;
     let status = gather(&mut client, &args.reading.router)?;
@@ -212,8 +213,12 @@ fn shards_in_words(shards: &[ShardStatus]) -> String {
 }
 
 /// What this machine has; no router is asked.
-fn hardware() -> Done {
+fn hardware(json: bool) -> Done {
     let machine = Machine::here();
+    if json {
+        json_line(&machine_value(&machine))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     out!("{machine}")?;
     let shards = machine.shards();
     outln!("threads: {shards} unless forwarder.shards or --shards says otherwise")?;
@@ -226,6 +231,22 @@ fn hardware() -> Done {
         "one thread alone is not bound; forwarder.cpus chooses processors, forwarder.pin = false binds none"
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The machine as a JSON object; `placement`: processors of so many threads that forward.
+fn machine_value(machine: &Machine) -> Value {
+    let cpus = machine.cpus.iter().map(|cpu| {
+        json!({ "id": cpu.id, "socket": cpu.core.0, "core": cpu.core.1, "memory_node": cpu.node, "cache": cpu.cache,
+            "allowed": cpu.allowed })
+    });
+    let cards = machine.cards.iter().map(|card| {
+        json!({ "name": card.name, "memory_node": card.node, "receive_queues": card.queues, "interrupts": card.interrupts })
+    });
+    let threads = machine.shards();
+    let placement: BTreeMap<usize, Vec<usize>> =
+        [threads.max(2), 2 * threads].into_iter().map(|count| (count, machine.place(count))).collect();
+    json!({ "cpus": cpus.collect::<Vec<_>>(), "cards": cards.collect::<Vec<_>>(), "threads": threads,
+        "rule": placement::RULE, "placement": placement })
 }
 
 fn shards(status: &Status, json: bool) -> Done {
@@ -280,13 +301,16 @@ fn drops(status: &Status, json: bool) -> Done {
         for drop in dropped.iter().chain(&done) {
             let is_loss = !is_done(&drop.reason);
             json_line(
-                &serde_json::json!({ "reason": drop.reason, "count": drop.count, "is_loss": is_loss, "meaning": meaning(&drop.reason) }),
+                &json!({ "reason": drop.reason, "count": drop.count, "is_loss": is_loss, "meaning": meaning(&drop.reason) }),
             )?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     for (head, drops) in [("dropped", dropped), ("done", done)] {
         if head == "done" {
+            if drops.is_empty() {
+                break;
+            }
             outln!()?;
         }
         let mut rows = vec![row([&head, &"reason", &"meaning"])];

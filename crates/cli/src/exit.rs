@@ -40,6 +40,22 @@ impl Status {
         Status::Interrupted,
     ];
 
+    /// In a word or two.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Status::Done => "done",
+            Status::Failed => "failed",
+            Status::Usage => "usage",
+            Status::NotFound => "not found",
+            Status::Unreachable => "no router",
+            Status::TimedOut => "no answer",
+            Status::Refused => "refused",
+            Status::Nack => "Nack",
+            Status::Unverified => "not verified",
+            Status::Interrupted => "interrupted",
+        }
+    }
+
     /// What it means.
     pub const fn meaning(self) -> &'static str {
         match self {

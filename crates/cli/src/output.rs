@@ -139,12 +139,13 @@ pub fn json_line(value: &impl Serialize) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Columns as wide as their widest cell. The first row is the head. A terminal that is narrower shows shortened cells.
+/// Columns as wide as their widest cell. The first row is the head. Nothing is left out: a narrow terminal wraps it.
 pub fn table(rows: &[Vec<String>]) -> Result<()> {
-    fitting_table(rows, &[])
+    Ok(stdout().write_all(table_text(rows, None, &[]).as_bytes())?)
 }
 
-/// As [`table`]; a terminal that is narrower does without the `optional` columns, in this order, as far as it has to.
+/// As [`table`]; a terminal that is narrower does without the `optional` columns, in this order, as far as it has to, then shows shortened
+/// cells.
 pub fn fitting_table(rows: &[Vec<String>], optional: &[usize]) -> Result<()> {
     let width = match io::stdout().is_terminal() {
         true => ratatui::crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns)),

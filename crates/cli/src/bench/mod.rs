@@ -293,12 +293,12 @@ fn finish(
 ) -> Result<ExitCode> {
     let measured = generator.measured();
     let outcome = Outcome::new(workload, load.load(), way, went == Went::On, measured, by_sink);
-    if output.json {
+    if output.json && by_sink.is_some() {
+        json_line(&outcome)?;
+    } else if output.json {
+        // Only the program that answers knows what it puts into Data; `data_bytes` is what came.
         let mut shown = serde_json::to_value(&outcome)?;
-        if by_sink.is_none() {
-            // Only the program that answers knows it; `data_bytes` is what came.
-            shown["workload"]["payload"] = serde_json::Value::Null;
-        }
+        shown["workload"]["payload"] = serde_json::Value::Null;
         json_line(&shown)?;
     } else {
         print(&outcome)?;

@@ -32,7 +32,7 @@ const NAME: &str = "/demo/file";
 /// What the table's figures mean, and why they differ from those of the README.
 const FIGURES_EXPLAINED: &str = "
   again            Interests sent a second time, as their Data was late or lost; the files are whole all the same
-  cache hits       packets answered from a router's cache. Router A kept the end of the file from the first fetch, and
+  cache hits       packets answered from a router's cache. Router A kept what its cache holds of the first fetch, and
                    answers the second one without the producer: two routers can be faster than one
   per packet pair  processor time of the routers for one Interest and its Data, with four system calls or more for
                    sockets. The README's figure is forwarding alone, without sockets";
@@ -41,11 +41,11 @@ const FIGURES_EXPLAINED: &str = "
 const NEXT: &str = "
 What you saw: files that cross real routers unchanged, a cache that answers, and, where it could be built, a cluster that
 grows and shrinks while a download goes on. Try it yourself:
-  nw run &                    a router
-  echo hello | nw put /hello &    publish
-  nw cat /hello               fetch
-  nw trace /hello             which way an Interest goes, and why
-  nw top                      what the router is doing";
+  nw run &                       a router
+  echo hello | nw put /hello &   publish
+  nw cat /hello                  fetch
+  nw trace /hello                which way an Interest goes, and why
+  nw top                         what the router is doing";
 
 /// Runs the demonstration. Everything it makes is in one temporary folder, everything it starts ends with it.
 pub fn demo(args: &Demo) -> Result<ExitCode> {

@@ -73,18 +73,40 @@ struct Line {
     at_ns: u64,
     direction: &'static str,
     interface: String,
-    uri: String,
+    /// The face's peer; null for faces that came after the capture began.
+    uri: Option<String>,
     kind: &'static str,
-    name: String,
-    details: String,
+    name: Option<String>,
+    #[serde(flatten)]
+    details: Details,
     bytes: usize,
-    #[serde(skip_serializing_if = "is_zero")]
+    /// Packets that were lost before this one, as the reader was too slow.
     lost: u64,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so
-const fn is_zero(number: &u64) -> bool {
-    *number == 0
+/// What is to know of a packet besides its name; null for what it does not have.
+#[derive(Debug, Default, Serialize)]
+struct Details {
+    pit_token: Option<String>,
+    congestion_mark: Option<u64>,
+    can_be_prefix: Option<bool>,
+    must_be_fresh: Option<bool>,
+    nack_reason: Option<&'static str>,
+    freshness_ms: Option<u64>,
+}
+
+impl Details {
+    /// For people.
+    fn words(&self) -> String {
+        let mut words = Vec::new();
+        words.extend(self.pit_token.as_ref().map(|token| format!("token {token}")));
+        words.extend(self.congestion_mark.map(|mark| format!("mark {mark}")));
+        words.extend(self.can_be_prefix.filter(|is| *is).map(|_| "prefix".to_owned()));
+        words.extend(self.must_be_fresh.filter(|is| *is).map(|_| "fresh".to_owned()));
+        words.extend(self.nack_reason.map(str::to_owned));
+        words.extend(self.freshness_ms.filter(|ms| *ms > 0).map(|ms| format!("fresh for {ms} ms")));
+        words.iter().map(|word| format!("{word} ")).collect()
+    }
 }
 
 /// `nw tap`
@@ -213,8 +235,8 @@ fn print_line(line: &Line) -> Result<()> {
         line.direction,
         line.interface,
         line.kind,
-        line.name,
-        line.details,
+        line.name.as_deref().unwrap_or_default(),
+        line.details.words(),
         line.bytes
     )?;
     Ok(stdout().flush()?)
@@ -222,12 +244,12 @@ fn print_line(line: &Line) -> Result<()> {
 
 /// What a packet is, as far as it can be read.
 fn describe(packet: &Packet<'_>, interface: String, uri: String) -> Line {
-    let (kind, name, details) = words(packet.link_packet);
+    let (kind, name, details) = read_packet(packet.link_packet);
     Line {
         at_ns: packet.at_ns,
         direction: if packet.incoming { "in" } else { "out" },
         interface,
-        uri,
+        uri: Some(uri).filter(|uri| !uri.is_empty()),
         kind,
         name,
         details,
@@ -236,40 +258,26 @@ fn describe(packet: &Packet<'_>, interface: String, uri: String) -> Line {
     }
 }
 
-fn words(link_packet: &[u8]) -> (&'static str, String, String) {
-    let mut details = String::new();
-    let Ok(lp) = LpPacket::check(link_packet) else { return ("unknown", String::new(), details) };
+fn read_packet(link_packet: &[u8]) -> (&'static str, Option<String>, Details) {
+    let mut details = Details::default();
+    let Ok(lp) = LpPacket::check(link_packet) else { return ("unknown", None, details) };
     if !lp.pit_token.is_none() {
-        let hex: String = lp.pit_token.as_bytes().iter().map(|octet| format!("{octet:02x}")).collect();
-        details.push_str(&format!("token {hex} "));
+        details.pit_token = Some(lp.pit_token.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect());
     }
-    if lp.congestion_mark != 0 {
-        details.push_str(&format!("mark {} ", lp.congestion_mark));
-    }
-    let Some(fragment) = lp.fragment else { return ("idle", String::new(), details) };
+    details.congestion_mark = (lp.congestion_mark != 0).then_some(lp.congestion_mark);
+    let Some(fragment) = lp.fragment else { return ("idle", None, details) };
     if let Ok(interest) = Interest::check(fragment) {
-        if interest.can_be_prefix() {
-            details.push_str("prefix ");
-        }
-        if interest.must_be_fresh() {
-            details.push_str("fresh ");
-        }
-        let kind = match lp.nack {
-            Some(reason) => {
-                details.push_str(&format!("{} ", reason.as_str()));
-                "Nack"
-            }
-            None => "Interest",
-        };
-        return (kind, interest.name().to_string(), details);
+        details.can_be_prefix = Some(interest.can_be_prefix());
+        details.must_be_fresh = Some(interest.must_be_fresh());
+        details.nack_reason = lp.nack.map(|reason| reason.as_str());
+        let kind = if lp.nack.is_some() { "Nack" } else { "Interest" };
+        return (kind, Some(interest.name().to_string()), details);
     }
     match Data::check(fragment) {
         Ok(data) => {
-            if data.freshness_ms() > 0 {
-                details.push_str(&format!("fresh for {} ms ", data.freshness_ms()));
-            }
-            ("Data", data.name().to_string(), details)
+            details.freshness_ms = Some(data.freshness_ms());
+            ("Data", Some(data.name().to_string()), details)
         }
-        Err(_) => ("unknown", String::new(), details),
+        Err(_) => ("unknown", None, details),
     }
 }

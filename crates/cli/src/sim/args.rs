@@ -17,7 +17,11 @@ pub enum SimVerb {
     /// Print every option of a scenario, explained
     Options,
     /// List what a scenario can expect of a run
-    Measures,
+    Measures {
+        /// Print one JSON object for each
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -61,6 +65,9 @@ pub struct Topology {
     /// As what
     #[arg(long = "as", value_enum, default_value_t = Format::Toml, value_name = "FORMAT")]
     pub format: Format,
+    /// List what there is as JSON, an object for each
+    #[arg(long, conflicts_with = "topology")]
+    pub json: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -12,6 +12,7 @@ use nw_api::config::file::{TEXT_MAX, read_text};
 use nw_sim::scenario::{EXAMPLE, Metric};
 use nw_sim::topology::{FORMS, PUBLISHED};
 use nw_sim::{Checked, Outcome, Overrides, RunFailure, Scenario, report, topology};
+use serde_json::json;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -32,7 +33,15 @@ pub fn sim(verb: &SimVerb) -> Result<ExitCode> {
         SimVerb::Topology(args) => draw(args),
         SimVerb::Example => print(EXAMPLE),
         SimVerb::Options => print(&Scenario::reference()),
-        SimVerb::Measures => {
+        SimVerb::Measures { json: true } => {
+            for metric in Metric::ALL {
+                json_line(
+                    &json!({ "name": metric.name, "of_application": metric.of_application, "help": metric.help }),
+                )?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        SimVerb::Measures { json: false } => {
             let rows = Metric::ALL.iter().map(|metric| {
                 let of = if metric.of_application { "all, or one consumer" } else { "all" };
                 row([&metric.name, &of, &metric.help])
@@ -50,6 +59,14 @@ fn print(text: &str) -> Result<ExitCode> {
 
 fn draw(args: &Topology) -> Result<ExitCode> {
     let Some(text) = &args.topology else {
+        if args.json {
+            let forms = FORMS.iter().map(|(form, help)| (form, help, "generated"));
+            let maps = PUBLISHED.iter().map(|(name, help, _)| (name, help, "published"));
+            for (name, help, kind) in forms.chain(maps) {
+                json_line(&json!({ "name": name, "kind": kind, "help": help }))?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
         let forms = FORMS.iter().map(|(form, help)| row([form, help]));
         let maps = PUBLISHED.iter().map(|(name, help, _)| row([name, help]));
         table(&forms.chain(maps).collect::<Vec<_>>())?;

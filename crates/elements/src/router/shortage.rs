@@ -122,11 +122,25 @@ impl Router {
         packet: &Packet,
         context: &mut Context<'_, Out>,
     ) -> bool {
-        if !self.pit.contains(entry) || !self.pit.records_full() {
+        if !self.pit.contains(entry) {
             return false;
         }
         let claim = self.claim(Some(entry), packet, context);
+        if !self.pit.records_full() {
+            return self.make_room_in_entry(entry, &claim, context);
+        }
         self.let_give_way(now, Shortage::Records, &claim, context)
+    }
+
+    /// Lets the record of a face give way in an entry for which as many faces wait as may; false when none does.
+    fn make_room_in_entry(&mut self, entry: EntryRef, claim: &Claim, context: &mut Context<'_, Out>) -> bool {
+        context.drops.shortages.record(SharedPool::PendingInterests);
+        let Some(face) = self.pit.crowding_face(entry, claim) else { return false };
+        if let Some(record) = self.pit.in_record(entry, face) {
+            self.send_nack(entry, record, NackReason::Congestion, context);
+        }
+        context.drops.count(Cause::PitEvicted);
+        self.pit.remove_in(entry, face)
     }
 
     fn claim(&self, keep: Option<EntryRef>, packet: &Packet, context: &Context<'_, Out>) -> Claim {

@@ -6,7 +6,7 @@
 
 use super::entry::NONE;
 use super::slots::INTEREST_CLASSES;
-use super::{DEEP_LENGTHS_MAX, EntryRef, Pit};
+use super::{DEEP_LENGTHS_MAX, EntryRef, Pit, RECORDS_PER_ENTRY_MAX};
 use crate::{Ask, FaceId, Instant, Peer, Scope};
 use std::collections::BTreeMap;
 
@@ -288,6 +288,23 @@ impl Pit {
             }
         };
         gives_way.then(|| self.reference(victim.slot))
+    }
+
+    /// The face whose in-record is to give way to another one of an entry that has as many as it may; `None` where it has fewer, or none must.
+    pub fn crowding_face(&mut self, entry: EntryRef, claim: &Claim) -> Option<FaceId> {
+        self.refresh_sums();
+        if self.in_records(entry).count() < RECORDS_PER_ENTRY_MAX {
+            return None;
+        }
+        let weigh = |face: FaceId| (self.weight(face), self.faces.ins(face));
+        let heaviest = self.in_records(entry).max_by_key(|record| (weigh(record.face), record.expiry))?;
+        let (weight, ins) = weigh(heaviest.face);
+        let (newcomer_weight, newcomer_ins) = weigh(claim.face);
+        let gives_way = match self.shares.owner(heaviest.face) == self.shares.owner(claim.face) {
+            true => ins > newcomer_ins + 1,
+            false => weight > newcomer_weight + 1,
+        };
+        gives_way.then_some(heaviest.face)
     }
 
     /// In-records of the face and of all others of its peer; [`UNWANTED`] for a face that has ended.

@@ -209,6 +209,7 @@ fn pressure_is_that_of_the_fullest_part() {
         assert_eq!(bench.pit.pressure(), 0);
         bench.fill(&[face], 6000, len, token);
         assert_eq!(bench.pit.pressure(), 8, "{len} {token:?}");
+        assert!(bench.pit.is_pressed(8));
     }
     let mut deep = Bench::new(4096);
     for components in 40..40 + DEEP_LENGTHS_MAX / 2 {
@@ -219,4 +220,5 @@ fn pressure_is_that_of_the_fullest_part() {
         deep.pit.find_or_insert(&ask, &wire, place, nonce_start).unwrap();
     }
     assert_eq!(deep.pit.pressure(), 4);
+    assert!(deep.pit.is_pressed(4) && !deep.pit.is_pressed(5));
 }

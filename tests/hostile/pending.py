@@ -44,7 +44,7 @@ class Pair:
         """The share of exchanges that got no Data within a second."""
         streams = {self.consumer: b"", self.producer: b""}
         for s in streams:
-            s.setblocking(False)
+            s.settimeout(10)  # for a router that is busy; what is read is there already
         waiting, begin, sent = set(), time.monotonic(), 0
         # As many in flight as an interactive program has.
         while sent < EXCHANGES or waiting and time.monotonic() < last + 1:
@@ -241,6 +241,10 @@ class Run:
             print(router.nw("status", "--drops").stdout)
         code = router.stop()
         self.expect("the router", code == 0, f"ended with {code}")
+        with open(os.path.join(router.scratch, "log")) as f:
+            log = f.read()
+        short = any(f'pool="{pool}"' in log for pool in ("pending_interests", "large_interests"))
+        self.expect("the log", "ERROR" in log and short, "does not say that the table was short")
         return not self.failures
 
 
@@ -250,12 +254,13 @@ def main():
     parser.add_argument("--only", help="scenarios with this in their titles")
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    failed = 0
+    failed = tried = 0
     for scenario in SCENARIOS:
         if options.only and options.only not in scenario[0]:
             continue
         run, begin = Run(options.nw, scenario), time.monotonic()
         holds = run.run()
+        tried += 1
         failed += not holds
         print(f'{"ok    " if holds else "FAILED"} {run.title}: lost {" ".join(run.notes)}, {time.monotonic() - begin:.1f} s', flush=True)
         for failure in run.failures:
@@ -264,7 +269,7 @@ def main():
             shutil.rmtree(run.router.scratch)
         else:
             print(f"       log: {run.router.scratch}/log", file=sys.stderr)
-    print(f"{len(SCENARIOS) - failed} passed, {failed} failed")
+    print(f"{tried - failed} passed, {failed} failed")
     raise SystemExit(failed > 0)
 
 

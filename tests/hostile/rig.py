@@ -29,7 +29,7 @@ def free_port(kind):
 class Router:
     """`nw run` with its sockets in a directory of its own."""
 
-    def __init__(self, binary, config="", arguments=()):
+    def __init__(self, binary, config="", arguments=(), udp=""):
         self.binary = binary
         self.scratch = tempfile.mkdtemp(prefix="nw-hostile-")
         self.unix = os.path.join(self.scratch, "nw.sock")
@@ -39,7 +39,7 @@ class Router:
         path = os.path.join(self.scratch, "nw.toml")
         with open(path, "w") as f:
             f.write(f'[faces.unix]\npath = "{self.unix}"\n[faces.tcp]\nlisten = ["{self.tcp[0]}:{self.tcp[1]}"]\n'
-                    f'[faces.udp]\nlisten = ["{self.udp[0]}:{self.udp[1]}"]\n'
+                    f'[faces.udp]\nlisten = ["{self.udp[0]}:{self.udp[1]}"]\n{udp}'
                     f'[faces.websocket]\nlisten = ["{self.ws[0]}:{self.ws[1]}"]\n' + config)
         self.log = open(os.path.join(self.scratch, "log"), "w")
         command = [binary, "run", "--config", path, *arguments]

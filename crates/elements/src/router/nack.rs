@@ -105,7 +105,7 @@ impl Router {
     }
 
     /// "Needs in-record, pt2pt face; carries that in-record's Interest": the entry's copy with the nonce of that downstream.
-    fn send_nack(
+    pub(super) fn send_nack(
         &self,
         entry: EntryRef,
         record: InRecord,

@@ -15,13 +15,13 @@ const CHECK_INTERVAL_MS: u64 = 100;
 /// Between two passes that cut what waits already, milliseconds.
 const PASS_INTERVAL_MS: u64 = 1000;
 /// From so many eighths on the table is looked at in intervals.
-const WATCHED_EIGHTHS: u32 = 2;
+const WATCHED_EIGHTHS: usize = 2;
 /// From so many eighths on remote Interests wait at most for [`PRESSED_LIFETIME_MS`].
-const PRESSED_EIGHTHS: u32 = 4;
+const PRESSED_EIGHTHS: usize = 4;
 /// Milliseconds: the default lifetime.
 const PRESSED_LIFETIME_MS: u32 = 4000;
 /// From so many eighths on remote Interests wait at most for [`NEARLY_FULL_LIFETIME_MS`].
-const NEARLY_FULL_EIGHTHS: u32 = 7;
+const NEARLY_FULL_EIGHTHS: usize = 7;
 const NEARLY_FULL_LIFETIME_MS: u32 = 1000;
 /// Things that one Interest may be short of, one after another: an entry, a slot, digests.
 const ROUNDS_MAX: usize = 4;
@@ -49,7 +49,7 @@ impl Router {
     /// When to look at how full the table is.
     pub(super) fn shortage_deadline(&self) -> Option<Instant> {
         let is_cut = self.shortage.remote_lifetime_max_ms != self.lifetime_max_ms;
-        (!self.pit.is_empty() && (is_cut || self.pit.pressure() >= WATCHED_EIGHTHS))
+        (!self.pit.is_empty() && (is_cut || self.pit.is_pressed(WATCHED_EIGHTHS)))
             .then_some(self.shortage.next_check)
     }
 
@@ -122,11 +122,25 @@ impl Router {
         packet: &Packet,
         context: &mut Context<'_, Out>,
     ) -> bool {
-        if !self.pit.contains(entry) || !self.pit.records_full() {
+        if !self.pit.contains(entry) {
             return false;
         }
         let claim = self.claim(Some(entry), packet, context);
+        if !self.pit.records_full() {
+            return self.make_room_in_entry(entry, &claim, context);
+        }
         self.let_give_way(now, Shortage::Records, &claim, context)
+    }
+
+    /// Lets the record of a face give way in an entry for which as many faces wait as may; false when none does.
+    fn make_room_in_entry(&mut self, entry: EntryRef, claim: &Claim, context: &mut Context<'_, Out>) -> bool {
+        context.drops.shortages.record(SharedPool::PendingInterests);
+        let Some(face) = self.pit.crowding_face(entry, claim) else { return false };
+        if let Some(record) = self.pit.in_record(entry, face) {
+            self.send_nack(entry, record, NackReason::Congestion, context);
+        }
+        context.drops.count(Cause::PitEvicted);
+        self.pit.remove_in(entry, face)
     }
 
     fn claim(&self, keep: Option<EntryRef>, packet: &Packet, context: &Context<'_, Out>) -> Claim {

@@ -25,6 +25,9 @@ use std::os::fd::{AsFd, OwnedFd};
 /// A UDP socket for which the system had no room rests for so long.
 const DRAIN_PAUSE: Duration = Duration::from_millis(1);
 
+/// Packets that a UDP socket gives in one turn, but for those of one read.
+const UDP_PACKETS_PER_TURN: usize = 512;
+
 impl Faces {
     /// Serves a socket that epoll says is ready: accepts, reads, goes on with what waits to be written. Decoded packets are appended to
     /// `batch`; new faces are told by [`events`](Self::events), which the host takes in before the packets. A bounded amount of work: what is
@@ -260,6 +263,7 @@ impl Faces {
             self.drain_udp(now, index);
         }
         if flags.contains(EventFlags::IN) {
+            let enough = batch.len() + UDP_PACKETS_PER_TURN;
             for _ in 0..self.config.udp_reads_per_turn {
                 let more = match self.sockets.get(index) {
                     Some(Some(DatagramSocket { medium: Medium::Ether(_), .. })) => {
@@ -267,7 +271,8 @@ impl Faces {
                     }
                     _ => self.read_udp::<{ sys::RECEIVED_MAX }>(now, index, pool, batch),
                 };
-                if !more {
+                // Small datagrams that the kernel has merged are many packets a read, and each keeps other faces waiting.
+                if !more || batch.len() >= enough {
                     break;
                 }
             }

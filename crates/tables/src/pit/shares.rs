@@ -6,7 +6,7 @@
 
 use super::entry::NONE;
 use super::slots::INTEREST_CLASSES;
-use super::{DEEP_LENGTHS_MAX, EntryRef, Pit};
+use super::{DEEP_LENGTHS_MAX, EntryRef, Pit, RECORDS_PER_ENTRY_MAX};
 use crate::{Ask, FaceId, Instant, Peer, Scope};
 use std::collections::BTreeMap;
 
@@ -231,19 +231,23 @@ impl Pit {
     }
 
     /// How full the fullest part of the table is, in eighths.
-    pub fn pressure(&self) -> u32 {
-        let eighths = |used: usize, of: usize| (used * 8).checked_div(of).unwrap_or(0) as u32;
+    pub fn pressure(&self) -> usize {
+        self.parts().map(|(used, of)| (used * 8).checked_div(of).unwrap_or(0)).max().unwrap_or(0)
+    }
+
+    /// True when [`pressure`](Self::pressure) is that or more; found without divisions, as often as a loop turns.
+    pub fn is_pressed(&self, eighths: usize) -> bool {
+        self.parts().any(|(used, of)| used > 0 && used * 8 >= of * eighths)
+    }
+
+    /// What is used, and what there is, of each thing that can be short. Of the first class of slots there is one for each entry.
+    fn parts(&self) -> impl Iterator<Item = (usize, usize)> {
         let (used, of) = (self.interests.in_use(), self.interests.capacity());
-        // Of the first class there is a slot for each entry.
-        let classes = (1..INTEREST_CLASSES).map(|class| eighths(used[class], of[class]));
-        classes
-            .chain([
-                eighths(self.len(), self.capacity()),
-                eighths(self.records.len(), self.records.records.len()),
-                eighths(self.lengths.deep(), DEEP_LENGTHS_MAX),
-            ])
-            .max()
-            .unwrap_or(0)
+        (1..INTEREST_CLASSES).map(move |class| (used[class], of[class])).chain([
+            (self.len(), self.capacity()),
+            (self.records.len(), self.records.records.len()),
+            (self.lengths.deep(), DEEP_LENGTHS_MAX),
+        ])
     }
 
     /// The entry that is to give way to an Interest for which there is no room, if one must. It stays until it is [`remove`](Self::remove)d.
@@ -288,6 +292,23 @@ impl Pit {
             }
         };
         gives_way.then(|| self.reference(victim.slot))
+    }
+
+    /// The face whose in-record is to give way to another one of an entry that has as many as it may; `None` where it has fewer, or none must.
+    pub fn crowding_face(&mut self, entry: EntryRef, claim: &Claim) -> Option<FaceId> {
+        self.refresh_sums();
+        if self.in_records(entry).count() < RECORDS_PER_ENTRY_MAX {
+            return None;
+        }
+        let weigh = |face: FaceId| (self.weight(face), self.faces.ins(face));
+        let heaviest = self.in_records(entry).max_by_key(|record| (weigh(record.face), record.expiry))?;
+        let (weight, ins) = weigh(heaviest.face);
+        let (newcomer_weight, newcomer_ins) = weigh(claim.face);
+        let gives_way = match self.shares.owner(heaviest.face) == self.shares.owner(claim.face) {
+            true => ins > newcomer_ins + 1,
+            false => weight > newcomer_weight + 1,
+        };
+        gives_way.then_some(heaviest.face)
     }
 
     /// In-records of the face and of all others of its peer; [`UNWANTED`] for a face that has ended.

@@ -157,6 +157,26 @@ fn an_entry_counts_for_the_lightest_face_that_waits_for_it() {
 }
 
 #[test]
+fn faces_of_one_peer_that_crowd_an_entry_give_way_to_another() {
+    let mut bench = Bench::new(4096);
+    let faces = RECORDS_PER_ENTRY_MAX as u32 + 1;
+    let flood: Vec<FaceId> = (0..faces).map(|at| bench.add_face(at, Scope::NonLocal, PEER)).collect();
+    let other = bench.add_face(faces, Scope::NonLocal, Peer::UNKNOWN);
+    bench.fill(&flood[..1], 1, 0, b"");
+    let entry = bench.pit.entries().next().unwrap();
+    let record = |face| InRecord { face, nonce: 3, expiry: Instant::from_millis(1000), token: Token::NONE };
+    let claim = |face| Claim { face, is_management: false, keep: Some(entry) };
+    assert_eq!(bench.pit.crowding_face(entry, &claim(other)), None, "there is room");
+    flood[1..].iter().for_each(|face| assert_eq!(bench.pit.upsert_in(entry, record(*face)), Ok(true)));
+    assert_eq!(bench.pit.upsert_in(entry, record(other)), Err(PitFull::Table));
+    bench.pit.set_peer(other, Peer::UNKNOWN);
+    // Sums by peer are added up now and then.
+    let face = (0..300).find_map(|_| bench.pit.crowding_face(entry, &claim(other))).expect("one gives way");
+    assert!(flood.contains(&face) && bench.pit.remove_in(entry, face));
+    assert_eq!(bench.pit.upsert_in(entry, record(other)), Ok(true));
+}
+
+#[test]
 fn digests_of_one_name_give_way_to_another_peers() {
     let mut bench = Bench::new(64);
     let [flood, other] = [0, 1].map(|at| bench.add_face(at, Scope::NonLocal, Peer::UNKNOWN));
@@ -189,6 +209,7 @@ fn pressure_is_that_of_the_fullest_part() {
         assert_eq!(bench.pit.pressure(), 0);
         bench.fill(&[face], 6000, len, token);
         assert_eq!(bench.pit.pressure(), 8, "{len} {token:?}");
+        assert!(bench.pit.is_pressed(8));
     }
     let mut deep = Bench::new(4096);
     for components in 40..40 + DEEP_LENGTHS_MAX / 2 {
@@ -199,4 +220,5 @@ fn pressure_is_that_of_the_fullest_part() {
         deep.pit.find_or_insert(&ask, &wire, place, nonce_start).unwrap();
     }
     assert_eq!(deep.pit.pressure(), 4);
+    assert!(deep.pit.is_pressed(4) && !deep.pit.is_pressed(5));
 }

@@ -135,9 +135,8 @@ impl InterestStore {
     fn take(&mut self, len: usize, entry: u32) -> Option<u32> {
         for class in self.classes.iter_mut().filter(|class| len <= class.slot_len) {
             if let Some(place) = class.free.take() {
-                let slot = class.free.position(place);
-                if let Some(owner) = class.owners.get_mut(slot) {
-                    *owner = entry;
+                if !class.owners.is_empty() {
+                    class.owners[class.free.position(place)] = entry;
                 }
                 return Some(place);
             }

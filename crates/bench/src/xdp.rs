@@ -58,7 +58,7 @@ pub fn interface(name: &str) -> Result<Interface, OpenError> {
 /// # Errors
 /// Why not.
 pub fn open(interface: &Interface, ports: &[u16], ethernet: bool) -> Result<Port, OpenError> {
-    let group = ethernet.then_some(Mac::NDN_GROUP);
+    let group = ethernet.then_some((Mac::NDN_GROUP, 0));
     let addresses: Vec<IpAddr> = interface.addresses.iter().copied().collect();
     let mut tries = 0;
     let opened = loop {

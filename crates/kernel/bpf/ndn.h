@@ -77,7 +77,7 @@ struct config {
 	__u64 key[2];
 	/* 1 to 64; 0 leaves everything to the system. */
 	__u32 shards;
-	/* XDP: 1 takes EtherType 0x8624 too. */
+	/* XDP: 1 takes EtherType 0x8624 too, without a VLAN; 1 more than its number takes it in that VLAN. 0 does not. */
 	__u32 ethernet;
 #ifndef NDN_MEMBERS
 	/* XDP: UDP destination ports in network order, 0 for none. */

@@ -4,7 +4,8 @@
  * to the system untouched.
  *
  * Ours are NDN packets in UDP to one of the configured ports, over IPv4 or IPv6, and frames of NDN's EtherType; behind up to two VLAN
- * tags; for this machine only, if it is told who that is. IP fragments and IPv6 extension headers are left to the system, which knows what to do with them.
+ * tags. If it is told which machine this is, they are for this machine only, and VLANs are left to the system, which knows whose they are, but
+ * for the one that frames of NDN's EtherType are read from. IP fragments and IPv6 extension headers are left to the system, which knows what to do with them.
  */
 #include <linux/bpf.h>
 
@@ -23,6 +24,9 @@ static long (*const bpf_xdp_load_bytes)(struct xdp_md *ctx, __u32 offset, void *
 #define PROTOCOL_UDP 17
 #define ETHERNET_HEADER 14
 #define VLAN_TAG 4
+#define VLAN_NUMBER 0x0fff
+/* No VLAN has this number. */
+#define TAG_IN_TAG 0x1000
 #define IPV4_HEADER 20
 #define IPV6_HEADER 40
 #define UDP_HEADER 8
@@ -137,7 +141,7 @@ __attribute__((noinline)) __u64 find_packet(__u32 frame_len)
 {
 	struct scratch *s = the_scratch();
 	struct config *c = the_config();
-	__u32 type, at = ETHERNET_HEADER;
+	__u32 type, vlan = 0, at = ETHERNET_HEADER;
 	__u64 to;
 
 	if (!s || !c)
@@ -148,13 +152,17 @@ __attribute__((noinline)) __u64 find_packet(__u32 frame_len)
 		return 0;
 	type = short_at(s, ETHERNET_HEADER - 2);
 	if (type == ETHERTYPE_VLAN || type == ETHERTYPE_QINQ) {
+		vlan = short_at(s, at) & VLAN_NUMBER;
 		at += VLAN_TAG;
 		type = short_at(s, at - 2);
 		if (type == ETHERTYPE_VLAN || type == ETHERTYPE_QINQ) {
+			vlan = TAG_IN_TAG;
 			at += VLAN_TAG;
 			type = short_at(s, at - 2);
 		}
 	}
+	if (c->mac && vlan != (type == ETHERTYPE_NDN && c->ethernet ? c->ethernet - 1 : 0))
+		return 0;
 	if (at >= frame_len)
 		return 0;
 	s->at = at;

@@ -16,7 +16,7 @@ pub(crate) const PORTS_MAX: usize = 8;
 pub(crate) struct Config<'a> {
     pub key: &'a HashKey,
     pub shards: u8,
-    pub ethernet: bool,
+    pub ethernet: Option<u16>,
     pub ports: [u16; PORTS_MAX],
     /// The interface's own address and its group's, where frames to others are left alone.
     pub only: Option<[[u8; 6]; 2]>,
@@ -29,7 +29,7 @@ impl Config<'_> {
         let [a, b] = self.key.words();
         let mut halves = [0; 8];
         halves[..4].copy_from_slice(&u32::from(self.shards).to_ne_bytes());
-        halves[4..].copy_from_slice(&u32::from(self.ethernet).to_ne_bytes());
+        halves[4..].copy_from_slice(&self.ethernet.map_or(0, |vlan| 1 + u32::from(vlan)).to_ne_bytes());
         let mut ports = [0; 16];
         for (octets, port) in ports.chunks_exact_mut(2).zip(self.ports) {
             octets.copy_from_slice(&port.to_be_bytes());
@@ -133,7 +133,7 @@ mod tests {
         let config = Config {
             key: &key,
             shards: 5,
-            ethernet: true,
+            ethernet: Some(0),
             ports: [6363, 0, 0, 0, 0, 0, 0, 56_363],
             only: Some([[2, 0, 0, 0, 0, 1], [3, 0, 0, 0, 0, 2]]),
         };

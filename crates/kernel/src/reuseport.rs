@@ -33,7 +33,7 @@ impl Dispatch {
     pub fn attach_reuseport(sockets: &[BorrowedFd<'_>], key: &HashKey) -> Result<Self, KernelError> {
         let first = sockets.first().ok_or(KernelError::Shards(0))?;
         let shards = u8::try_from(sockets.len()).map_err(|_| KernelError::Shards(sockets.len()))?;
-        let config = Config { key, shards, ethernet: false, ports: [0; _], only: None };
+        let config = Config { key, shards, ethernet: None, ports: [0; _], only: None };
         let object = Object::load(CODE, &config, u32::from(shards))?;
         let mut dispatch = Dispatch { object };
         for (shard, socket) in (0..).zip(sockets) {

@@ -41,17 +41,17 @@ impl XdpMode {
 pub struct XdpOptions {
     /// UDP destination ports, at most 8. Other UDP stays with the system.
     pub ports: Vec<u16>,
-    /// Frames of EtherType 0x8624 too.
-    pub ethernet: bool,
+    /// Frames of EtherType 0x8624 too, in this VLAN; 0 is none.
+    pub ethernet: Option<u16>,
     /// The interface's own Ethernet address, and that of NDN's group there: frames to others are left to the system, and so are datagrams to
-    /// addresses that [`set_destinations`](XdpSteering::set_destinations) does not name. `None` takes all.
+    /// addresses that [`set_destinations`](XdpSteering::set_destinations) does not name, and those of other VLANs. `None` takes all.
     pub only: Option<[[u8; 6]; 2]>,
 }
 
 impl Default for XdpOptions {
     /// NDN's UDP port, and NDN over Ethernet.
     fn default() -> Self {
-        XdpOptions { ports: vec![6363], ethernet: true, only: None }
+        XdpOptions { ports: vec![6363], ethernet: Some(0), only: None }
     }
 }
 

@@ -145,7 +145,7 @@ fn other_frames_pass_untouched() {
     if !may_run("xdp, other frames") {
         return;
     }
-    let options = XdpOptions { ports: vec![6363, 56_363], ethernet: false, only: None };
+    let options = XdpOptions { ports: vec![6363, 56_363], ethernet: None, only: None };
     let mut steering = XdpSteering::load(&KEY, 1, 2, &options).expect("loaded");
     let socket = xsk();
     (0..2).for_each(|shard| steering.set_socket(0, shard, socket.as_fd()).expect("set"));
@@ -213,7 +213,7 @@ fn what_is_for_others_passes() {
         frame
     };
     let datagram = udp(6363, INTEREST);
-    let v4 = ethernet(&[0x8100], 0x0800, &ipv4(3, 17, 0, &datagram));
+    let v4 = ethernet(&[], 0x0800, &ipv4(3, 17, 0, &datagram));
     let v6 = ethernet(&[], 0x86dd, &ipv6(17, &datagram));
     let bare = ethernet(&[], 0x8624, INTEREST);
     for frame in [&v4, &v6] {
@@ -246,7 +246,8 @@ fn what_is_for_others_passes() {
 #[test]
 fn what_the_caller_gave_is_checked() {
     let load = |queues, shards, ports: Vec<u16>| {
-        XdpSteering::load(&KEY, queues, shards, &XdpOptions { ports, ethernet: true, only: None }).map(|_| ())
+        XdpSteering::load(&KEY, queues, shards, &XdpOptions { ports, ethernet: Some(0), only: None })
+            .map(|_| ())
     };
     assert!(matches!(load(1, 0, vec![]), Err(KernelError::Shards(0))));
     assert!(matches!(load(1, 65, vec![]), Err(KernelError::Shards(65))));
@@ -341,4 +342,43 @@ fn attaches_natively_or_not_and_goes_when_dropped() {
         assert!(!program_on("lo"), "dropped");
         assert_eq!(load().attach("nw0", Some(XdpMode::Generic)).expect("attached"), XdpMode::Generic);
     });
+}
+
+#[test]
+fn frames_of_other_vlans_pass() {
+    if !may_run("xdp, VLANs") {
+        return;
+    }
+    let datagram = udp(6363, INTEREST);
+    let tagged = |tci: [u8; 2], mut frame: Vec<u8>| {
+        frame.splice(12..12, [0x81, 0x00, tci[0], tci[1]]);
+        frame
+    };
+    let v4 = ethernet(&[], 0x0800, &ipv4(0, 17, 0, &datagram));
+    let bare = ethernet(&[], 0x8624, INTEREST);
+    for (vlan, untagged, in_7) in [(0, REDIRECT, PASS), (7, PASS, REDIRECT)] {
+        let options = XdpOptions {
+            ethernet: Some(vlan),
+            only: Some([[2, 0, 0, 0, 0, 1], [1, 0, 0x5e, 0, 0x17, 0xaa]]),
+            ..XdpOptions::default()
+        };
+        let mut steering = XdpSteering::load(&KEY, 1, 1, &options).expect("loaded");
+        let socket = xsk();
+        steering.set_socket(0, 0, socket.as_fd()).expect("set");
+        steering.set_destinations(&["192.0.2.2".parse().unwrap()]).expect("set");
+        for (what, frame, action) in [
+            ("UDP", v4.clone(), REDIRECT),
+            ("UDP with a priority", tagged([0xa0, 0], v4.clone()), REDIRECT),
+            ("UDP in a VLAN", tagged([0, 7], v4.clone()), PASS),
+            ("Ethernet", bare.clone(), untagged),
+            ("Ethernet with a priority", tagged([0xa0, 0], bare.clone()), untagged),
+            ("Ethernet in VLAN 7", tagged([0xa0, 7], bare.clone()), in_7),
+            ("Ethernet in VLAN 8", tagged([0, 8], bare.clone()), PASS),
+            ("a tag in a tag", tagged([0, 7], tagged([0, 7], bare.clone())), PASS),
+            ("a tag behind a priority", tagged([0xa0, 0], tagged([0, 7], bare.clone())), PASS),
+            ("a priority behind a tag", tagged([0, 7], tagged([0xa0, 0], bare.clone())), PASS),
+        ] {
+            assert_eq!(run(&mut steering, &frame, None), action, "{what}, of VLAN {vlan}");
+        }
+    }
 }

@@ -30,10 +30,10 @@ impl Steering for KernelSteering {
     }
 
     fn attach(&mut self, wanted: &Wanted<'_>) -> Result<Box<dyn Steered>, SteeringError> {
-        let group = wanted.group.unwrap_or(Mac::NDN_GROUP);
+        let group = wanted.group.map_or(Mac::NDN_GROUP, |(group, _)| group);
         let options = XdpOptions {
             ports: wanted.ports.to_vec(),
-            ethernet: wanted.group.is_some(),
+            ethernet: wanted.group.map(|(_, vlan)| vlan),
             only: Some([wanted.mac.0, group.0]),
         };
         let mut steering =

@@ -4,7 +4,8 @@
 //! socket looks at direction, EtherType, VLAN and destination. It takes the tag off frames that come in; on those that leave it is written here.
 //!
 //! A socket of one protocol gets a frame of a VLAN that the system has no interface for after the kernel has forgotten its tag, marked as for
-//! another host. So without a VLAN that mark is refused, and with one the socket is of all protocols, which sees the tag.
+//! another host; and one of a VLAN that it has an interface for as that interface's. So without a VLAN both are refused, and with one the socket is
+//! of all protocols, which sees the tag.
 
 use super::packet::{self, Op};
 use crate::config::{FacesConfig, LINK_PACKET_LEN_MAX};
@@ -210,7 +211,7 @@ pub fn packet_len(payload: &[u8]) -> usize {
     }
 }
 
-/// Received, and not marked as for another host; EtherType ours; VLAN ours; destination our address or the group's. In the classic machine's
+/// Received here, and not marked as for another host; EtherType ours; VLAN ours; destination our address or the group's. In the classic machine's
 /// instructions.
 fn filter(port: &Port) -> Vec<Op> {
     let words = |mac: Mac| {
@@ -222,8 +223,10 @@ fn filter(port: &Port) -> Vec<Op> {
     let untagged = if port.vlan == 0 { (3, 0) } else { (12, 0) };
     vec![
         Op::load_packet_type(),
-        Op::jump_equal(PACKET_OTHERHOST, 17, 0),
-        Op::jump_equal(PACKET_OUTGOING, 16, 0),
+        Op::jump_equal(PACKET_OTHERHOST, 19, 0),
+        Op::jump_equal(PACKET_OUTGOING, 18, 0),
+        Op::load_interface(),
+        Op::jump_equal(port.interface, 0, 16),
         Op::load_u16(12),
         Op::jump_equal(u32::from(ETHERTYPE_NDN), 0, 14),
         Op::load_vlan_present(),
@@ -310,9 +313,11 @@ mod tests {
             (100, OWN, 0x8624, None, false),
             (100, other, 0x8624, Some(100), false),
         ] {
-            let passes = |packet_type| run(&filter(&port(vlan)), &frame(to, ethertype), packet_type, tag);
+            let passes =
+                |packet_type| run(&filter(&port(vlan)), &frame(to, ethertype), (packet_type, 3), tag);
             assert_eq!(passes(0), expected, "{vlan} {to} {ethertype:#x} {tag:?}");
             assert_eq!(passes(2), expected, "to a group");
+            assert!(!run(&filter(&port(vlan)), &frame(to, ethertype), (0, 4), tag), "another interface's");
             assert!(!passes(PACKET_OTHERHOST) && !passes(PACKET_OUTGOING));
         }
     }

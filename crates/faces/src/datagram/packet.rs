@@ -18,6 +18,7 @@ const RETURN: u16 = 0x06;
 /// `linux/filter.h`: places from here on are not in the frame, but what the kernel knows of it.
 const ANCILLARY: u32 = 0xffff_f000;
 const PACKET_TYPE: u32 = ANCILLARY + 4;
+const INTERFACE: u32 = ANCILLARY + 8;
 const VLAN_TAG: u32 = ANCILLARY + 44;
 const VLAN_TAG_PRESENT: u32 = ANCILLARY + 48;
 /// Longer than any frame.
@@ -50,6 +51,11 @@ impl Op {
     /// Takes how the frame came: PACKET_HOST, PACKET_OUTGOING and so on.
     pub const fn load_packet_type() -> Self {
         Op::new(LOAD_U16, PACKET_TYPE)
+    }
+
+    /// Takes the number of the interface that the frame is of by now: of a VLAN's own interface, if there is one.
+    pub const fn load_interface() -> Self {
+        Op::new(LOAD_U32, INTERFACE)
     }
 
     /// Takes the 802.1Q tag that was taken off the frame.
@@ -148,13 +154,14 @@ fn set<T>(socket: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value
 
 /// Runs a filter as the kernel does, for tests.
 #[cfg(test)]
-pub fn run(filter: &[Op], frame: &[u8], packet_type: u32, tag: Option<u16>) -> bool {
+pub fn run(filter: &[Op], frame: &[u8], (packet_type, interface): (u32, u32), tag: Option<u16>) -> bool {
     let (mut at, mut taken) = (0, 0u32);
     loop {
         let op = filter[at];
         at += 1;
         match (op.code, op.value) {
             (LOAD_U16, PACKET_TYPE) => taken = packet_type,
+            (LOAD_U32, INTERFACE) => taken = interface,
             (LOAD_U16, VLAN_TAG) => taken = u32::from(tag.unwrap_or(0)),
             (LOAD_U16, VLAN_TAG_PRESENT) => taken = u32::from(tag.is_some()),
             (LOAD_U16, place) => {

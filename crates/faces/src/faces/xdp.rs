@@ -334,10 +334,10 @@ impl Faces {
         ports
     }
 
-    /// The group that is heard without IP on an interface, if anybody hears it.
-    fn ether_group(&self, interface: u32) -> Option<Mac> {
+    /// The group and the VLAN of frames without IP on an interface, if they are used there.
+    fn ether_group(&self, interface: u32) -> Option<(Mac, u16)> {
         self.sockets.iter().flatten().find_map(|socket| match &socket.medium {
-            Medium::Ether(port) if port.interface == interface => Some(port.group),
+            Medium::Ether(port) if port.interface == interface => Some((port.group, port.vlan)),
             _ => None,
         })
     }
@@ -657,6 +657,10 @@ impl Faces {
                 _ => None,
             };
         };
+        // Datagrams of VLANs are the system's: it knows which of its interfaces they are for.
+        if one.vlan.is_some() {
+            return None;
+        }
         if let Some((_, index)) = before.to.filter(|(to, _)| *to == destination) {
             let peer = Peer::Ip(frame::scoped(source, interface));
             let again = before.from.is_some_and(|(known, _)| known == (index, peer));

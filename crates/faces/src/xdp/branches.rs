@@ -144,8 +144,8 @@ struct Other {
 pub struct Trunk {
     /// UDP ports that the program looks for.
     pub ports: Vec<u16>,
-    /// And NDN without IP, to this group.
-    pub group: Option<Mac>,
+    /// And NDN without IP, to this group in this VLAN.
+    pub group: Option<(Mac, u16)>,
     destinations: Vec<IpAddr>,
     sizes: Sizes,
     /// To how many shards frames are brought.
@@ -161,7 +161,7 @@ pub struct Trunk {
 impl Trunk {
     /// Of an interface without queues.
     pub fn new(
-        (ports, group): (&[u16], Option<Mac>),
+        (ports, group): (&[u16], Option<(Mac, u16)>),
         (sizes, shards): (Sizes, u8),
         steered: Box<dyn Steered>,
     ) -> Self {

@@ -73,8 +73,8 @@ pub struct Wanted<'a> {
     pub mac: Mac,
     /// NDN in UDP to these ports.
     pub ports: &'a [u16],
-    /// NDN without IP, to this group too; `None` where nobody hears it.
-    pub group: Option<Mac>,
+    /// NDN without IP too, to this group in this VLAN (0 is none); `None` where it is not used.
+    pub group: Option<(Mac, u16)>,
 }
 
 /// An interface whose frames are steered, until this is dropped.
@@ -199,7 +199,7 @@ impl Port {
     /// Why not.
     pub fn open(
         interface: &Interface,
-        (ports, group): (&[u16], Option<Mac>),
+        (ports, group): (&[u16], Option<(Mac, u16)>),
         steering: &mut dyn Steering,
     ) -> Result<Self, XdpError> {
         let mac = interface.mac.ok_or(XdpError::NoEthernet)?;
@@ -271,7 +271,7 @@ impl Port {
     }
 
     /// True when it is for these UDP ports, and for NDN without IP to this group.
-    pub fn is_for(&self, ports: &[u16], group: Option<Mac>) -> bool {
+    pub fn is_for(&self, ports: &[u16], group: Option<(Mac, u16)>) -> bool {
         self.trunk.as_ref().is_some_and(|trunk| trunk.ports == ports && trunk.group == group)
     }
 

@@ -1,8 +1,10 @@
 //! What the fuzzers run. `fuzz/README.md` says how.
 
+pub mod balancer_target;
 pub mod command_target;
 pub mod graph_target;
 pub mod safebag_target;
+pub mod scenario_target;
 pub mod shared_memory_target;
 pub mod targets;
 pub mod control_targets;

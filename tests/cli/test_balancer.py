@@ -92,6 +92,8 @@ class Words(CommandLine):
         path = self.file(self.whole(more=vrrp))
         text = self.nw("balancer", "vrrp", "-c", path, "--priority", "150", "--inside", "ens5").stdout.decode()
         self.assertIn("interface ens5\n    virtual_router_id 52\n    priority 150\n", text)
+        unsafe = self.nw("balancer", "vrrp", "-c", path, "--priority", "150", "--inside", "lo\n}\nvrrp_script x {", code=1)
+        self.assertIn("keepalived's file can't carry that safely", unsafe.stderr.decode())
         said = self.sentence(self.nw("balancer", "vrrp", "-c", self.file(self.whole()), "--priority", "150", code=1))
         self.assertIn("vrrp.outside is missing", said)
 
@@ -315,6 +317,33 @@ class Cluster(CommandLine):
         self.nw("balancer", "stop", "--control", f"{self.folder}/b.sock")
         self.assertEqual(self.balancer.wait(PATIENCE_S), 0)
         self.assertFalse(self.attached())
+
+    def test_hangup_reads_the_file_again(self):
+        self.start_all()
+        path = Path(self.folder) / "b.toml"
+        text = path.read_text()
+        pinging = self.pinging(600)
+        path.write_text(text.replace('name = "m2"', 'name = "m2"\nweight = 300') + '[[rule]]\nprefix = "/x"\ndepth = 1\n')
+        self.balancer.send_signal(signal.SIGHUP)
+        share = lambda: {member["name"]: member["share"] for member in self.b("status")["members"]}["m2"]
+        self.until(lambda: abs(share() - 0.75) < 0.01, "the new weight is in use")
+        self.assertEqual(len(self.b("rules")), 2)
+        # A file with mistakes changes nothing, and the log says why.
+        path.write_text(text.replace("port = 6402", "port = 6401"))
+        self.balancer.send_signal(signal.SIGHUP)
+        self.until(lambda: "the configuration stays as it was" in self.log.read_text(), "the mistake is logged")
+        self.assertIn("6401, which m1 has already", self.log.read_text())
+        # An option that a running balancer can't change is named.
+        path.write_text(text.replace("interval_ms = 200", "interval_ms = 300"))
+        self.balancer.send_signal(signal.SIGHUP)
+        self.until(lambda: "[health] changed and take effect at the next start" in self.log.read_text(), "what waits is named")
+        self.until(lambda: abs(share() - 0.5) < 0.01, "the weight is back")
+        # A member that the file does not have any more drains and leaves.
+        path.write_text(text.split('[[member]]\nname = "m2"')[0])
+        self.balancer.send_signal(signal.SIGHUP)
+        self.until(lambda: set(self.states()) == {"m1"}, "m2 has left")
+        self.assertEqual(self.answered(pinging), (600, 600), json.dumps(self.b("status")["verdicts"]))
+        self.assertEqual(self.end(), 0, self.log.read_text())
 
     def test_a_router_that_hangs_loses_its_names_until_it_is_back(self):
         self.start_all()

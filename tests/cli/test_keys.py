@@ -343,6 +343,24 @@ privileges = ["all"]
 """
 
 
+def tlv(typ, *values):
+    value = b"".join(values)
+    head = bytes([typ, len(value)]) if len(value) < 253 else bytes([typ, 253]) + len(value).to_bytes(2, "big")
+    return head + value
+
+
+def unknown_command(number):
+    """A command of a neighbour, signed by a key of its own whose certificate is served by nobody; the signature is garbage."""
+    generic = lambda text: tlv(8, text if isinstance(text, bytes) else text.encode())
+    parameters = tlv(104, tlv(7, generic("site"), generic(f"x{number}")))
+    name = b"".join(map(generic, ("localhop", "nfd", "rib", "register"))) + generic(parameters)
+    key = tlv(7, *map(generic, ("site", f"x{number}", "KEY", str(number), "up")), tlv(54, b"\1"))
+    info = tlv(27, b"\3") + tlv(28, key) + tlv(38, number.to_bytes(8, "big")) + tlv(40, int(time.time() * 1000).to_bytes(8, "big"))
+    tail = tlv(36) + tlv(44, info) + tlv(46, bytes(70))
+    name += tlv(2, hashlib.sha256(tail).digest())
+    return tlv(5, tlv(7, name), tlv(10, number.to_bytes(4, "big")), tlv(12, (4000).to_bytes(2, "big")), tail)
+
+
 class Authority(Keys):
     """Routers that take commands by rules: the certificates they lack come over the network."""
 
@@ -412,12 +430,43 @@ class Authority(Keys):
         self.assertIn("answering", said)
         self.assertTrue(any(b"dept" in interest and b"KEY" in interest for interest in asked), asked)
 
+    def test_a_flood_of_commands_whose_certificates_never_come_locks_no_one_out(self):
+        router = self.ruled()
+        self.certified("/site/alice", "/site", by=self.boss)
+        stop = threading.Event()
+        self.addCleanup(stop.set)
+        sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(10)]
+        for each in sockets:
+            self.addCleanup(each.close)
+            each.connect(("127.0.0.1", router.udp))
+
+        def flood():
+            count = 0
+            while not stop.is_set():
+                for each in sockets:
+                    for _ in range(8):
+                        count += 1
+                        each.send(unknown_command(count))
+                time.sleep(0.05)
+
+        thread = threading.Thread(target=flood, daemon=True)
+        thread.start()
+        time.sleep(1)
+        for _ in range(3):
+            process, said = self.serve(router, "--key", "/site/alice", "--store", self.store, "/site/alice")
+            self.assertIn("answering under /site/alice", said)
+            process.terminate()
+            process.wait(PATIENCE_S)
+        stop.set()
+        thread.join(PATIENCE_S)
+        self.assertRegex(router.said(), r"ERROR.*a shared pool is short.*certificate")
+
     def test_who_is_refused(self):
         router = self.ruled()
         # Nobody vouches for it.
         self.generate("/site/mallory")
         process, said = self.serve(router, "--key", "/site/mallory", "--store", self.store, "/site/mallory")
-        self.assertRegex(said, r"^nw: can't serve the name: the router refused rib/register: 403 \w.+\n$")
+        self.assertRegex(said, r"^nw: can't serve the name: rib/register refused \(403\): \w.+\n$")
         self.assertEqual(process.wait(PATIENCE_S), 1)
         # Somebody else's anchor of the same name.
         impostor = Path(self.folder) / "impostor"

@@ -4,6 +4,7 @@ Needs root, `ip`, `tc`, a kernel with XDP; skips with a word where they are miss
 The command is target/release/nw, or $NW_BIN."""
 
 import json
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -30,10 +31,47 @@ class Paper(unittest.TestCase):
     def paper(self, *words):
         return [str(NW), "paper", "csr", "--quick", "--output", str(self.place / "out"), *words]
 
+    def holds(self, check):
+        here, wanted, relation = check["here"], check["wanted"], check["relation"]
+        if relation == "at_most":
+            return here <= wanted
+        if relation == "at_least":
+            return here >= wanted
+        return abs(here - wanted) <= relation["within"] * abs(wanted)
+
+    def test_a_point_is_measured_beside_one_member(self):
+        done = subprocess.run(self.paper("--figures", "11"), capture_output=True, text=True, timeout=180)
+        self.assertIn("figures agree with the paper's", done.stdout, done.stderr)
+        report = json.loads((self.place / "out/csr.json").read_text())
+        self.assertGreater(report["multicast"]["capacity_mbit"], 0)
+        self.assertEqual(report["conditions"]["points"], 1)
+        self.assertIsNotNone(report["conditions"]["quota_used_min"])
+        # A run under conditions that prove nothing says so on the terminal as on the page.
+        if report["conditions"]["busy_before"] > 0.15:
+            self.assertIn("prove nothing", done.stdout)
+            self.assertIn("prove nothing", (self.place / "out/csr.html").read_text())
+            self.assertEqual(done.returncode, 1)
+
+    def test_an_ordinary_user_is_told_what_is_needed(self):
+        if not shutil.which("setpriv"):
+            self.skipTest("setpriv is missing")
+        self.place.chmod(0o777)
+        binary = self.place / "nw"
+        shutil.copy(NW, binary)
+        binary.chmod(0o755)
+        words = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", binary, *self.paper("--figures", "12")[1:]]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=30)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("need the rights of root: try sudo", done.stderr)
+
     def test_a_figure_is_measured_and_drawn(self):
         done = subprocess.run(self.paper("--figures", "12,13", "--json"), capture_output=True, text=True, timeout=180)
-        self.assertEqual(done.returncode, 0, done.stderr)
         report = json.loads(done.stdout)
+        agrees = all(self.holds(check) for finding in report["findings"] for check in finding["checks"])
+        conditions = report["conditions"]
+        self.assertGreater(conditions["started_unix_s"], 1_700_000_000)
+        sound = conditions["busy_before"] <= 0.15 and not conditions["points_saturated"] and not conditions["points_below_quota"]
+        self.assertEqual(done.returncode, 0 if agrees and sound else 1, done.stderr)
         self.assertEqual(json.loads((self.place / "out/csr.json").read_text()), report)
         self.assertEqual([finding["figure"] for finding in report["findings"]], [12, 13])
         self.assertNotIn("scale", report)

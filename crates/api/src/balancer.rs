@@ -153,7 +153,7 @@ pub struct MemberCounters {
     pub in_data: u64,
     /// Nacks to it.
     pub in_nacks: u64,
-    /// Fragments of link packets to it.
+    /// Fragments of link packets to it, after each packet's first, which counts as what the packet is.
     pub in_fragments: u64,
     /// Anything else to its own port.
     pub in_others: u64,
@@ -165,7 +165,7 @@ pub struct MemberCounters {
     pub out_data: u64,
     /// Nacks from it.
     pub out_nacks: u64,
-    /// Fragments of link packets from it.
+    /// Fragments of link packets from it, after each packet's first.
     pub out_fragments: u64,
     /// Anything else from it.
     pub out_others: u64,

@@ -292,7 +292,9 @@ impl Client {
         self.flush();
         let wake = self.faces.deadline().map(|deadline| deadline.since(self.now()));
         let look = self.stop.as_ref().map(|_| STOP_LATENCY);
-        let timeout = [timeout, wake, look].into_iter().flatten().min();
+        // A write just now may have found the connection ended.
+        let ended = self.faces.has_events().then_some(Duration::ZERO);
+        let timeout = [timeout, wake, look, ended].into_iter().flatten().min();
         let timespec = timeout.map(|t| rustix::time::Timespec {
             tv_sec: t.as_secs() as i64,
             tv_nsec: i64::from(t.subsec_nanos()),
@@ -306,8 +308,17 @@ impl Client {
         let now = self.now();
         let mut received = 0;
         let mut batch = core::mem::take(&mut self.batch);
-        for event in ready {
-            self.faces.on_ready(now, event.data.u64(), event.flags, &mut self.pool, &mut batch);
+        for event in ready.iter().map(Some).chain([None]) {
+            match event {
+                Some(event) => {
+                    self.faces.on_ready(now, event.data.u64(), event.flags, &mut self.pool, &mut batch);
+                }
+                None => {
+                    self.faces.tick(now, &mut self.pool);
+                    // What came before a write failed.
+                    self.faces.take_last_packets(&mut batch);
+                }
+            }
             for packet in batch.drain(..) {
                 received += 1;
                 let seen = Received { wire: self.pool.bytes(&packet), meta: self.pool.meta(&packet) };
@@ -319,7 +330,6 @@ impl Client {
             }
         }
         self.batch = batch;
-        self.faces.tick(now, &mut self.pool);
         let mut closed = None;
         for event in self.faces.events() {
             if let FaceEvent::Destroyed(status, reason) = event

@@ -26,7 +26,7 @@ pub enum ControlError {
     #[error("can't sign the command: {0}")]
     Signing(#[from] nw_trust::Error),
     /// It said no.
-    #[error("the router refused {verb}: {} {}", response.code, response.text)]
+    #[error("{verb} refused ({}): {}", response.code, response.text)]
     Refused {
         /// What was asked.
         verb: Verb,
@@ -105,7 +105,8 @@ impl<'a> Commander<'a> {
     /// Commands the router; the answer's parameters.
     ///
     /// # Errors
-    /// When it refuses or does not answer.
+    /// When it refuses or does not answer. [`ControlError::Refused`] with code 404 when there was nothing to remove, of which the protocol itself
+    /// says 200.
     pub fn command(
         self,
         client: &mut Client,
@@ -128,6 +129,10 @@ impl<'a> Commander<'a> {
         let patience = Duration::from_millis(patience_ms);
         let reply = exchange_serving(client, &wire, link, patience, |asked, out| self.serve(asked, out))?;
         let response = respond(verb, reply)?;
+        if let Some(absent) = response.nothing_removed() {
+            let response = Box::new(ControlResponse::refuse(404, absent));
+            return Err(ControlError::Refused { verb, response });
+        }
         if response.is_ok() {
             Ok(response.body)
         } else {

@@ -13,7 +13,7 @@ mod leave;
 #[cfg(test)]
 mod tests;
 
-use crate::config::{MEMBERS_MAX, MemberItem, Weight};
+use crate::config::{MEMBERS_MAX, MemberItem, WEIGHT_MAX, Weight};
 use core::time::Duration;
 use leave::Leave;
 pub use leave::Pending;
@@ -129,12 +129,9 @@ const WEIGHT_USUAL: u32 = 100;
 const PER_WEIGHT: u32 = 100;
 
 impl Member {
-    /// Its weight as the table takes it.
-    pub fn weight(&self) -> u32 {
-        match self.item.weight {
-            Weight::Fixed(weight) => weight,
-            Weight::Measured => self.measured_per_s.map_or(WEIGHT_USUAL, |per_s| (per_s / PER_WEIGHT).max(1)),
-        }
+    /// The rate that its weight follows, Interests per second; `None` where its weight is fixed or not measured yet.
+    fn measured_rate_per_s(&self) -> Option<u32> {
+        self.measured_per_s.filter(|_| self.item.weight == Weight::Measured)
     }
 
     /// It waits for its weight to be measured.
@@ -145,10 +142,43 @@ impl Member {
     }
 }
 
+fn mean(values: impl Iterator<Item = u32>) -> Option<u32> {
+    let (sum, count) = values.fold((0u64, 0u64), |(sum, count), value| (sum + u64::from(value), count + 1));
+    sum.checked_div(count).map(|mean| mean as u32)
+}
+
 impl Members {
     /// None yet. `control` is the configured control member.
     pub const fn new(patience: Patience, control: Option<String>) -> Self {
         Members { list: Vec::new(), patience, control }
+    }
+
+    /// Returns a member's weight as the table takes it.
+    ///
+    /// Measured weights have a unit of their own. Beside fixed ones they are scaled, so that a measured member weighs on average as much
+    /// as one with a fixed weight; among themselves measured members keep their ratio.
+    pub fn weight(&self, member: &Member) -> u32 {
+        let rate_per_s = match (member.item.weight, member.measured_rate_per_s()) {
+            (Weight::Fixed(weight), _) => return weight,
+            (Weight::Measured, None) => return self.fixed_mean().unwrap_or(WEIGHT_USUAL),
+            (Weight::Measured, Some(rate_per_s)) => rate_per_s,
+        };
+        let weight = match self.fixed_mean() {
+            None => rate_per_s / PER_WEIGHT,
+            Some(fixed) => {
+                let mean = mean(self.list.iter().filter_map(Member::measured_rate_per_s)).unwrap_or(1);
+                let scaled = u64::from(fixed) * u64::from(rate_per_s) / u64::from(mean.max(1));
+                scaled.min(u64::from(WEIGHT_MAX)) as u32
+            }
+        };
+        weight.max(1)
+    }
+
+    fn fixed_mean(&self) -> Option<u32> {
+        mean(self.list.iter().filter_map(|member| match member.item.weight {
+            Weight::Fixed(weight) => Some(weight),
+            Weight::Measured => None,
+        }))
     }
 
     /// By number.
@@ -237,6 +267,30 @@ impl Members {
             return Err(MemberError::Leaving(name.to_owned()));
         }
         member.wanted = Wanted::Gone;
+        Ok(())
+    }
+
+    /// Makes a member leave that will join again with other settings; the control member too, as another one stands in meanwhile.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn remove_to_rejoin(&mut self, name: &str) -> Result<(), MemberError> {
+        self.find(name)?.wanted = Wanted::Gone;
+        Ok(())
+    }
+
+    /// Replaces what the configuration says about all members: how patient the machine is, and the control member.
+    pub fn reconfigure(&mut self, patience: Patience, control: Option<String>) {
+        self.patience = patience;
+        self.control = control;
+    }
+
+    /// Marks a member as configured in the file (`added` is false) or added by a command.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn set_added(&mut self, name: &str, added: bool) -> Result<(), MemberError> {
+        self.find(name)?.added = added;
         Ok(())
     }
 

@@ -4,13 +4,14 @@
 mod agents;
 mod commands;
 mod kernel;
+mod reload;
 mod report;
 mod scaling;
 #[cfg(test)]
 mod tests;
 
 use crate::agent::{Board, Looked, Watcher};
-use crate::config::Config;
+use crate::config::{Config, MemberItem};
 use crate::datapath::{self, DataPath};
 use crate::engine::{Engine, ProcessEngine};
 use crate::health::{Outcome, Probed, Prober, Target};
@@ -108,6 +109,11 @@ impl Handle {
         let _ = self.events.send(Event::End(ending));
     }
 
+    /// Applies a changed configuration: members, rules and drain limits. What needs a new start is logged.
+    pub fn reload(&self, config: Config) {
+        self.with(move |balancer| balancer.reload(config));
+    }
+
     /// Has something done in the loop; nothing happens when it has ended.
     pub(crate) fn with(&self, what: impl FnOnce(&mut Balancer) + Send + 'static) {
         let _ = self.events.send(Event::Do(Box::new(what)));
@@ -151,6 +157,8 @@ pub struct Balancer {
     started: time::Instant,
     looked: Option<Instant>,
     end: Option<Option<Ending>>,
+    /// Members of the file that join when their predecessors of the same name have left.
+    rejoining: Vec<MemberItem>,
 }
 
 /// The loop turns at least so often: neighbours change without a message of ours.
@@ -223,13 +231,6 @@ impl Balancer {
         let rules = slots::rules(&config.rule).map_err(RunError::Rule)?;
         let (sender, events) = mpsc::channel();
         let handle = Handle { events: sender };
-        let patience = Patience {
-            probes: config.health.enabled,
-            routes: config.routes.replicate,
-            drain_limit: Duration::from_secs(u64::from(config.drain.limit_s)),
-            quiet: Duration::from_millis(u64::from(config.drain.quiet_ms)),
-            control: Duration::from_secs(u64::from(config.routes.patience_s)),
-        };
         let (aim, targets) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         let board = Arc::new(Board::default());
@@ -257,7 +258,7 @@ impl Balancer {
         }
         let agents = Agents::new(config.cluster.name.clone(), cluster, Arc::clone(&board), handle.clone());
         let mut balancer = Balancer {
-            members: Members::new(patience, config.cluster.control_member.clone()),
+            members: Members::new(patience(&config), config.cluster.control_member.clone()),
             scaling: scaling::Scaling::new(&config.elastic),
             adopted: path.adopted(),
             path: Some(path),
@@ -288,6 +289,7 @@ impl Balancer {
             started: time::Instant::now(),
             looked: None,
             end: None,
+            rejoining: Vec::new(),
             config,
         };
         balancer.take_members();
@@ -448,6 +450,9 @@ impl Balancer {
         }
         let changes = self.members.turn(now);
         self.changed(changes);
+        if !self.rejoining.is_empty() {
+            self.rejoin();
+        }
         self.follow_members();
         self.write_kernel();
         self.scale(now);
@@ -560,6 +565,17 @@ impl Balancer {
         if let Err(error) = (Kept { members, ..kept }).save(&path) {
             tracing::warn!(%error, "what a next start must find can't be kept");
         }
+    }
+}
+
+/// How long members are waited for, as the configuration says.
+fn patience(config: &Config) -> Patience {
+    Patience {
+        probes: config.health.enabled,
+        routes: config.routes.replicate,
+        drain_limit: Duration::from_secs(u64::from(config.drain.limit_s)),
+        quiet: Duration::from_millis(u64::from(config.drain.quiet_ms)),
+        control: Duration::from_secs(u64::from(config.routes.patience_s)),
     }
 }
 

@@ -17,7 +17,7 @@ pub fn table(members: &Members, key: &HashKey) -> Table {
     let member = |member: &crate::members::Member| nw_balance::Member {
         number: member.number,
         id: id_of(&member.item.name),
-        weight: member.weight(),
+        weight: members.weight(member),
         takes_names: serving.contains(&member.number),
     };
     let list: Vec<_> = members.iter().map(member).collect();

@@ -34,6 +34,16 @@ pub enum VrrpError {
     /// The priority.
     #[error("a priority is from 1 to 254, not {0}")]
     Priority(u8),
+    /// Something that keepalived would read as more than one word.
+    #[error("{what} is {text:?}: keepalived's file can't carry that safely; use {allowed}")]
+    Text {
+        /// The option.
+        what: &'static str,
+        /// What it is.
+        text: String,
+        /// What may be in it.
+        allowed: &'static str,
+    },
     /// One interface has both.
     #[error(
         "vrrp.outside_router_id and vrrp.inside_router_id are both {0}, on one interface: give them different numbers"
@@ -71,6 +81,11 @@ pub fn configuration(config: &Config, options: &VrrpOptions) -> Result<String, V
             return Err(VrrpError::NotMoving(ip.0));
         }
     }
+    checked("vrrp.outside", outside, is_interface, INTERFACE_TEXT)?;
+    checked("vrrp.inside", inside, is_interface, INTERFACE_TEXT)?;
+    checked("the path of nw", &options.program, is_path, PATH_TEXT)?;
+    checked("control.path", &options.control, is_path, PATH_TEXT)?;
+    checked("cluster.name", &config.cluster.name, crate::config::is_word, "letters, digits, - and _")?;
     let name = &config.cluster.name;
     let mut text = format!(
         "# Made by `nw balancer vrrp` from the configuration of the cluster {name}. Each balancer has its own priority and, perhaps, interfaces.\n\
@@ -89,6 +104,32 @@ pub fn configuration(config: &Config, options: &VrrpOptions) -> Result<String, V
         instance(&mut text, &format!("nw_{name}_{side}"), interface, id, addresses, config, options.priority);
     }
     Ok(text)
+}
+
+const INTERFACE_TEXT: &str = "the name of an interface: at most 15 letters, digits and . _ - : @";
+const PATH_TEXT: &str = "a path of letters, digits and / . _ - +";
+
+/// Refuses text that would end its line, its quotes or its block in a file whose scripts run as root.
+fn checked(
+    what: &'static str,
+    text: &str,
+    is_safe: impl FnOnce(&str) -> bool,
+    allowed: &'static str,
+) -> Result<(), VrrpError> {
+    if is_safe(text) { Ok(()) } else { Err(VrrpError::Text { what, text: text.to_owned(), allowed }) }
+}
+
+fn is_made_of(text: &str, others: &[u8]) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || others.contains(&byte))
+}
+
+fn is_interface(text: &str) -> bool {
+    text.len() <= 15 && is_made_of(text, b"._-:@")
+}
+
+/// A space would split the script's command, `~` and `$` are expanded by keepalived.
+fn is_path(text: &str) -> bool {
+    is_made_of(text, b"/._-+")
 }
 
 fn instance(
@@ -179,6 +220,26 @@ inside_addresses = ["10.0.0.1/24"]
         assert_eq!(said.to_string(), "a priority is from 1 to 254, not 0");
         let one = VrrpOptions { inside: Some("eth0".to_owned()), ..options() };
         assert!(made(&FILE.replace("inside = \"eth1\"", "inside_router_id = 51"), &one).is_err());
+    }
+
+    #[test]
+    fn configuration_with_unsafe_text_is_refused() {
+        for text in ["lo\n}\nvrrp_script x {", "a b", "", "lo\"", "a-name-of-16-char", "lo{", "$PATH", "é"] {
+            let outside = VrrpOptions { outside: Some(text.to_owned()), ..options() };
+            let inside = VrrpOptions { inside: Some(text.to_owned()), ..options() };
+            for options in [outside, inside] {
+                assert!(matches!(made(FILE, &options), Err(VrrpError::Text { .. })), "{text:?}");
+            }
+        }
+        for text in ["/run/a\" script \"", "/run/a b.sock", "/run/\n}", "", "/run/$HOME", "/run/~"] {
+            let control = VrrpOptions { control: text.to_owned(), ..options() };
+            let program = VrrpOptions { program: text.to_owned(), ..options() };
+            for options in [control, program] {
+                assert!(matches!(made(FILE, &options), Err(VrrpError::Text { .. })), "{text:?}");
+            }
+        }
+        let vlan = VrrpOptions { outside: Some("eth0.100".to_owned()), ..options() };
+        assert!(made(FILE, &vlan).is_ok());
     }
 
     /// keepalived itself looks at the file, where it is installed.

@@ -1,7 +1,6 @@
 //! `nw-bench run --row NAME`: measures rows. The other commands are the processes that rows are measured with.
 
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout)] // its table is what it is for
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
@@ -12,6 +11,8 @@ use nw_bench::{
     transfer, verify, veth,
 };
 use nw_name::Name;
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -153,45 +154,42 @@ fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Run { row, json } => run(&row, json),
         Command::List => {
-            ROWS.iter().for_each(|row| println!("{row}"));
+            ROWS.iter().try_for_each(say)?;
             Ok(())
         }
         Command::Forward { prefixes, pending, rounds, no_prefetch, graph } => {
             let measure = if graph { forward::measure_graph } else { forward::measure };
-            println!(
-                "{:?}",
-                measure(forward::Options {
-                    prefixes,
-                    pending,
-                    rounds,
-                    prefetch: !no_prefetch,
-                    ..forward::Options::default()
-                })
-            );
-            Ok(())
+            let options = forward::Options {
+                prefixes,
+                pending,
+                rounds,
+                prefetch: !no_prefetch,
+                ..forward::Options::default()
+            };
+            Ok(say(format!("{:?}", measure(options)))?)
         }
         Command::Relay { socket } => relay::run(&socket),
         Command::Produce { router, prefix, segments, len, no_register } => {
             ends::produce(&place(&router)?, &prefix, segments, len, !no_register)
         }
         Command::Consume { router, prefix, window_max } => {
-            println!("{}", serde_json::to_string(&ends::consume(&place(&router)?, &prefix, window_max)?)?);
-            Ok(())
+            Ok(say(serde_json::to_string(&ends::consume(&place(&router)?, &prefix, window_max)?)?)?)
         }
         Command::PlainSend { from, to, count, len, window } => plain::send(from, to, count, len, window),
-        Command::PlainCount { at, count } => {
-            println!("{}", serde_json::to_string(&plain::count(at, count)?)?);
-            Ok(())
-        }
+        Command::PlainCount { at, count } => Ok(say(serde_json::to_string(&plain::count(at, count)?)?)?),
         Command::VethEnds { asker, middle, answerer, port, window, measured_ms, xdp } => {
             let measured = Duration::from_millis(measured_ms);
             let outcome = veth::ends::run([&asker, &middle, &answerer], xdp, port, window, measured)?;
-            println!("{}", serde_json::to_string(&outcome)?);
-            Ok(())
+            Ok(say(serde_json::to_string(&outcome)?)?)
         }
         Command::VethNullXdp { port } => veth::xdp::forward(port),
         Command::VethNull { at, one, other } => veth::null::forward(at, one, other),
     }
+}
+
+/// Prints a line; standard output may have ended or be full.
+fn say(line: impl Display) -> io::Result<()> {
+    writeln!(io::stdout(), "{line}")
 }
 
 /// A path is that of a unix socket.
@@ -224,7 +222,7 @@ fn run(wanted: &str, json: Option<PathBuf>) -> Result<()> {
             _ => table_rows::run(row),
         });
     }
-    println!("{}", report::table(&rows, &machine));
+    say(report::table(&rows, &machine))?;
     if let Some(path) = json {
         std::fs::write(&path, report::json(&rows, &machine)?)?;
         eprintln!("written: {}", path.display());

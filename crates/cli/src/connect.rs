@@ -1,6 +1,7 @@
 //! Reaching the router that the command line or the environment names.
 
 use crate::args::Router;
+use crate::exit::{Failure, Status};
 use anyhow::{Context, Result};
 use nw_app::{Client, FaceUri, transport};
 
@@ -16,6 +17,8 @@ pub fn uri(router: &Router) -> Result<FaceUri> {
 pub fn connect(router: &Router) -> Result<Client> {
     let uri = uri(router)?;
     Client::connect(&uri).with_context(|| {
-        format!("can't reach a router at {uri} (start one with `nw run`, or name another with --socket)")
+        let text =
+            format!("can't reach a router at {uri} (start one with `nw run`, or name another with --socket)");
+        Failure::new(Status::Unreachable, text)
     })
 }

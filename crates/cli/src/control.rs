@@ -47,7 +47,7 @@ fn report(
     if reading.json {
         json_line(body)?;
     } else {
-        println!("{}", done(body));
+        outln!("{}", done(body))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -179,17 +179,17 @@ fn shards_in_words(shards: &[ShardStatus]) -> String {
 /// What this machine has; no router is asked.
 fn hardware() -> Done {
     let machine = Machine::here();
-    print!("{machine}");
+    out!("{machine}")?;
     let shards = machine.shards();
-    println!("threads: {shards} unless forwarder.shards or --shards says otherwise");
-    println!("placed by: {}", placement::RULE);
+    outln!("threads: {shards} unless forwarder.shards or --shards says otherwise")?;
+    outln!("placed by: {}", placement::RULE)?;
     for count in [shards.max(2), 2 * shards].into_iter().collect::<std::collections::BTreeSet<_>>() {
         let cpus: Vec<String> = machine.place(count).iter().map(usize::to_string).collect();
-        println!("{count} threads: processors {}", cpus.join(" "));
+        outln!("{count} threads: processors {}", cpus.join(" "))?;
     }
-    println!(
+    outln!(
         "one thread alone is not bound; forwarder.cpus chooses processors, forwarder.pin = false binds none"
-    );
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -261,7 +261,7 @@ pub fn face(verb: &FaceVerb) -> Done {
                 decode_items(&dataset(&mut client, Dataset::FacesChannels, None)?)?;
             match reading.json {
                 true => channels.iter().try_for_each(json_line)?,
-                false => channels.iter().for_each(|channel| println!("{}", channel.local_uri)),
+                false => channels.iter().try_for_each(|channel| outln!("{}", channel.local_uri))?,
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -398,7 +398,7 @@ fn events(reading: &Reading) -> Done {
         if reading.json {
             json_line(&event)?;
         } else {
-            println!("{:?} face {} {}", event.kind, event.face_id, event.uri);
+            outln!("{:?} face {} {}", event.kind, event.face_id, event.uri)?;
         }
         let sequence = data
             .name()

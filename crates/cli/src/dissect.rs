@@ -2,11 +2,12 @@
 
 use crate::args::Dissect;
 use crate::output::json_line;
+use crate::output::stdout;
 use anyhow::{Context, Result, bail};
 use nw_wire::dissect::{Options, Value, dissect as write_tree, lines};
 use serde_json::json;
 use std::fs::File;
-use std::io::{Read, Write, stdin, stdout};
+use std::io::{Read, Write, stdin};
 use std::path::Path;
 use std::process::ExitCode;
 

@@ -1,10 +1,11 @@
 //! What the program says of itself: configuration reference, completions, manual pages. All made from the same sources as the program.
 
 use crate::args::{Arguments, Config};
+use crate::output::stdout;
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 use std::fs;
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -13,7 +14,7 @@ pub fn config(args: &Config) -> Result<ExitCode> {
     match &args.check {
         Some(path) => {
             crate::run::load(path)?;
-            println!("{} is a configuration this router can run with", path.display());
+            outln!("{} is a configuration this router can run with", path.display())?;
         }
         None => stdout().write_all(nw_api::config::Config::reference().as_bytes())?,
     }
@@ -22,7 +23,10 @@ pub fn config(args: &Config) -> Result<ExitCode> {
 
 /// Prints completions.
 pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
-    clap_complete::generate(shell, &mut Arguments::command(), "nw", &mut stdout());
+    // Generators panic where they can't write.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "nw", &mut script);
+    stdout().write_all(&script)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -26,7 +26,10 @@ impl Levels {
     pub fn start(filter: &str, format: LogFormat) -> Result<Self> {
         let parsed = parse(filter).map_err(|why| anyhow!(why))?;
         let (layer, switch) = reload::Layer::new(parsed);
-        let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+        let lines = tracing_subscriber::fmt::layer()
+            .with_writer(std::io::stderr)
+            // A log that can't be written is no reason to end: the report of it would panic.
+            .log_internal_errors(false);
         let lines = match format {
             LogFormat::Text => {
                 let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());

@@ -1,7 +1,12 @@
 //! The `nw` command: `nw <noun> <verb>`. One file per group of verbs; `args.rs` holds every word of the command line.
 
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout)] // printing is what a command does
+// It panics where standard error can't be written: `note!` does not.
+#![deny(clippy::print_stderr)]
+
+// First: its macros are for all others.
+#[macro_use]
+mod output;
 
 mod args;
 mod balancer;
@@ -11,12 +16,12 @@ mod control;
 mod demo;
 mod dissect;
 mod documents;
+mod exit;
 mod graph;
 mod inside;
 mod keys;
 mod lab;
 mod logs;
-mod output;
 mod paper;
 mod peek;
 mod ping;
@@ -31,14 +36,35 @@ mod systemd;
 mod target;
 mod transfer;
 
+use anyhow::Result;
 use args::{Arguments, Command};
 use clap::Parser;
-use std::io::Write;
+use exit::Status;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let result = match arguments.command {
+    let result = match Arguments::try_parse() {
+        Ok(arguments) => run_command(arguments.command),
+        Err(usage) => say_usage(&usage),
+    };
+    // What is still buffered: a line without an end, as of `nw peek`.
+    let result = result.and_then(|code| {
+        output::stdout().flush()?;
+        Ok(code)
+    });
+    result.unwrap_or_else(|error| match output::failure(&error) {
+        // A reader that has enough, such as `head`, is no error.
+        Some(ErrorKind::BrokenPipe) => Status::Done.into(),
+        _ => {
+            note!("nw: {}", output::describe(&error));
+            exit::status(&error).into()
+        }
+    })
+}
+
+fn run_command(command: Command) -> Result<ExitCode> {
+    match command {
         Command::Run(args) => run::run(&args),
         Command::Put(args) => transfer::put(args),
         Command::Cat(args) => transfer::cat(&args),
@@ -70,20 +96,15 @@ fn main() -> ExitCode {
         Command::Config(args) => documents::config(&args),
         Command::Completions { shell } => documents::completions(shell),
         Command::Man { folder } => documents::man(folder.as_deref()),
-    };
-    match result {
-        Ok(code) => code,
-        // A reader that has enough, such as `head`, is no error.
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "nw: {error:#}");
-            ExitCode::FAILURE
-        }
     }
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
-    })
+/// Help and version go to standard output, mistakes to standard error.
+fn say_usage(usage: &clap::Error) -> Result<ExitCode> {
+    if usage.use_stderr() {
+        let _ = usage.print();
+        return Ok(Status::Usage.into());
+    }
+    output::print(usage)?;
+    Ok(Status::Done.into())
 }

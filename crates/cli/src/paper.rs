@@ -59,7 +59,7 @@ fn csr(args: &CsrArguments) -> Result<ExitCode> {
         options.figures = FIGURES.into_iter().filter(|figure| args.figures.contains(figure)).collect();
     }
     let started = Instant::now();
-    let said = |what: &str| eprintln!("{:>4} s  {what}", started.elapsed().as_secs());
+    let said = |what: &str| note!("{:>4} s  {what}", started.elapsed().as_secs());
     let watch = Watch { ended: &|| ended.is_ended(), said: &said };
     let report = run(&options, &watch)?;
     write(args, &report)?;
@@ -67,17 +67,21 @@ fn csr(args: &CsrArguments) -> Result<ExitCode> {
         json_line(&report)?;
     } else {
         for finding in &report.findings {
-            println!("Figure {}. {}\n", finding.figure, finding.sentence());
+            outln!("Figure {}. {}\n", finding.figure, finding.sentence())?;
         }
         let html = args.output.join("csr.html");
-        println!(
+        outln!(
             "{} of {} figures agree with the paper's: {}",
             report.agreeing(),
             report.findings.len(),
             html.display()
-        );
+        )?;
+        for problem in report.conditions.problems() {
+            outln!("{problem}")?;
+        }
     }
-    Ok(ExitCode::SUCCESS)
+    // As tests do: a figure that disagrees, or conditions under which it says nothing, are no success.
+    Ok(if report.is_proof() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn write(args: &CsrArguments, report: &Report) -> Result<()> {

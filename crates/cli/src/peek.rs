@@ -2,14 +2,16 @@
 
 use crate::args::{Peek, PeekShow, Poke};
 use crate::connect::connect;
+use crate::exit::{Failure, Status};
 use crate::output::json_line;
+use crate::output::stdout;
 use crate::{dissect, signals, signing};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use nw_app::object::{Reply, exchange};
 use nw_element::Kind;
 use nw_wire::{Data, DataBuilder, Interest, InterestBuilder, KeyLocator};
 use serde_json::json;
-use std::io::{Read, Write, stdin, stdout};
+use std::io::{Read, Write, stdin};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -32,8 +34,14 @@ pub fn peek(args: &Peek) -> Result<ExitCode> {
     // A little more than the lifetime, so that a Nack at its very end is still seen.
     match exchange(&mut client, interest, Duration::from_millis(args.lifetime + 100))? {
         Reply::Data(wire) => show(args, &wire),
-        Reply::Nack(reason) => bail!("{} was refused: Nack({})", args.name, reason.as_str()),
-        Reply::Silence => bail!("no answer to {} within {} ms", args.name, args.lifetime),
+        Reply::Nack(reason) => {
+            let text = format!("{} was refused: Nack({})", args.name, reason.as_str());
+            Err(Failure::new(Status::Nack, text).into())
+        }
+        Reply::Silence => {
+            let text = format!("no answer to {} within {} ms", args.name, args.lifetime);
+            Err(Failure::new(Status::TimedOut, text).into())
+        }
     }
 }
 
@@ -90,7 +98,8 @@ pub fn poke(args: &Poke) -> Result<ExitCode> {
     let mut answered = false;
     while !answered && !ended.is_ended() {
         if deadline.is_some_and(|deadline| client.now() >= deadline) {
-            bail!("nobody asked for {} in time", args.name);
+            let text = format!("no Interest for {} came in time", args.name);
+            return Err(Failure::new(Status::TimedOut, text).into());
         }
         client.turn(Some(Duration::from_millis(50)), |_, received, out| {
             let asks = received.kind() == Kind::Interest
@@ -104,5 +113,5 @@ pub fn poke(args: &Poke) -> Result<ExitCode> {
         })?;
     }
     client.flush();
-    Ok(if answered { ExitCode::SUCCESS } else { ExitCode::from(130) })
+    Ok(if answered { ExitCode::SUCCESS } else { Status::Interrupted.into() })
 }

@@ -2,6 +2,7 @@
 
 use crate::args::{Ping, PingServer};
 use crate::connect::connect;
+use crate::exit::Status;
 use crate::output::{duration_us, json_line};
 use crate::{signals, signing};
 use anyhow::{Context, Result};
@@ -52,7 +53,7 @@ pub fn ping(args: &Ping) -> Result<ExitCode> {
         if args.json {
             json_line(&json!({ "name": name.to_string(), "result": word, "rtt_us": us }))?;
         } else {
-            println!("{text}");
+            outln!("{text}")?;
         }
         let pause_until = started + Duration::from_millis(args.interval);
         while !ended.is_ended() && client.now() < pause_until && args.count.is_none_or(|count| sent < count) {
@@ -65,15 +66,19 @@ pub fn ping(args: &Ping) -> Result<ExitCode> {
         json_line(&json!({ "sent": sent, "answered": answered, "nacks": nacks, "timeouts": timeouts,
             "rtt_us": { "min": rtt_us.min(), "p50": rtt_us.value_at_quantile(0.5), "p99": rtt_us.value_at_quantile(0.99), "max": rtt_us.max() } }))?;
     } else {
-        println!("{sent} sent, {answered} answered, {nacks} refused, {timeouts} without answer");
+        outln!("{sent} sent, {answered} answered, {nacks} refused, {timeouts} without answer")?;
         if answered > 0 {
             let [min, median, p99, max] =
                 [rtt_us.min(), rtt_us.value_at_quantile(0.5), rtt_us.value_at_quantile(0.99), rtt_us.max()]
                     .map(duration_us);
-            println!("round trip: {min} least, {median} median, {p99} 99 %, {max} most");
+            outln!("round trip: {min} least, {median} median, {p99} 99 %, {max} most")?;
         }
     }
-    Ok(if answered > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match (answered, timeouts) {
+        (1.., _) => ExitCode::SUCCESS,
+        (0, 0) if nacks > 0 => Status::Nack.into(),
+        (0, _) => Status::TimedOut.into(),
+    })
 }
 
 /// Answers until the user or the router ends it.
@@ -84,7 +89,7 @@ pub fn serve(args: &PingServer) -> Result<ExitCode> {
     let prefix = ping_name(&args.name);
     signer.commander(&args.router)?.register(&mut client, prefix.clone()).context("can't serve the name")?;
     if !args.json {
-        eprintln!("answering under {prefix}; Ctrl-C ends it");
+        note!("answering under {prefix}; Ctrl-C ends it");
     }
     let content = vec![b'.'; usize::from(args.size)];
     let (mut answered, mut failed) = (0u64, 0u64);
@@ -107,7 +112,7 @@ pub fn serve(args: &PingServer) -> Result<ExitCode> {
     if args.json {
         json_line(&json!({ "answered": answered, "failed": failed }))?;
     } else {
-        eprintln!("{answered} answered");
+        note!("{answered} answered");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -44,7 +44,7 @@ pub fn import(file: &Path, order: &Order) -> Result<ExitCode> {
         Ok(count) => count,
         Err(ImportError::Refused { index, response }) => {
             let line = lines.get(index as usize).copied().unwrap_or_default();
-            bail!("line {line}: the router refused it: {} {}", response.code, response.text);
+            bail!("line {line} refused ({}): {}", response.code, response.text);
         }
         Err(error) => return Err(error.into()),
     };
@@ -52,7 +52,7 @@ pub fn import(file: &Path, order: &Order) -> Result<ExitCode> {
     match order.reading.json {
         true => json_line(&serde_json::json!({ "routes": count, "seconds": seconds }))?,
         false => {
-            println!("{count} routes in {seconds:.2} s ({:.0} a second)", count as f64 / seconds.max(1e-9))
+            outln!("{count} routes in {seconds:.2} s ({:.0} a second)", count as f64 / seconds.max(1e-9))?
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -109,7 +109,7 @@ pub fn export(only: Option<&str>, reading: &Reading) -> Result<ExitCode> {
     let faces: HashMap<u64, String> =
         faces.into_iter().filter(|face| is_address(&face.uri)).map(|face| (face.face_id, face.uri)).collect();
     let entries: Vec<RibEntry> = decode_items(&dataset(&mut client, Dataset::RibList, None)?)?;
-    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut out = BufWriter::new(crate::output::stdout());
     for entry in &entries {
         for route in entry.routes.iter().filter(|route| only.is_none_or(|only| route.origin == only)) {
             if reading.json {

@@ -25,10 +25,10 @@ pub fn run(args: &Run) -> Result<ExitCode> {
         config.forwarder.shards = shards;
     }
     if args.check {
-        println!(
+        outln!(
             "{} is a configuration this router can run with",
             path.map_or("the default".into(), |p| p.display().to_string())
-        );
+        )?;
         return Ok(ExitCode::SUCCESS);
     }
     let format = match args.log_format {

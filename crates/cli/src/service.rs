@@ -4,6 +4,7 @@ use crate::graph::load;
 use crate::inside::http::{self, Method, Place};
 use crate::logs::Levels;
 use crate::output;
+use crate::output::stdout;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use nw_api::config::LogFormat;
@@ -14,7 +15,7 @@ use nw_graph::{Graph, check, language};
 use nw_service::{Ends, serve, single};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -118,7 +119,7 @@ pub fn service(verb: &ServiceVerb) -> Result<ExitCode> {
         ServiceVerb::Graph { service, set, order } => graph(&service.place(), set.as_deref(), order)?,
         ServiceVerb::Drain { service } => drop(http::ask(&service.place(), Method::Post, "/v1/drain", None)?),
         ServiceVerb::Stop { service } => drop(http::ask(&service.place(), Method::Post, "/v1/stop", None)?),
-        ServiceVerb::Openapi => writeln!(stdout(), "{}", nw_service::control::document())?,
+        ServiceVerb::Openapi => outln!("{}", nw_service::control::document())?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -226,11 +227,10 @@ fn status(place: &Place, json: bool) -> Result<()> {
         (false, true) => "changing",
         (false, false) => "running",
     };
-    let mut out = stdout().lock();
-    writeln!(out, "{}: {state} for {:.0} s", status.name, status.uptime_s)?;
-    writeln!(out, "  received {}", kinds(&status.received))?;
-    writeln!(out, "  sent     {}", kinds(&status.sent))?;
-    Ok(writeln!(out, "  dropped  {}", status.dropped)?)
+    outln!("{}: {state} for {:.0} s", status.name, status.uptime_s)?;
+    outln!("  received {}", kinds(&status.received))?;
+    outln!("  sent     {}", kinds(&status.sent))?;
+    Ok(outln!("  dropped  {}", status.dropped)?)
 }
 
 fn links(place: &Place, json: bool) -> Result<()> {

@@ -1,8 +1,9 @@
 //! Where a command's octets go: standard output, a file, or what else has a name.
 
+use crate::output::{Output, stdout};
 use anyhow::{Context, Result, bail};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write, stdout};
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// something fails. A device or a FIFO is written to as it stands: a file in its place would take it from the whole machine. A link leads
 /// to what it names.
 pub enum Target {
-    Stdout(io::BufWriter<io::StdoutLock<'static>>),
+    Stdout(io::BufWriter<Output>),
     Stream { file: io::BufWriter<File>, path: PathBuf },
     File { file: tempfile::NamedTempFile, path: PathBuf },
 }
@@ -19,7 +20,7 @@ impl Target {
     /// `mode`: who may do what with a file that is made.
     pub fn new(path: Option<&Path>, mode: u32) -> Result<Self> {
         let Some(path) = path else {
-            return Ok(Target::Stdout(io::BufWriter::with_capacity(256 * 1024, stdout().lock())));
+            return Ok(Target::Stdout(io::BufWriter::with_capacity(256 * 1024, stdout())));
         };
         // What is not there, or may not be looked at, is for the attempt to write it to say.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());

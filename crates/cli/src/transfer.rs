@@ -2,6 +2,7 @@
 
 use crate::args::{Cat, Put};
 use crate::connect::connect;
+use crate::exit::Status;
 use crate::output::{duration_us, json_line};
 use crate::target::Target;
 use crate::{progress, signals, signing};
@@ -48,7 +49,7 @@ pub fn put(args: Put) -> Result<ExitCode> {
     if args.json {
         json_line(&about("ready", &publication))?;
     } else if !args.quiet {
-        eprintln!(
+        note!(
             "serving {} ({} octets in {} segments) as {}; Ctrl-C ends it",
             publication.versioned(),
             publication.bytes(),
@@ -68,7 +69,7 @@ pub fn put(args: Put) -> Result<ExitCode> {
     if args.json {
         json_line(&about("end", &publication))?;
     } else if !args.quiet {
-        eprintln!("{} segments sent", publication.counters().segments);
+        note!("{} segments sent", publication.counters().segments);
     }
     match result {
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -127,7 +128,7 @@ pub fn cat(args: &Cat) -> Result<ExitCode> {
     bar.finish_and_clear();
     let report = match report {
         Ok(report) => report,
-        Err(_) if ended.is_ended() => return Ok(ExitCode::from(130)),
+        Err(_) if ended.is_ended() => return Ok(Status::Interrupted.into()),
         Err(error) => return Err(error.into()),
     };
     target.finish()?;
@@ -140,7 +141,7 @@ fn summarize(args: &Cat, report: &ObjectReport) {
     let rtt = |quantile| report.rtt_us.value_at_quantile(quantile);
     let counters = report.counters;
     if args.json {
-        eprintln!(
+        note!(
             "{}",
             json!({ "name": report.name.to_string(), "bytes": report.bytes, "segments": report.segments, "seconds": seconds,
                 "mbit_per_s": report.bytes as f64 * 8.0 / seconds / 1e6, "interests": counters.interests,
@@ -148,7 +149,7 @@ fn summarize(args: &Cat, report: &ObjectReport) {
                 "rtt_us": { "p50": rtt(0.5), "p90": rtt(0.9), "p99": rtt(0.99), "max": report.rtt_us.max() } })
         );
     } else if !args.quiet {
-        eprintln!(
+        note!(
             "{}: {} octets in {} ({:.1} Mbit/s), {} Interests, {} again, round trip {} (median) {} (99 %)",
             report.name,
             report.bytes,

@@ -50,6 +50,8 @@ reasons! {
     PitFull = "pit_full",
     /// The pending Interest table is full for this face; the sender got a Nack(Congestion).
     PitFullForFace = "pit_full_for_face",
+    /// A pending Interest that gave way to one of a peer with fewer while the table was short; its sender got a Nack(Congestion).
+    PitEvicted = "pit_evicted",
     /// An Interest answered from the content store.
     CacheHit = "cache_hit",
     /// Data nobody asked for.
@@ -112,6 +114,8 @@ reasons! {
     Draining = "draining",
     /// Ended where an element's purpose is to end packets.
     Sink = "sink",
+    /// Sent to the null face, to which its route leads.
+    NullFace = "null_face",
 }
 
 impl Cause {

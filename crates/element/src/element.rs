@@ -3,7 +3,7 @@
 use crate::drops::DropCounters;
 use crate::meta::{Kind, Meta};
 use crate::pool::{Packet, Pool};
-use crate::{FaceId, FaceInfo, Instant};
+use crate::{FaceId, FaceInfo, Instant, Peer};
 use core::any::Any;
 use std::collections::VecDeque;
 
@@ -190,6 +190,11 @@ pub trait Element {
     /// Tells of a face before its first packet, or of a change of it.
     fn face_added(&mut self, face: FaceId, info: FaceInfo) {
         let _ = (face, info);
+    }
+
+    /// Says which peer is behind a known face: faces of one peer count together where shares are by peer.
+    fn set_peer(&mut self, face: FaceId, peer: Peer) {
+        let _ = (face, peer);
     }
 
     /// Tells that a face is gone.

@@ -1,8 +1,8 @@
 //! Elements for hosts that do not know their types: ports are numbers, in the order of [`Port::ALL`].
 
 use crate::{
-    Context, DropCounters, Element, FaceId, FaceInfo, Instant, Outbox, PREFETCH_STAGES_MAX, Packet, Pool,
-    Port, PortInfo, Work,
+    Context, DropCounters, Element, FaceId, FaceInfo, Instant, Outbox, PREFETCH_STAGES_MAX, Packet, Peer,
+    Pool, Port, PortInfo, Work,
 };
 use core::any::Any;
 
@@ -139,6 +139,9 @@ pub trait AnyElement: Any + Send {
 
     /// [`Element::face_added`].
     fn face_added(&mut self, face: FaceId, info: FaceInfo);
+
+    /// [`Element::set_peer`].
+    fn set_peer(&mut self, face: FaceId, peer: Peer);
 
     /// [`Element::face_gone`].
     fn face_gone(&mut self, now: Instant, face: FaceId);
@@ -298,6 +301,10 @@ impl<E: Element + Send + 'static> AnyElement for Erased<E> {
 
     fn face_added(&mut self, face: FaceId, info: FaceInfo) {
         self.element.face_added(face, info);
+    }
+
+    fn set_peer(&mut self, face: FaceId, peer: Peer) {
+        self.element.set_peer(face, peer);
     }
 
     fn face_gone(&mut self, now: Instant, face: FaceId) {

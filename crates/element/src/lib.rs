@@ -22,7 +22,7 @@ pub use drops::{Cause, DropCounters, DropReason};
 pub use element::{Context, Element, Outbox, PREFETCH_STAGES_MAX, Port, PortInfo, Work};
 pub use erased::{AnyElement, Erased, Lent, Runs};
 pub use meta::{Kind, LinkFields, Meta};
-pub use nw_tables::face::{FaceId, FaceInfo, FaceTable, LinkType, Scope};
+pub use nw_tables::face::{FaceId, FaceInfo, FaceTable, LinkType, Peer, Scope};
 pub use nw_tables::memory::lending::Loan;
 pub use nw_tables::time::Instant;
 pub use parameters::{Parameters, Value};

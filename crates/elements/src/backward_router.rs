@@ -24,7 +24,8 @@ pub use crate::by_kind::{ByKind as In, ByKind as Out};
 use crate::router::{self, Router, RouterConfig, RouterCounters};
 use crate::strategy::Strategies;
 use nw_element::{
-    Cause, Context, Element, FaceId, FaceInfo, Instant, Kind, LinkType, Meta, Outbox, Packet, Pool, Scope,
+    Cause, Context, Element, FaceId, FaceInfo, Instant, Kind, LinkType, Meta, Outbox, Packet, Peer, Pool,
+    Scope,
 };
 use nw_name::{HashKey, NameRef};
 use nw_tables::fib::{FibConfig, NextHop};
@@ -198,6 +199,10 @@ impl Element for BackwardRouter {
 
     fn face_added(&mut self, face: FaceId, info: FaceInfo) {
         self.router.add_face(face, info);
+    }
+
+    fn set_peer(&mut self, face: FaceId, peer: Peer) {
+        self.router.set_peer(face, peer);
     }
 
     fn face_gone(&mut self, now: Instant, face: FaceId) {

@@ -17,7 +17,8 @@ pub struct FacesConfig {
     pub faces_max: usize,
     /// Octets that may wait for a face whose socket is full; beyond them its packets are dropped.
     pub queue_bytes_max: usize,
-    /// Faces one UDP or TCP listener may have: strangers must not take all there are. [`WebSocketConfig`] has a bound of its own. Unix listeners have no bound of their own.
+    /// On-demand faces over IP and Ethernet, all listeners together, but never more than half of `faces_max`: programs of this machine have the
+    /// rest. [`WebSocketConfig`] has a bound of its own for each listener.
     pub peers_max: usize,
     /// Reads of up to 64 KiB from one stream before others get their turn.
     pub stream_reads_per_turn: usize,
@@ -90,7 +91,7 @@ impl Default for FacesConfig {
         FacesConfig {
             faces_max: 65_536,
             queue_bytes_max: 1 << 20,
-            peers_max: 8192,
+            peers_max: usize::MAX,
             stream_reads_per_turn: 1,
             udp_reads_per_turn: 4,
             accepts_per_turn: 64,

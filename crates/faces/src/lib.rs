@@ -3,10 +3,11 @@
 //! [`Faces`] owns every face: it turns readiness of sockets into decoded packets and queued packets into gathered writes. Non-blocking,
 //! driven by the host's epoll loop; no thread, no async runtime, no clock. Layer 4 (edges): refuses to know tables.
 
-#![deny(unsafe_code)] // but where it says so: datagram::sys, datagram::packet, shm::memory, xdp::rings, heap, and one call in inherited
+#![deny(unsafe_code)] // but where it says so: datagram::sys, datagram::packet, shm::memory, xdp::rings, credentials, heap, and one call in inherited
 
 pub mod config;
 pub mod counters;
+mod credentials;
 mod datagram;
 pub mod error;
 mod faces;
@@ -19,6 +20,7 @@ pub mod mac;
 mod memory;
 pub mod outbox;
 pub mod queue;
+mod shares;
 pub mod shm;
 mod slab;
 pub mod status;

@@ -3,6 +3,7 @@
 use crate::config::FacesConfig;
 use crate::error::FaceError;
 use crate::inherited::InheritedUnix;
+use crate::shares::PeerShares;
 use crate::shm::Shared;
 use crate::stream::Stream;
 use crate::uri::{FaceUri, canonical};
@@ -26,10 +27,10 @@ pub struct Listener {
     /// Where it listens.
     pub uri: FaceUri,
     /// Faces there are of it.
-    pub faces: usize,
+    pub shares: PeerShares,
     /// Connections that became faces.
     pub accepted: u64,
-    /// Connections that were closed at once because there are too many faces, or that waited because there were too many descriptors.
+    /// Connections that were closed at once because faces or descriptors were short, or that had to wait for descriptors.
     pub refused: u64,
     /// Removed when the listener ends.
     path: Option<PathBuf>,
@@ -65,7 +66,14 @@ impl Listener {
         rustix::net::bind(&socket, &address).map_err(fail())?;
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(io)?;
         rustix::net::listen(&socket, BACKLOG).map_err(fail())?;
-        Ok(Listener { socket, uri, faces: 0, accepted: 0, refused: 0, path: Some(path.into()) })
+        Ok(Listener {
+            socket,
+            uri,
+            shares: PeerShares::default(),
+            accepted: 0,
+            refused: 0,
+            path: Some(path.into()),
+        })
     }
 
     /// A unix socket that listens already.
@@ -73,7 +81,7 @@ impl Listener {
         Listener {
             socket: inherited.socket,
             uri: FaceUri::Unix(inherited.path),
-            faces: 0,
+            shares: PeerShares::default(),
             accepted: 0,
             refused: 0,
             path: None,
@@ -112,7 +120,7 @@ impl Listener {
             rustix::net::bind(&socket, &address)?;
             rustix::net::listen(&socket, BACKLOG)?;
             let uri = uri_of(SocketAddr::try_from(rustix::net::getsockname(&socket)?)?);
-            Ok(Listener { socket, uri, faces: 0, accepted: 0, refused: 0, path: None })
+            Ok(Listener { socket, uri, shares: PeerShares::default(), accepted: 0, refused: 0, path: None })
         };
         make().map_err(FaceError::system("listen on", uri_of(address)))
     }
@@ -291,7 +299,8 @@ fn tune_tcp(socket: &OwnedFd, config: &FacesConfig) -> Result<(), Errno> {
     config.tcp_receive_buffer.map_or(Ok(()), |bytes| sockopt::set_socket_recv_buffer_size(socket, bytes))
 }
 
-fn fd_uri(socket: &OwnedFd) -> FaceUri {
+/// How an accepted or adopted Unix socket is named.
+pub fn fd_uri(socket: &OwnedFd) -> FaceUri {
     use std::os::fd::AsRawFd;
     FaceUri::Fd(socket.as_raw_fd().unsigned_abs())
 }

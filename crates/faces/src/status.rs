@@ -5,7 +5,7 @@ use crate::shm::fault::SharedMemoryFault;
 use crate::uri::FaceUri;
 use crate::websocket::fault::WebSocketFault;
 use core::time::Duration;
-use nw_element::{FaceId, FaceInfo, Instant, LinkType, Scope};
+use nw_element::{FaceId, FaceInfo, Instant, LinkType, Peer, Scope};
 
 /// How a face ends. Numbers as NFD's management protocol has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +103,15 @@ impl FaceStatus {
     pub const fn info(&self) -> FaceInfo {
         FaceInfo { scope: self.scope, link_type: self.link_type }
     }
+
+    /// The peer, where its address tells it from others.
+    pub const fn peer(&self) -> Peer {
+        match (&self.uri, self.link_type, self.uri.address()) {
+            (FaceUri::Ether(mac), LinkType::PointToPoint, _) => Peer::of_mac(mac.0),
+            (_, LinkType::PointToPoint, Some(address)) => Peer::of_ip(address.ip()),
+            _ => Peer::UNKNOWN,
+        }
+    }
 }
 
 /// Why a face ended.
@@ -114,6 +123,8 @@ pub enum CloseReason {
     PeerClosed,
     /// An on-demand face whose peer was silent for long.
     Idle,
+    /// An on-demand face of a peer with many, when faces or descriptors were short.
+    GaveWay,
     /// What came in on a stream was no packet, so where the next one starts can't be known.
     FramingLost(nw_wire::Error),
     /// The peer of a WebSocket connection did what ends it.
@@ -132,6 +143,7 @@ impl core::fmt::Display for CloseReason {
             CloseReason::Asked => f.write_str("asked for"),
             CloseReason::PeerClosed => f.write_str("closed by the peer"),
             CloseReason::Idle => f.write_str("idle"),
+            CloseReason::GaveWay => f.write_str("faces or descriptors are short and this peer has many"),
             CloseReason::FramingLost(error) => write!(f, "the stream holds no packets: {error}"),
             CloseReason::WebSocket(fault) => write!(f, "WebSocket: {fault}"),
             CloseReason::SharedMemory(fault) => write!(f, "shared memory: {fault}"),
@@ -161,7 +173,7 @@ pub struct ListenerStatus {
     pub uri: FaceUri,
     /// Peers taken in since the start.
     pub accepted: u64,
-    /// Peers turned away since the start, because there were too many faces or descriptors, or because they spoke no WebSocket, or offered no memory, where that is to be.
+    /// Peers turned away since the start, because there were too many faces or too few descriptors, or because they spoke no WebSocket, or offered no memory, where that is to be.
     pub refused: u64,
     /// Datagram sockets only.
     pub udp: Option<UdpBuffer>,

@@ -12,8 +12,8 @@ use crate::websocket::WebSocket;
 use crate::websocket::handshake::Opening;
 use arrayvec::ArrayVec;
 use nw_element::{Cause, Chunk, Instant, Packet, Pool};
-use nw_wire::tlv::{Framing, frame, is_critical, read_number};
-use nw_wire::{Error, Fault, types};
+use nw_wire::tlv::{Framing, frame};
+use nw_wire::{Error, Fault, LpPacket, types};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 use std::io::IoSlice;
@@ -28,6 +28,9 @@ const DRAINED_MAX: usize = 32;
 /// What came and is not read is thrown away when a WebSocket connection ends, up to so many times a few KiB: the system would otherwise throw
 /// away what was said last.
 const UNREAD_MAX: usize = 16;
+
+/// Bytes at the head of a stream that are looked at to recognise text.
+const TEXT_LEN: usize = 16;
 
 /// Buffers for the beginnings of packets that are kept when no face needs them.
 const SPARE_MAX: usize = 64;
@@ -55,6 +58,10 @@ pub struct Stream {
     looked_at: Instant,
     /// The peer takes nothing any more. What it sent before is still read; the end of that ends the face.
     deaf: bool,
+    /// A well-formed packet has come: the peer speaks this protocol.
+    confirmed: bool,
+    /// Reading has reached the end of the stream.
+    read_ended: bool,
 }
 
 impl Stream {
@@ -70,6 +77,8 @@ impl Stream {
             kernel_queue: 0,
             looked_at: Instant::START,
             deaf: false,
+            confirmed: false,
+            read_ended: false,
         }
     }
 
@@ -126,6 +135,23 @@ impl Stream {
         reads: usize,
         pool: &mut Pool,
         spare: &mut Spare,
+        each: impl FnMut(Option<Packet>, &mut Pool),
+    ) -> Result<(), CloseReason> {
+        let read = self.read_packets(reads, pool, spare, each);
+        self.read_ended |= read.is_err();
+        read
+    }
+
+    /// Returns whether more can be read: the connection is there, and its end was not reached.
+    pub const fn is_readable(&self) -> bool {
+        self.connected && !self.read_ended
+    }
+
+    fn read_packets(
+        &mut self,
+        reads: usize,
+        pool: &mut Pool,
+        spare: &mut Spare,
         mut each: impl FnMut(Option<Packet>, &mut Pool),
     ) -> Result<(), CloseReason> {
         for _ in 0..reads {
@@ -144,7 +170,7 @@ impl Stream {
             };
             self.put_back(spare);
             let (at, end) = match &mut self.websocket {
-                None => cut(&chunk, filled, pool, &mut each),
+                None => cut(&chunk, filled, &mut self.confirmed, pool, &mut each),
                 Some(socket) => socket.cut(&chunk, filled, pool, &mut self.queue, &mut each),
             };
             if at < filled && end.is_ok() {
@@ -316,21 +342,29 @@ pub fn hang_up(socket: BorrowedFd<'_>) {
     }
 }
 
-/// Cuts packets that stand back to back; how far it came.
+/// Cuts packets that stand back to back and returns how far it came. `confirmed` is set by the first well-formed packet.
 fn cut(
     chunk: &Chunk,
     filled: usize,
+    confirmed: &mut bool,
     pool: &mut Pool,
     each: &mut impl FnMut(Option<Packet>, &mut Pool),
 ) -> (usize, Result<(), CloseReason>) {
+    let unknown = || Err(CloseReason::FramingLost(Error::new(Fault::UnknownPacket, 0)));
     let mut at = 0;
     loop {
         let rest = &pool.chunk_bytes(chunk)[at..filled];
-        if is_foreign(rest) {
-            return (at, Err(CloseReason::FramingLost(Error::new(Fault::UnknownPacket, 0))));
+        if is_unknown_protocol(rest) {
+            return (at, unknown());
         }
         match frame(rest, LINK_PACKET_LEN_MAX) {
             Ok(Framing::Whole(len)) => {
+                if !*confirmed {
+                    *confirmed = is_packet(&rest[..len]);
+                    if !*confirmed && is_text(&rest[..len]) {
+                        return (at, unknown());
+                    }
+                }
                 let packet = pool.packet_in(chunk, at..at + len);
                 each(packet, pool);
                 at += len;
@@ -341,14 +375,30 @@ fn cut(
     }
 }
 
-/// True when what stands at the head is no packet, nor one of a version to come that may be skipped: the peer speaks something else, or framing was lost.
-/// Waiting for the length that it seems to say could take the peer's packets for ever.
+/// Returns whether what comes next is no Interest, Data or LpPacket: the peer speaks another protocol, or framing was lost.
+///
+/// Elements of other types are not skipped (decision 0040): `P` of `POST` is a type like any other, and the length behind it would lead
+/// through the rest of another protocol's text to bytes that its author chose.
 #[inline]
-fn is_foreign(stream: &[u8]) -> bool {
-    match stream.first().map(|first| u32::from(*first)) {
-        None | Some(types::INTEREST | types::DATA | types::LP_PACKET) => false,
-        Some(_) => read_number(stream, 0).is_ok_and(|(typ, _)| is_critical(typ)),
-    }
+fn is_unknown_protocol(stream: &[u8]) -> bool {
+    stream
+        .first()
+        .is_some_and(|first| !matches!(u32::from(*first), types::INTEREST | types::DATA | types::LP_PACKET))
+}
+
+/// Returns whether an element is a link packet as far as its header says, with the beginning of a network packet in it.
+fn is_packet(element: &[u8]) -> bool {
+    LpPacket::check(element).is_ok_and(|packet| {
+        let first = packet.fragment.and_then(|fragment| fragment.first()).map(|first| u32::from(*first));
+        packet.is_fragmented() || matches!(first, None | Some(types::INTEREST | types::DATA))
+    })
+}
+
+/// Returns whether an element starts as text does. An LpPacket's type is the letter `d`, so a request whose method starts with it looks
+/// like one until its fields are read; no Interest or Data starts with text.
+fn is_text(element: &[u8]) -> bool {
+    let head = &element[..element.len().min(TEXT_LEN)];
+    head.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n'))
 }
 
 fn closed(errno: Errno) -> CloseReason {
@@ -397,17 +447,102 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
+    /// Reads what is written to a stream of its own: the packets it gave, and whether it goes on.
+    fn packets_of(written: &[u8]) -> (usize, bool) {
+        let mut pool = Pool::new(HashKey::new([1, 2, 3, 4]), 4, 256);
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut stream = Stream::new(ours.into(), true, None);
+        theirs.write_all(written).unwrap();
+        let mut count = 0;
+        let read = stream.read(4, &mut pool, &mut Spare::new(), |packet, pool| {
+            count += 1;
+            packet.into_iter().for_each(|packet| pool.release(packet));
+        });
+        assert_eq!(pool.chunks_in_use(), 0);
+        assert_eq!(stream.is_readable(), read.is_ok());
+        (count, read.is_ok())
+    }
+
+    /// Openings of other protocols, each followed by a packet that their author would like to be read.
     #[test]
-    fn who_speaks_another_protocol_is_found_out_at_once() {
-        for text in ["GET / HTTP/1.1\r\n", "SSH-2.0-x\r\n", "\x16\x03\x01\x02\x00", "\0\0", "{\"a\":1}"] {
-            assert!(is_foreign(text.as_bytes()), "{text:?}");
+    fn stream_of_another_protocol_ends_before_any_packet() {
+        let text = |opening: &str| opening.as_bytes().to_vec();
+        let steered = |head: &str| {
+            // What the second byte says is skipped: the rest of the head is padded to that.
+            let mut bytes = head.as_bytes().to_vec();
+            bytes.resize(2 + usize::from(bytes[1]), b'a');
+            bytes
+        };
+        let openings: Vec<(&str, Vec<u8>)> = vec![
+            ("HTTP GET", text("GET / HTTP/1.1\r\nHost: x\r\n\r\n")),
+            ("HTTP POST, body behind its length", steered("POST /aaaa HTTP/1.1\r\n")),
+            ("HTTP HEAD", steered("HEAD / HTTP/1.1\r\n")),
+            ("HTTP PUT", steered("PUT / HTTP/1.1\r\n")),
+            ("HTTP DELETE", steered("DELETE / HTTP/1.1\r\n")),
+            ("HTTP OPTIONS", steered("OPTIONS / HTTP/1.1\r\n")),
+            ("HTTP PATCH", steered("PATCH / HTTP/1.1\r\n")),
+            ("HTTP CONNECT", steered("CONNECT a:1 HTTP/1.1\r\n")),
+            ("HTTP patch", steered("patch / HTTP/1.1\r\n")),
+            ("HTTP, a method that starts like an LpPacket", steered("d~ /aaaa HTTP/1.1\r\nHost: x\r\n")),
+            ("the same with a PIT token", steered("d~b /aaaa HTTP/1.1\r\nHost: x\r\n")),
+            ("the same with a fragment", steered("dzPx /aaa HTTP/1.1\r\nHost: x\r\n")),
+            ("HTTP/2", text("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")),
+            ("TLS 1.3", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec()),
+            ("TLS 1.0 as SSL 2", b"\x80\x2e\x01\x00\x02".to_vec()),
+            ("SSH", text("SSH-2.0-OpenSSH_9.2\r\n")),
+            ("SMTP", text("EHLO x\r\nMAIL FROM:<a@b>\r\n")),
+            ("FTP", text("USER anonymous\r\n")),
+            ("Redis", text("*1\r\n$4\r\nPING\r\n")),
+            ("memcached", text("set a 0 0 5\r\n")),
+            ("memcached, binary", b"\x80\x01\x00\x05".to_vec()),
+            ("IRC", text("NICK x\r\n")),
+            ("gopher", text("/dir\r\n")),
+            ("finger", steered("d+orothy\r\n")),
+            ("SIP", text("REGISTER sip:x SIP/2.0\r\n")),
+            ("RTSP", text("DESCRIBE rtsp://x RTSP/1.0\r\n")),
+            ("STUN or TURN", b"\x00\x01\x00\x08\x21\x12\xa4\x42".to_vec()),
+            ("STUN in an ICE-TCP frame", b"\x02\x80\x00\x01\x02\x6c\x21\x12\xa4\x42".to_vec()),
+            ("DNS over TCP", b"\x00\x1d\x12\x34\x01\x00".to_vec()),
+            ("PostgreSQL", b"\x00\x00\x00\x08\x04\xd2\x16\x2f".to_vec()),
+            ("MQTT", b"\x10\x0c\x00\x04MQTT".to_vec()),
+            ("AMQP", text("AMQP\0\0\t\x01")),
+            ("RDP", b"\x03\x00\x00\x13\x0e\xe0".to_vec()),
+            ("SMB", b"\x00\x00\x00\x45\xffSMB".to_vec()),
+            ("LDAP", b"\x30\x0c\x02\x01\x01".to_vec()),
+            ("SOCKS 4", b"\x04\x01\x00\x50".to_vec()),
+            ("Kafka", b"\x00\x00\x00\x2b\x00\x12".to_vec()),
+            ("X11", text("l\0\x0b\0")),
+            ("Git", text("0032git-upload-pack /x")),
+            ("JSON", text("{\"a\":1}")),
+            ("an ignorable type", vec![80, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+            ("an ignorable type of three bytes", vec![253, 3, 32, 1, 0]),
+            ("an Interest's type in three bytes", vec![253, 0, 5, 1, 0]),
+            ("zeros", vec![0; 8]),
+        ];
+        let wanted: &[u8] = &[6, 3, 7, 1, 0];
+        for (protocol, opening) in openings {
+            assert_eq!(packets_of(&[&opening[..], wanted].concat()), (0, false), "{protocol}");
+            // As a later element it ends the stream as well; what came before is given.
+            let later = packets_of(&[wanted, &opening[..], wanted].concat());
+            let is_link_packet = opening[0] == 100;
+            assert!(later == (1, false) || is_link_packet, "{protocol}: {later:?}");
         }
-        // Packets, what a version to come may send beside them, and a type that is not whole.
-        let packets: [&[u8]; 8] = [&[], &[5], &[6, 0], &[100, 3], &[32], &[80, 9], &[253, 1, 0], &[253, 1]];
-        for packet in packets {
-            assert!(!is_foreign(packet), "{packet:?}");
+    }
+
+    #[test]
+    fn stream_with_malformed_packets_goes_on() {
+        // Binary ones are the peer's fault alone, first or later; the host drops and counts them.
+        for bytes in [&[5, 2, 0xf0, 0][..], &[100, 4, 0xfd, 1, 0, 0], &[6, 0], &[5, 1, 0]] {
+            assert_eq!(packets_of(bytes), (1, true), "{bytes:?}");
         }
-        assert!(is_foreign(&[253, 1, 1]));
+        // A PIT token of text in a well-formed link packet; behind one, text is as malformed as anything else.
+        let interest = [5, 5, 7, 3, 8, 1, b'a'];
+        let token = [&b"d+b abcdefghijklmnopqrstuvwxyz012345P\x07"[..], &interest].concat();
+        assert!(LpPacket::check(&token).is_ok());
+        assert_eq!(packets_of(&[&token[..], b"d!", &[b'a'; 33]].concat()), (2, true));
+        for partial in [&[][..], &[5], &[6, 200], &[100, 3], &[100, 253]] {
+            assert_eq!(packets_of(partial), (0, true), "{partial:?}");
+        }
     }
 
     proptest! {

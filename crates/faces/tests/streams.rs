@@ -93,8 +93,8 @@ fn what_is_no_packet_in_framing_is_counted_and_passed_over() {
     let (mut host, path, _directory) = unix_host(FacesConfig::default());
     let mut client = UnixStream::connect(&path).unwrap();
     let id = accepted(&mut host);
-    // An unknown packet, an Interest without a name, then a good one.
-    client.write_all(&[0x80, 2, 1, 2, 5, 2, 0xf0, 0]).unwrap();
+    // A link packet with an unknown field, an Interest without a name, then a good one.
+    client.write_all(&[0x64, 2, 0x55, 0, 5, 2, 0xf0, 0]).unwrap();
     client.write_all(&interest("a")).unwrap();
     host.until("the good one", |host| host.received.len() == 1);
     assert_eq!(host.faces.drops().iter().map(|(_, n)| n).sum::<u64>(), 2);
@@ -109,6 +109,9 @@ fn lost_framing_ends_a_stream_and_reserves_nothing() {
         &[6, 255, 255, 255, 255, 255, 255, 255, 255, 255][..],
         &[6, 253, 0x40, 0],
         &[0, 1, 2],
+        &[80, 2, 1, 2],
+        &[0x80, 2, 1, 2],
+        &[253, 3, 32, 0],
         &[6, 253, 0, 1],
         b"\xff\xff\xff\xff\xff\xff\xff\xff\xff",
     ] {
@@ -406,7 +409,7 @@ fn internal_and_null_faces() {
     assert!(host.faces.drops().total(Cause::FaceQueueFull) > 50);
     assert!(!host.faces.close(id, &mut host.pool));
     host.send(FaceId::NULL, Kind::Data, &data("a", 10));
-    assert_eq!(host.faces.drops().total(Cause::Sink), 1);
+    assert_eq!(host.faces.drops().total(Cause::NullFace), 1);
     host.check_pool();
 }
 

@@ -150,7 +150,6 @@ __attribute__((noinline)) __u32 choose_any(struct work *w, __u32 reason)
 		return done(w, refused);
 	hash = s->hash;
 	if (reason == REASON_FRAGMENT) {
-		w->kind = KIND_FRAGMENT;
 		w->verdict = FRAGMENT;
 	} else {
 		/* w->kind was noted by look(). */
@@ -206,13 +205,29 @@ inlined int is_present(struct work *w, struct scratch *s, __u32 reason)
 					   1;
 }
 
+/*
+ * The kind of a link packet in a fragment's place: a packet that is cut counts once, by its first fragment, as the routers at both ends
+ * count it. Later fragments are a kind of their own.
+ */
+inlined __u32 fragment_kind(struct scratch *s)
+{
+	__u32 at = opaque(s, s->fragment) & (ROOM - 1);
+
+	barrier_var(at);
+	if (s->frag_index)
+		return KIND_FRAGMENT;
+	if (s->nack)
+		return KIND_NACK;
+	return s->octets[at] == 5 ? KIND_INTEREST : s->octets[at] == 6 ? KIND_DATA : KIND_FRAGMENT;
+}
+
 /* Notes what kind of packet locate() found, and gives its reason on. */
 inlined __u32 note_kind(struct work *w, struct scratch *s, __u32 reason)
 {
 	if (!is_present(w, s, reason))
 		return REASON_MALFORMED;
 	if (reason == REASON_FRAGMENT)
-		w->kind = KIND_FRAGMENT;
+		w->kind = fragment_kind(s);
 	else if (reason == NAME_FOUND)
 		w->kind = s->reason == REASON_INTEREST ? KIND_INTEREST :
 			  s->reason == REASON_DATA     ? KIND_DATA :

@@ -160,6 +160,10 @@ fn sequences_and_fragments_are_told_apart() {
             let out = Udp { payload: tagged, ..outside(&frame, port) }.frame();
             net.expect("of an Interest", &frame.frame(), verdict, REDIRECT, &out);
         }
+        let from = |number| net.cluster.counters().member(number).from;
+        // Member 1: two first fragments of Data, one of an Interest, two later ones; each through both programs.
+        assert_eq!((from(1).data, from(1).interests, from(1).fragments), (4, 2, 4));
+        assert_eq!((from(2).data, from(2).interests, from(2).fragments), (4, 0, 2));
     });
 }
 

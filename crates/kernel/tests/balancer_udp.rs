@@ -171,6 +171,12 @@ fn fragments_of_one_packet_go_to_one_member() {
         }
     }
     assert!(served[1..].iter().all(|count| *count > 5), "{served:?}");
+    // A packet in three fragments is one Data and two later fragments; each frame went through both programs.
+    let counted = (1..=3).map(|number| cluster.counters().member(number).to);
+    let sums = counted.fold((0, 0, 0), |sums, to| {
+        (sums.0 + to.data, sums.1 + to.fragments, sums.2 + to.interests + to.nacks + to.others)
+    });
+    assert_eq!(sums, (2 * 60, 2 * 120, 0));
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub use losses::Losses;
 pub use node::{Node, Traffic};
 pub use plan::{Addresses, ENDS_MAX, MEMBERS_MAX, PORT, Plan, RouterProgram, Transport, member_port};
 pub use process::Running;
-pub use remains::{Cleaned, clean};
+pub use remains::{Cleaned, clean, needs_root};
 pub use router::Router;
 pub use space::within;
 

@@ -120,8 +120,11 @@ pub fn clean() -> Result<Cleaned, LabError> {
     Ok(cleaned)
 }
 
-/// Without these rights nothing can be built or removed.
-pub(crate) fn needs_root() -> Result<(), LabError> {
+/// Returns an error that says what to do, where this process has not the rights of root.
+///
+/// # Errors
+/// [`LabError::Missing`].
+pub fn needs_root() -> Result<(), LabError> {
     match rustix::process::geteuid().is_root() {
         true => Ok(()),
         false => Err(LabError::Missing("network namespaces need the rights of root: try sudo".into())),

@@ -190,11 +190,20 @@ fn number(value: f64) -> String {
 impl Chart {
     /// The element, to stand in an HTML page.
     pub fn svg(&self) -> String {
+        self.svg_on_scale_of(&[])
+    }
+
+    /// The same, with the vertical scale that also holds the values of those of `others` that show the same quantity.
+    pub fn svg_on_scale_of(&self, others: &[Chart]) -> String {
         let legend = self.legend();
         let (top, height) = (TOP + legend.room, HEIGHT + legend.room);
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let x = Ruler::new(self.x.scale, points().map(|(x, _)| *x), LEFT, WIDTH - RIGHT);
-        let y = Ruler::new(self.y.scale, points().map(|(_, y)| *y), height - BOTTOM, top);
+        let alike =
+            others.iter().filter(|other| (other.y.label, other.y.scale) == (self.y.label, self.y.scale));
+        let theirs = alike.flat_map(|other| &other.lines).flat_map(|line| &line.points);
+        let values = points().chain(theirs).map(|(_, y)| *y);
+        let y = Ruler::new(self.y.scale, values, height - BOTTOM, top);
         let mut out = format!(
             "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\" xmlns=\"http://www.w3.org/2000/svg\">\n<text class=\"title\" x=\"{LEFT}\" y=\"16\">{title}</text>\n",
             title = self.title

@@ -1,10 +1,12 @@
 //! The laboratory as the experiments use it: built to a plan, downloads started, what passes looked at, and an ear for Ctrl-C in every pause.
 
+use crate::conditions::{Conditions, ProcessorTime};
+use crate::reference::{self, Reference};
 use crate::setup::{Machine, Options, Setup};
 use nw_kernel::balancer::{RunTime, Statistics};
 use nw_lab::{Cluster, Download, FetchPlan, LabError, Plan, Publication, PublishPlan, Traffic};
 use nw_name::Name;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
@@ -18,9 +20,11 @@ const WINDOW: u16 = 40;
 /// Between two looks at whether to go on.
 const STEP: Duration = Duration::from_millis(20);
 /// Downloads that calibration runs at a time.
-const CALIBRATING: usize = 3;
+pub(crate) const CALIBRATING: usize = 3;
 /// More than a router passes on with a whole processor: contents need a length before that is known.
 const PROCESSOR_MBIT: f64 = 4000.0;
+/// For how long the machine is watched before something is built.
+const QUIET: Duration = Duration::from_millis(500);
 
 /// Why an experiment ended early.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +38,9 @@ pub enum Failure {
     /// The kernel does not tell what its programs do.
     #[error(transparent)]
     Kernel(#[from] nw_kernel::KernelError),
+    /// The system does not tell how busy its processors are.
+    #[error("can't read how busy the processors are (/proc/stat)")]
+    Processors(#[from] std::io::Error),
     /// A download did what the experiment does not allow for.
     #[error("{0}")]
     Download(String),
@@ -54,6 +61,7 @@ pub(crate) struct Bed<'a> {
     setup: Setup,
     /// What one member could do when that was measured last, Mbit/s.
     capacity_mbit: Cell<f64>,
+    conditions: RefCell<Conditions>,
     _statistics: Statistics,
 }
 
@@ -66,6 +74,16 @@ pub(crate) struct Passed {
     pub(crate) members: BTreeMap<String, f64>,
     /// That of the balancer, if there is one.
     pub(crate) balancer: f64,
+    /// Share of all the machine's processors in use, 0 to 1.
+    pub(crate) busy: f64,
+}
+
+/// A point, with what one member could do at the same time.
+pub(crate) struct Point {
+    /// In the cluster.
+    pub(crate) passed: Passed,
+    /// What one member could do, Mbit/s.
+    pub(crate) capacity_mbit: f64,
 }
 
 impl Passed {
@@ -100,6 +118,7 @@ impl Passed {
 /// A moment.
 struct Moment {
     at: Instant,
+    processors: ProcessorTime,
     traffic: HashMap<String, Traffic>,
     members: BTreeMap<String, Duration>,
     program: RunTime,
@@ -109,6 +128,8 @@ struct Moment {
 impl<'a> Bed<'a> {
     /// Measures what one member can do.
     pub(crate) fn calibrated(options: &'a Options, watch: &'a Watch<'a>) -> Result<Self, Failure> {
+        // First of all: what the kernel says without these rights helps nobody.
+        nw_lab::needs_root()?;
         let setup = Setup {
             machine: Machine::here(),
             quick: options.quick,
@@ -117,19 +138,35 @@ impl<'a> Bed<'a> {
             window: WINDOW,
         };
         let capacity_mbit = Cell::new(setup.capacity_mbit);
-        let mut bed = Bed { options, watch, setup, capacity_mbit, _statistics: Statistics::keep()? };
+        let conditions = RefCell::new(Conditions::begin());
+        let mut bed =
+            Bed { options, watch, setup, capacity_mbit, conditions, _statistics: Statistics::keep()? };
         bed.say("what one member can do");
-        bed.setup.capacity_mbit = bed.calibrate()?;
+        let (_, measured) = options.window();
+        bed.calibrate(measured)?;
+        bed.setup.capacity_mbit = bed.capacity_mbit();
         Ok(bed)
     }
 
-    /// What one member can do now, Mbit/s. Measured before each cluster is built, as a machine that others share becomes faster and slower.
-    pub(crate) fn calibrate(&self) -> Result<f64, Failure> {
-        let plan = Plan { balancers: 0, members: 1, consumers: ENDS, producers: ENDS, ..self.plan() };
-        let cluster = Cluster::build(&plan)?;
-        let contents = self.publish(&cluster, CALIBRATING)?;
-        self.capacity_mbit.set(self.measure(&cluster, &contents, CALIBRATING)?.consumers_mbit());
-        Ok(self.capacity_mbit())
+    /// Builds a plain router, measures what it can do alone, and returns it, to be measured beside each point of a cluster. Its contents last for
+    /// points of this length.
+    pub(crate) fn calibrate(&self, longest: Duration) -> Result<Reference, Failure> {
+        let before = ProcessorTime::now()?;
+        self.pause(QUIET)?;
+        self.conditions.borrow_mut().note_before(ProcessorTime::now()?.busy_since(&before));
+        let reference = Reference::build(self, longest)?;
+        let running = reference.start(self)?;
+        let (warm_up, measured) = self.options.window();
+        self.pause(warm_up)?;
+        let passed = self.watch_for(reference.cluster(), measured)?;
+        drop(running);
+        self.capacity_mbit.set(passed.consumers_mbit());
+        Ok(reference)
+    }
+
+    /// Returns the conditions so far.
+    pub(crate) fn conditions(&self) -> Conditions {
+        self.conditions.borrow().clone()
     }
 
     pub(crate) fn setup(&self) -> &Setup {
@@ -157,7 +194,18 @@ impl<'a> Bed<'a> {
 
     /// A content at each of the first producers, long enough for every point.
     pub(crate) fn publish(&self, cluster: &Cluster, count: usize) -> Result<Vec<Publication>, Failure> {
-        let (warm_up, measured) = self.options.window();
+        let (_, measured) = self.options.window();
+        self.publish_for(cluster, count, measured)
+    }
+
+    /// A content at each of the first producers, that a download does not end while something is measured for so long.
+    pub(crate) fn publish_for(
+        &self,
+        cluster: &Cluster,
+        count: usize,
+        measured: Duration,
+    ) -> Result<Vec<Publication>, Failure> {
+        let (warm_up, _) = self.options.window();
         let longest = (warm_up + measured + Duration::from_secs(2)).as_secs_f64();
         let plan = PublishPlan { octets: self.octets(longest), ..publish_plan() };
         (0..count)
@@ -179,25 +227,28 @@ impl<'a> Bed<'a> {
         (self.capacity_mbit() * 125_000.0 * seconds) as u64
     }
 
-    /// So many downloads at a time, each of a content of its own, for the usual time.
+    /// So many downloads at a time, each of a content of its own, for the usual time, and one member beside them. `fills` says that the members
+    /// have more to do than their quota allows.
     pub(crate) fn measure(
         &self,
-        cluster: &Cluster,
+        (cluster, reference): (&Cluster, &Reference),
         contents: &[Publication],
         downloads: usize,
-    ) -> Result<Passed, Failure> {
+        fills: bool,
+    ) -> Result<Point, Failure> {
         let plan = self.fetch_plan();
         let started = contents.iter().zip(cluster.consumers()).take(downloads);
         let mut running = started
             .map(|(content, consumer)| consumer.fetch(&content.name, &plan))
             .collect::<Result<Vec<_>, _>>()?;
+        let beside = reference.start(self)?;
         let (warm_up, measured) = self.options.window();
         self.pause(warm_up)?;
-        let passed = self.watch_for(cluster, measured)?;
+        let point = self.watch_beside(cluster, beside.cluster(), measured, fills)?;
         still_running(&mut running)?;
-        let still = (1..=downloads).find(|number| passed.received_mbit(&format!("c{number}")) == 0.0);
+        let still = (1..=downloads).find(|number| point.passed.received_mbit(&format!("c{number}")) == 0.0);
         match still {
-            None => Ok(passed),
+            None => Ok(point),
             Some(number) => Err(Failure::Download(format!(
                 "download {number} stands still: a packet was lost, and nobody asks again; is something else at work on this machine? The laboratory \
                  lost so far: {}",
@@ -206,26 +257,32 @@ impl<'a> Bed<'a> {
         }
     }
 
+    /// What passes within some time, and what a busy plain router passes on meanwhile.
+    pub(crate) fn watch_beside(
+        &self,
+        cluster: &Cluster,
+        reference: &Cluster,
+        time: Duration,
+        fills: bool,
+    ) -> Result<Point, Failure> {
+        let before = (moment(cluster)?, moment(reference)?);
+        self.pause(time)?;
+        let after = (moment(cluster)?, moment(reference)?);
+        let (passed, beside) = (between(&before.0, &after.0), between(&before.1, &after.1));
+        let (capacity_mbit, reference_used) = reference::capacity(&beside, self.options.share);
+        let least = passed.members.values().copied().fold(f64::INFINITY, f64::min) / self.options.share;
+        // The reference has enough to do at every point.
+        let used = if fills && least.is_finite() { least.min(reference_used) } else { reference_used };
+        self.conditions.borrow_mut().note_point(passed.busy, Some(used));
+        self.capacity_mbit.set(capacity_mbit);
+        Ok(Point { passed, capacity_mbit })
+    }
+
     /// What passes within some time.
     pub(crate) fn watch_for(&self, cluster: &Cluster, time: Duration) -> Result<Passed, Failure> {
         let before = moment(cluster)?;
         self.pause(time)?;
-        let after = moment(cluster)?;
-        let took = after.at - before.at;
-        let share = |time: Duration| time.as_secs_f64() / took.as_secs_f64();
-        let traffic = after.traffic.iter().map(|(node, traffic)| {
-            (node.clone(), before.traffic.get(node).map_or(*traffic, |before| traffic.since(before)))
-        });
-        let members = after.members.iter().map(|(name, cpu)| {
-            (name.clone(), share(cpu.saturating_sub(before.members.get(name).copied().unwrap_or_default())))
-        });
-        Ok(Passed {
-            seconds: took.as_secs_f64(),
-            traffic: traffic.collect(),
-            members: members.collect(),
-            balancer: share(Duration::from_nanos(after.program.since(before.program).time_ns))
-                + share(after.balancers.saturating_sub(before.balancers)),
-        })
+        Ok(between(&before, &moment(cluster)?))
     }
 
     /// Waits, unless it shall end.
@@ -276,6 +333,25 @@ fn still_running(downloads: &mut [Download]) -> Result<(), Failure> {
     }
 }
 
+fn between(before: &Moment, after: &Moment) -> Passed {
+    let took = after.at - before.at;
+    let share = |time: Duration| time.as_secs_f64() / took.as_secs_f64();
+    let traffic = after.traffic.iter().map(|(node, traffic)| {
+        (node.clone(), before.traffic.get(node).map_or(*traffic, |before| traffic.since(before)))
+    });
+    let members = after.members.iter().map(|(name, cpu)| {
+        (name.clone(), share(cpu.saturating_sub(before.members.get(name).copied().unwrap_or_default())))
+    });
+    Passed {
+        seconds: took.as_secs_f64(),
+        traffic: traffic.collect(),
+        members: members.collect(),
+        balancer: share(Duration::from_nanos(after.program.since(before.program).time_ns))
+            + share(after.balancers.saturating_sub(before.balancers)),
+        busy: after.processors.busy_since(&before.processors),
+    }
+}
+
 fn moment(cluster: &Cluster) -> Result<Moment, Failure> {
     let members =
         cluster.members().iter().map(|member| (member.node.name.clone(), member.router.process.cpu()));
@@ -285,6 +361,7 @@ fn moment(cluster: &Cluster) -> Result<Moment, Failure> {
         program: RunTime::of_all_balancers()?,
         balancers: balancers.map(nw_lab::Running::cpu).sum(),
         traffic: cluster.traffic()?,
+        processors: ProcessorTime::now()?,
         at: Instant::now(),
     })
 }

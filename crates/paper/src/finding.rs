@@ -22,6 +22,29 @@ pub enum Relation {
     AtLeast,
 }
 
+/// Where the number comes from that ours is held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The paper's text.
+    Paper,
+    /// A model of ours, computed from numbers in the paper's text.
+    Model,
+    /// A bound of ours, where the paper gives no number.
+    Bound,
+}
+
+impl Source {
+    /// As a person reads it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Source::Paper => "the paper",
+            Source::Model => "our model",
+            Source::Bound => "our bound",
+        }
+    }
+}
+
 /// One number held against the paper's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
@@ -29,15 +52,23 @@ pub struct Check {
     pub what: String,
     /// Ours.
     pub here: f64,
-    /// The paper's, or what follows from its text.
+    /// What it should be.
+    #[serde(rename = "wanted")]
     pub paper: f64,
+    /// Where that comes from.
+    pub source: Source,
     /// How the two should stand to each other.
     pub relation: Relation,
 }
 
 impl Check {
     fn new(what: impl Into<String>, here: f64, paper: f64, relation: Relation) -> Check {
-        Check { what: what.into(), here, paper, relation }
+        Check { what: what.into(), here, paper, relation, source: Source::Paper }
+    }
+
+    /// The same, held against something that is not in the paper.
+    fn from(self, source: Source) -> Check {
+        Check { source, ..self }
     }
 
     /// True when they stand so. A number that is none never does.
@@ -66,7 +97,7 @@ impl Check {
             Relation::AtMost => format!("at most {}", short(self.paper)),
             Relation::AtLeast => format!("at least {}", short(self.paper)),
         };
-        format!("{} is {} (wanted: {wanted})", self.what, short(self.here))
+        format!("{} is {} (wanted by {}: {wanted})", self.what, short(self.here), self.source.as_str())
     }
 }
 
@@ -205,21 +236,27 @@ fn figure_8(csr: &Csr, scale: &Scale, share: f64) -> Finding {
         let most = cell.member_cpu.iter().copied().fold(0.0, f64::max) / share;
         let least = cell.member_cpu.iter().copied().fold(f64::INFINITY, f64::min) / share;
         let with = count(cell.downloads, "download");
-        checks.push(Check::new(
-            format!("the busiest member's processor time over the least busy one's with {with}"),
-            most / least,
-            1.15,
-            Relation::AtMost,
-        ));
-        checks.push(Check::new(
-            format!("the balancer's processor time over the least busy member's with {with}"),
-            cell.balancer_cpu / share / least,
-            0.8,
-            Relation::AtMost,
-        ));
+        checks.push(
+            Check::new(
+                format!("the busiest member's processor time over the least busy one's with {with}"),
+                most / least,
+                1.15,
+                Relation::AtMost,
+            )
+            .from(Source::Bound),
+        );
+        checks.push(
+            Check::new(
+                format!("the balancer's processor time over the least busy member's with {with}"),
+                cell.balancer_cpu / share / least,
+                0.8,
+                Relation::AtMost,
+            )
+            .from(Source::Bound),
+        );
         if cell.downloads >= MEMBERS {
             let what = format!("the busiest member's load, in its own processor, with {with}");
-            checks.push(Check::new(what, most, 0.85, Relation::AtLeast));
+            checks.push(Check::new(what, most, 0.85, Relation::AtLeast).from(Source::Bound));
         }
         last = (most, least, cell.balancer_cpu / share);
     }
@@ -242,23 +279,29 @@ fn figure_9(csr: &Csr, weights: &Weights) -> Finding {
                 "throughput by {what} weights with {}, in members' capacities,",
                 count(cell.downloads, "download")
             );
-            checks.push(Check::new(
-                what,
-                cell.throughput(),
-                csr.of_unlike(of, cell.downloads),
-                Relation::Within(0.15),
-            ));
+            checks.push(
+                Check::new(
+                    what,
+                    cell.throughput(),
+                    csr.of_unlike(of, cell.downloads),
+                    Relation::Within(0.15),
+                )
+                .from(Source::Model),
+            );
         }
     }
     let last = |cells: &[Cell]| cells.last().map_or(0.0, Cell::throughput);
     let (uniform, weighted) = (last(&weights.uniform), last(&weights.weighted));
-    let paper = csr.of_unlike(weights.weights, usize::MAX) / csr.of_unlike([1; 3], usize::MAX);
-    checks.push(Check::new(
-        "throughput by matching weights over that by equal ones with most downloads",
-        weighted / uniform,
-        paper,
-        Relation::Within(0.1),
-    ));
+    let model = csr.of_unlike(weights.weights, usize::MAX) / csr.of_unlike([1; 3], usize::MAX);
+    checks.push(
+        Check::new(
+            "throughput by matching weights over that by equal ones with most downloads",
+            weighted / uniform,
+            model,
+            Relation::Within(0.1),
+        )
+        .from(Source::Model),
+    );
     let here = format!(
         "with most downloads equal weights got {uniform:.2} members' capacities, matching ones {weighted:.2}: {:.2} times as much",
         weighted / uniform
@@ -316,7 +359,7 @@ fn figure_12(csr: &Csr, caching: &Caching) -> Finding {
             Relation::Within(0.05),
         ),
         // What is asked for anew is the version, and what refreshes it.
-        Check::new("the same in the second", second, 0.02, Relation::AtMost),
+        Check::new("the same in the second", second, 0.02, Relation::AtMost).from(Source::Bound),
     ];
     let here = format!(
         "the producer sent and received {:.1} % of what the consumer did in the first download, and {:.2} % in the second",
@@ -361,7 +404,7 @@ fn figure_14(csr: &Csr, live: &Live) -> Finding {
             );
             Check::new(
                 what,
-                stage.throughput_mbit / live.capacity_mbit,
+                stage.throughput_mbit / stage.capacity_mbit,
                 stage.members as f64,
                 Relation::Within(0.15),
             )
@@ -405,7 +448,7 @@ mod tests {
         assert!(
             !check(f64::NAN, Relation::Within(9.0)).holds() && !check(f64::NAN, Relation::AtMost).holds()
         );
-        assert_eq!(check(2.3, Relation::Within(0.1)).words(), "a is 2.3 (wanted: 2 ± 10 %)");
+        assert_eq!(check(2.3, Relation::Within(0.1)).words(), "a is 2.3 (wanted by the paper: 2 ± 10 %)");
     }
 
     #[test]

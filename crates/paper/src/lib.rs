@@ -7,10 +7,12 @@
 
 mod bed;
 mod caching;
+mod conditions;
 mod finding;
 mod live;
 mod multicast;
 mod numbers;
+mod reference;
 mod report;
 mod sampler;
 mod scale;
@@ -19,7 +21,8 @@ mod weights;
 
 pub use bed::{Failure, Watch};
 pub use caching::Caching;
-pub use finding::{Check, Finding, Relation};
+pub use conditions::Conditions;
+pub use finding::{Check, Finding, Relation, Source};
 pub use live::{Live, Stage};
 pub use multicast::Multicast;
 pub use numbers::{Csr, FigureText, Number};
@@ -44,6 +47,7 @@ pub fn run(options: &Options, watch: &Watch<'_>) -> Result<Report, Failure> {
     report.multicast = wanted(&[11]).then(|| multicast::run(&bed)).transpose()?;
     report.caching = wanted(&[12, 13]).then(|| caching::run(&bed)).transpose()?;
     report.live = wanted(&[14]).then(|| live::run(&bed)).transpose()?;
+    report.conditions = bed.conditions();
     report.judge(&Csr::read(), &options.figures);
     Ok(report)
 }

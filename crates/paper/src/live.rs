@@ -17,7 +17,7 @@ const SPARE: f64 = 1.25;
 /// What was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Live {
-    /// What one member could do just before, Mbit/s.
+    /// What one member beside them could do on average over the stages, Mbit/s.
     pub capacity_mbit: f64,
     /// Mbit/s of all consumers over time, in and out.
     pub consumers: Curve,
@@ -35,6 +35,14 @@ pub struct Live {
     pub losses: Losses,
 }
 
+impl Live {
+    /// Returns what one member could do in the stage of a time, Mbit/s; between stages the average.
+    pub fn capacity_at(&self, time_s: f64) -> f64 {
+        let stage = self.stages.iter().find(|stage| (stage.from_s..stage.to_s).contains(&time_s));
+        stage.map_or(self.capacity_mbit, |stage| stage.capacity_mbit)
+    }
+}
+
 /// While the number of members was the same.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stage {
@@ -46,6 +54,8 @@ pub struct Stage {
     pub to_s: f64,
     /// All consumers, in and out.
     pub throughput_mbit: f64,
+    /// What one member beside them could do at the same time, Mbit/s.
+    pub capacity_mbit: f64,
 }
 
 pub(crate) fn run(bed: &Bed<'_>) -> Result<Live, Failure> {
@@ -53,7 +63,7 @@ pub(crate) fn run(bed: &Bed<'_>) -> Result<Live, Failure> {
     let members: Vec<usize> = csr.all("live_members").iter().map(|count| *count as usize).collect();
     let stage = bed.options.stage();
     bed.say("members come and go");
-    let capacity_mbit = bed.calibrate()?;
+    let reference = bed.calibrate(stage)?;
     let plan = Plan { consumers: ENDS, producers: ENDS, members: members[0], ..bed.plan() };
     let mut cluster = Cluster::build(&plan)?;
     let sum: usize = members.iter().sum();
@@ -79,10 +89,14 @@ pub(crate) fn run(bed: &Bed<'_>) -> Result<Live, Failure> {
         }
         let from_s = sampler.now();
         bed.say(&format!("{count} members, five downloads"));
-        bed.pause(stage)?;
+        let beside = reference.start(bed)?;
+        let point = bed.watch_beside(&cluster, beside.cluster(), stage, true)?;
+        drop(beside);
         lost.renew(cluster.losses()?);
-        stages.push(Stage { members: count, from_s, to_s: sampler.now(), throughput_mbit: 0.0 });
+        let (to_s, capacity_mbit) = (sampler.now(), point.capacity_mbit);
+        stages.push(Stage { members: count, from_s, to_s, throughput_mbit: 0.0, capacity_mbit });
     }
+    let capacity_mbit = stages.iter().map(|stage| stage.capacity_mbit).sum::<f64>() / stages.len() as f64;
     let mut live = Live { capacity_mbit, downloads: ENDS, ..Live::default() };
     let end = Instant::now() + PATIENCE;
     for download in &mut downloads {

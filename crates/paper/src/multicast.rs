@@ -13,7 +13,7 @@ const ASKING: Duration = Duration::from_millis(600);
 /// What was measured, Mbit/s, in and out where nothing else is said.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Multicast {
-    /// What one member could do just before.
+    /// What one member beside them could do at the same time.
     pub capacity_mbit: f64,
     /// Each consumer.
     pub consumers_mbit: Vec<f64>,
@@ -34,7 +34,7 @@ impl Multicast {
 
 pub(crate) fn run(bed: &Bed<'_>) -> Result<Multicast, Failure> {
     bed.say("five downloads of one content");
-    let capacity_mbit = bed.calibrate()?;
+    let reference = bed.calibrate(bed.options.window().1)?;
     let plan = Plan { consumers: ENDS, producers: 1, members: MEMBERS, ..bed.plan() };
     let cluster = Cluster::build(&plan)?;
     let (warm_up, measured) = bed.options.window();
@@ -48,8 +48,10 @@ pub(crate) fn run(bed: &Bed<'_>) -> Result<Multicast, Failure> {
     let waited = bed.pause(ASKING);
     served.process().signal(Signal::CONT);
     waited?;
+    let beside = reference.start(bed)?;
     bed.pause(warm_up)?;
-    let passed = bed.watch_for(&cluster, measured)?;
+    let point = bed.watch_beside(&cluster, beside.cluster(), measured, true)?;
+    let (passed, capacity_mbit) = (&point.passed, point.capacity_mbit);
     if let Some(ended) =
         downloads.iter_mut().find_map(|download| (!download.is_running()).then_some(download))
     {

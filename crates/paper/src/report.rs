@@ -1,6 +1,7 @@
 //! What came of it: for programs as JSON, for people as one HTML page with each figure beside the paper's. Pure.
 
 use crate::caching::Caching;
+use crate::conditions::Conditions;
 use crate::finding::{Check, Finding, findings};
 use crate::live::Live;
 use crate::multicast::Multicast;
@@ -18,6 +19,9 @@ use std::fmt::Write;
 pub struct Report {
     /// By which rules.
     pub setup: Setup,
+    /// How busy the machine was, and whether members were the bottleneck.
+    #[serde(default)]
+    pub conditions: Conditions,
     /// Figures 6 to 8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<Scale>,
@@ -42,6 +46,7 @@ impl Report {
     pub fn new(setup: Setup) -> Report {
         Report {
             setup,
+            conditions: Conditions::default(),
             scale: None,
             weights: None,
             multicast: None,
@@ -60,6 +65,11 @@ impl Report {
     pub fn agreeing(&self) -> usize {
         self.findings.iter().filter(|finding| finding.agrees()).count()
     }
+
+    /// Returns whether every figure agrees and was measured under conditions in which that says something.
+    pub fn is_proof(&self) -> bool {
+        self.agreeing() == self.findings.len() && self.conditions.problems().is_empty()
+    }
 }
 
 /// The page. Nothing in it comes from elsewhere.
@@ -74,6 +84,10 @@ pub fn page(report: &Report, csr: &Csr) -> String {
         report.findings.len(),
         if report.setup.quick { " A quick run: short downloads, fewer points." } else { "" }
     );
+    for problem in report.conditions.problems() {
+        let _ = writeln!(out, "<p><strong style=\"color:#a03c00\">{}</strong></p>", escape(&problem));
+    }
+    let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(&report.conditions.describe()));
     out.push_str("<h2>What differs from the paper's testbed</h2>\n<ul>\n");
     for words in report.setup.words() {
         let _ = writeln!(out, "<li>{}</li>", escape(&words));
@@ -106,10 +120,12 @@ fn section(finding: &Finding, report: &Report, csr: &Csr, out: &mut String) {
         escape(&finding.sentence()),
         n = finding.figure
     );
-    for chart in charts(finding.figure, report, csr) {
-        let _ = writeln!(out, "<figure style=\"margin:0\">{}</figure>", chart.svg());
+    let charts = charts(finding.figure, report, csr);
+    for chart in &charts {
+        // Charts of the same quantity have the same scale: shapes compare by eye.
+        let _ = writeln!(out, "<figure style=\"margin:0\">{}</figure>", chart.svg_on_scale_of(&charts));
     }
-    out.push_str("</div>\n<details><summary class=\"note\">every check</summary>\n<table>\n<tr><th>what</th><th class=\"n\">here</th><th class=\"n\">paper</th><th></th></tr>\n");
+    out.push_str("</div>\n<details><summary class=\"note\">every check</summary>\n<table>\n<tr><th>what</th><th class=\"n\">here</th><th class=\"n\">wanted</th><th>wanted by</th><th></th></tr>\n");
     for check in &finding.checks {
         row(check, out);
     }
@@ -119,10 +135,11 @@ fn section(finding: &Finding, report: &Report, csr: &Csr, out: &mut String) {
 fn row(check: &Check, out: &mut String) {
     let _ = writeln!(
         out,
-        "<tr><td>{}</td><td class=\"n\">{:.3}</td><td class=\"n\">{:.3}</td><td>{}</td></tr>",
+        "<tr><td>{}</td><td class=\"n\">{:.3}</td><td class=\"n\">{:.3}</td><td>{}</td><td>{}</td></tr>",
         escape(check.what.trim_end_matches(',')),
         check.here,
         check.paper,
+        check.source.as_str(),
         if check.holds() { "holds" } else { "<strong>fails</strong>" }
     );
 }
@@ -222,8 +239,8 @@ fn figure_9(csr: &Csr, weights: &Weights) -> Chart {
         vec![
             Line { label: "equal", points: here(&weights.uniform) },
             Line { label: "matching", points: here(&weights.weighted) },
-            Line { label: "paper, equal", points: paper(&weights.uniform, [1; 3]) },
-            Line { label: "paper, matching", points: paper(&weights.weighted, weights.weights) },
+            Line { label: "model, equal", points: paper(&weights.uniform, [1; 3]) },
+            Line { label: "model, matching", points: paper(&weights.weighted, weights.weights) },
         ],
     )
 }
@@ -232,7 +249,7 @@ fn figure_10(csr: &Csr, weights: &Weights) -> Chart {
     let cells: Vec<_> = weights.weighted.iter().collect();
     let mut all = by_member(&cells, |cell, at| of_member(&cell.member_mbit, at) / cell.capacity_mbit);
     let sum: f64 = weights.weights.iter().map(|weight| f64::from(*weight)).sum();
-    for (label, at) in [("paper, 1 and 2", 0), ("paper, 3", 2)] {
+    for (label, at) in [("model, 1 and 2", 0), ("model, 3", 2)] {
         let part = f64::from(weights.weights[at]) / sum;
         let paper = |cell: &Cell| part * csr.of_unlike(weights.weights, cell.downloads);
         all.push(Line { label, points: over_downloads(cells.iter().copied(), paper) });
@@ -304,7 +321,7 @@ fn figure_13(caching: &Caching) -> Chart {
 }
 
 fn figure_14(csr: &Csr, live: &Live) -> Chart {
-    let here = live.consumers.iter().map(|(time, mbit)| (*time, mbit / live.capacity_mbit)).collect();
+    let here = live.consumers.iter().map(|(time, mbit)| (*time, mbit / live.capacity_at(*time))).collect();
     // The paper's steps, as long as ours.
     let paper = live
         .stages

@@ -71,6 +71,7 @@ fn papers() -> Report {
         from_s: 3.0 * at as f64,
         to_s: 3.0 * at as f64 + 3.0,
         throughput_mbit: members * UNIT,
+        capacity_mbit: UNIT,
     });
     report.live = Some(Live {
         capacity_mbit: UNIT,
@@ -167,6 +168,48 @@ fn verdicts_turn_with_the_numbers() {
         assert!(!finding.agrees(), "figure {}", finding.figure);
         assert!(finding.sentence().contains("does not agree"), "{}", finding.sentence());
     }
+}
+
+#[test]
+fn conditions_that_prove_nothing_head_the_page() {
+    let mut report = papers();
+    assert!(report.is_proof());
+    report.conditions.note_before(0.6);
+    assert!(!report.is_proof(), "the figures agree, and say nothing");
+    let page = page(&report, &Csr::read());
+    let problem = page.find("Other programs used up to 60 % of the processors").expect("the problem");
+    assert!(problem < page.find("<section").expect("a figure"));
+    let mut report = papers();
+    report.multicast.as_mut().expect("made").producer_mbit = 300.0;
+    report.judge(&Csr::read(), &FIGURES);
+    assert!(!report.is_proof(), "a figure disagrees");
+}
+
+#[test]
+fn checks_say_whether_a_number_is_the_papers() {
+    let report = papers();
+    let of = |figure: u8| report.findings.iter().find(|finding| finding.figure == figure).expect("made");
+    let sources =
+        |figure| -> Vec<&str> { of(figure).checks.iter().map(|check| check.source.as_str()).collect() };
+    assert!(sources(6).iter().all(|source| *source == "the paper"));
+    assert!(sources(9).iter().all(|source| *source == "our model"));
+    assert!(sources(8).iter().all(|source| *source == "our bound"));
+    let page = page(&report, &Csr::read());
+    assert!(page.contains("<td>our model</td>") && page.contains("model, matching"));
+}
+
+#[test]
+fn charts_of_one_figure_have_one_scale() {
+    let mut report = papers();
+    let cells = &mut report.scale.as_mut().expect("made").cells;
+    cells.iter_mut().for_each(|cell| cell.throughput_mbit *= 0.5);
+    let drawn = charts(6, &report, &Csr::read());
+    let ticks = |svg: &str| -> Vec<String> {
+        svg.lines().filter(|line| line.contains("text-anchor=\"end\"")).map(str::to_owned).collect()
+    };
+    let svgs: Vec<_> = drawn.iter().map(|chart| chart.svg_on_scale_of(&drawn)).collect();
+    assert_eq!(ticks(&svgs[0]), ticks(&svgs[1]));
+    assert_ne!(ticks(&drawn[0].svg()), ticks(&drawn[1].svg()), "alone each has its own");
 }
 
 #[test]

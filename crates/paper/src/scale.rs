@@ -1,6 +1,7 @@
 //! Figures 6, 7 and 8: throughput over downloads and members; with three members, what each handles and how busy processors are.
 
-use crate::bed::{Bed, ENDS, Failure, Passed};
+use crate::bed::{Bed, ENDS, Failure, Point};
+use crate::reference::Reference;
 use nw_lab::{Cluster, Plan};
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +24,7 @@ pub struct Cell {
     pub members: usize,
     /// At a time.
     pub downloads: usize,
-    /// What one member could do just before, Mbit/s.
+    /// What one member beside it could do at the same time, Mbit/s.
     pub capacity_mbit: f64,
     /// All consumers', in and out, Mbit/s.
     pub throughput_mbit: f64,
@@ -64,38 +65,44 @@ pub(crate) fn run(bed: &Bed<'_>, all: bool) -> Result<Scale, Failure> {
     let mut scale = Scale::default();
     if all {
         bed.say("a plain router in the cluster's place");
-        bed.calibrate()?;
+        let reference = bed.calibrate(bed.options.window().1)?;
         let cluster = Cluster::build(&Plan { balancers: 0, members: 1, ..bed.plan_of_equals() })?;
-        measure(bed, &cluster, 0, &mut scale)?;
+        measure(bed, (&cluster, &reference), 0, &mut scale)?;
     }
     for members in 1..=MEMBERS_MAX {
         if !all && members != MEMBERS {
             continue;
         }
         bed.say(&format!("{members} of {MEMBERS_MAX} members"));
-        bed.calibrate()?;
+        let reference = bed.calibrate(bed.options.window().1)?;
         let cluster = Cluster::build(&Plan { members, ..bed.plan_of_equals() })?;
-        measure(bed, &cluster, members, &mut scale)?;
+        measure(bed, (&cluster, &reference), members, &mut scale)?;
     }
     Ok(scale)
 }
 
-fn measure(bed: &Bed<'_>, cluster: &Cluster, members: usize, scale: &mut Scale) -> Result<(), Failure> {
-    let contents = bed.publish(cluster, ENDS)?;
+fn measure(
+    bed: &Bed<'_>,
+    at: (&Cluster, &Reference),
+    members: usize,
+    scale: &mut Scale,
+) -> Result<(), Failure> {
+    let contents = bed.publish(at.0, ENDS)?;
     for downloads in bed.options.downloads() {
-        let passed = bed.measure(cluster, &contents, *downloads)?;
-        scale.cells.push(cell(bed, &passed, members, *downloads));
+        let point = bed.measure(at, &contents, *downloads, *downloads >= members.max(1))?;
+        scale.cells.push(cell(&point, members, *downloads));
     }
     Ok(())
 }
 
 /// A point from what passed.
-pub(crate) fn cell(bed: &Bed<'_>, passed: &Passed, members: usize, downloads: usize) -> Cell {
+pub(crate) fn cell(point: &Point, members: usize, downloads: usize) -> Cell {
+    let passed = &point.passed;
     let names = (1..=members).map(|number| format!("m{number}"));
     Cell {
         members,
         downloads,
-        capacity_mbit: bed.capacity_mbit(),
+        capacity_mbit: point.capacity_mbit,
         throughput_mbit: passed.consumers_mbit(),
         // Each packet enters and leaves once for consumers, and once for producers.
         member_mbit: names.map(|name| passed.mbit(&name) / 2.0).collect(),

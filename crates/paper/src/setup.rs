@@ -85,7 +85,7 @@ pub struct Setup {
     pub quick: bool,
     /// Share of one processor that each member had.
     pub share: f64,
-    /// What a plain router passed on with that share before the experiments, Mbit/s. Each has the unit of its charts from just before itself.
+    /// What a plain router passed on with that share before the experiments, Mbit/s. Each point has the unit of its own time.
     pub capacity_mbit: f64,
     /// Interests that a download has on their way at most.
     pub window: u16,
@@ -107,8 +107,8 @@ impl Setup {
             ),
             format!(
                 "A plain router with that share passes on {:.1} Mbit/s (Interests and Data with all headers, as the paper counts; the paper's 300 Mbit/s). That is \
-                 the unit of the charts, so that shapes compare: 1 is what one member can do. Measured with ends that nothing limits, and anew before each cluster is \
-                 built, as a machine that others share becomes faster and slower; this is the first time.",
+                 the unit of the charts, so that shapes compare: 1 is what one member can do. Such a router is measured beside each point at the same time, with ends of \
+                 its own that nothing limits, as a machine that others share becomes faster and slower; this is the first time.",
                 self.capacity_mbit
             ),
             "In the paper a consumer and a producer can do as much as a member each. Here the links of consumers and producers are limited to the same rate \

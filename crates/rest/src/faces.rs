@@ -9,7 +9,6 @@ use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use nw_api::management::{ControlParameters, FacePersistency, FaceStatus, Verb};
 use nw_api::rest::{FaceWanted, Problem};
-use nw_element::FaceId;
 use nw_router::inside::{Answer, Question};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -94,11 +93,6 @@ pub async fn create(
 )]
 pub async fn destroy(Shared(state): Shared<State>, Segment(id): Segment<u64>) -> Result<StatusCode, Refused> {
     let id = within("the face's id", id, 1..=u64::MAX)?;
-    let there = matches!(state.asker.ask(Question::Face(id)).await?, Answer::Face(Some(_)));
-    // The management protocol says 200 for a face that is not there, but not for the router's own.
-    if !there && id >= u64::from(FaceId::FIRST) {
-        return Err(Refused::new(404, format!("there is no face {id}")));
-    }
     let parameters = ControlParameters { face_id: Some(id), ..ControlParameters::default() };
     state.asker.command(Verb::FacesDestroy, parameters).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -129,11 +129,9 @@ pub async fn add(
 }
 
 /// Remove a route
-///
-/// One that is not there is no error.
 #[utoipa::path(
     delete, path = "/v1/routes", tag = "routes", operation_id = "remove_route", params(Which),
-    responses((status = 204), (status = 400, body = Problem), (status = 404, body = Problem))
+    responses((status = 204), (status = 404, body = Problem, description = "There is no such route"))
 )]
 pub async fn remove(Shared(state): Shared<State>, Query(which): Query<Which>) -> Result<StatusCode, Refused> {
     let parameters = ControlParameters {
@@ -185,7 +183,7 @@ pub async fn choose(
 /// Leave a prefix' strategy to shorter prefixes
 #[utoipa::path(
     delete, path = "/v1/strategies", tag = "strategies", operation_id = "unset_strategy", params(Prefix),
-    responses((status = 204), (status = 400, body = Problem))
+    responses((status = 204), (status = 404, body = Problem, description = "No strategy was chosen for this prefix"))
 )]
 pub async fn unset(Shared(state): Shared<State>, Query(which): Query<Prefix>) -> Result<StatusCode, Refused> {
     let parameters = ControlParameters::of(name(&which.prefix)?);

@@ -100,12 +100,11 @@ pub async fn tap(
     Query(wanted): Query<Wanted>,
 ) -> Result<impl IntoResponse, Refused> {
     let filter = Box::new(wanted.filter()?);
-    let Answer::TapStarted(Some((id, start_ns))) = state.asker.ask(Question::StartTap(filter)).await? else {
+    let Answer::TapStarted(Some(id)) = state.asker.ask(Question::StartTap(filter)).await? else {
         return Err(Refused::new(503, "there are as many captures as there may be: end one"));
     };
     let (sender, body) = stream::body();
-    let mut writer =
-        Writer { start_ns, interfaces: HashMap::new(), left: wanted.count.unwrap_or(u64::MAX), lost: 0 };
+    let mut writer = Writer { interfaces: HashMap::new(), left: wanted.count.unwrap_or(u64::MAX), lost: 0 };
     tokio::spawn(async move {
         let _ = writer.copy(&state.asker, id, &sender).await;
         // If this is refused, the capture ends by itself as nobody asks for it.
@@ -115,8 +114,6 @@ pub async fn tap(
 }
 
 struct Writer {
-    /// The router's time 0, nanoseconds since 1970.
-    start_ns: u64,
     interfaces: HashMap<FaceId, u32>,
     left: u64,
     lost: u64,
@@ -163,7 +160,7 @@ impl Writer {
             };
             let packet = pcapng::Packet {
                 interface,
-                at_ns: self.start_ns + captured.at.as_nanos(),
+                at_ns: capture.start_unix_ns + captured.at.as_nanos(),
                 incoming: captured.incoming,
                 lost: lost.take().unwrap_or(0),
                 link_packet,

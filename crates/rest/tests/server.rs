@@ -123,6 +123,7 @@ fn everything_that_can_be_asked() {
     assert_eq!((&fib[0]["name"], fib.as_array().unwrap().len()), (&json!("/a/b"), 1));
     let remove = format!("/v1/routes?prefix=/a/b&face_id={id}");
     assert_eq!(router.ask("DELETE", &remove, None).0, 204);
+    assert_eq!(router.ask("DELETE", &remove, None).0, 404, "it is not there any more");
     assert_eq!(router.ask("GET", "/v1/routes", None).1, json!([]));
 
     let choice = json!({ "prefix": "/s", "strategy": "multicast" });
@@ -130,6 +131,7 @@ fn everything_that_can_be_asked() {
     let (_, strategies) = router.ask("GET", "/v1/strategies?after=/&limit=1", None);
     assert_eq!(strategies[0]["name"], "/s");
     assert_eq!(router.ask("DELETE", "/v1/strategies?prefix=/s", None).0, 204);
+    assert_eq!(router.ask("DELETE", "/v1/strategies?prefix=/s", None).0, 404);
     let unknown = json!({ "prefix": "/s", "strategy": "no-such" });
     assert_eq!(router.ask("PUT", "/v1/strategies", Some(unknown)).0, 404);
 
@@ -139,6 +141,8 @@ fn everything_that_can_be_asked() {
 
     assert_eq!(router.ask("DELETE", &format!("/v1/faces/{id}"), None).0, 204);
     assert_eq!(router.ask("GET", &format!("/v1/faces/{id}"), None).0, 404);
+    let (code, problem) = router.ask("DELETE", &format!("/v1/faces/{id}"), None);
+    assert_eq!((code, problem.to_string().contains("there is no face")), (404, true), "{problem}");
     assert_eq!(router.ask("DELETE", "/v1/faces/1", None).0, 403, "the router's own face stays");
 
     assert_eq!(

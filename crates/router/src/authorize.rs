@@ -2,41 +2,90 @@
 
 use crate::StartError;
 use crate::control::{Authorize, Ingress, Verdict};
-use nw_api::config::{self, Config};
-use nw_element::{FaceId, Instant, Shortages};
+use nw_api::config::{self, Config, TcpCommands};
+use nw_api::management::Verb;
+use nw_api::management::command::{self, Request};
+use nw_element::{FaceId, Instant, SharedPool, Shortages};
+use nw_faces::FaceUri;
 use nw_name::{Name, NameRef};
 use nw_trust::chain::Sets;
+use nw_trust::fetch::FetchShortages;
 use nw_trust::{
-    Allow, Anchor, Asker, Asking, CommandRules, Decision, Key, Reach, Rules, Signer, VerifyKey, Vouch,
-    certificate,
+    Allow, Anchor, Asker, Asking, Clocks, CommandRules, Decision, Key, Reach, Rules, Signer, VerifyKey,
+    Vouch, certificate,
 };
 use nw_wire::certificate::Certificate;
 use nw_wire::{Data, Interest, InterestBuilder, LpHeader};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 /// Anchors of all files and folders together.
 const ANCHORS_MAX: usize = 4096;
+/// What is refused where it is not the command.
+const ANNOUNCEMENT: &str = "the prefix announcement";
 /// Names of files in a folder of anchors.
 const CERTIFICATE_ENDINGS: [&str; 3] = ["cert", "ndncert", "pem"];
 
-/// The rules, and the wall clock that signatures are held to.
+/// The rules, and what waits for certificates.
 #[derive(Debug)]
 pub struct Authority {
     trust: nw_trust::Authority,
-    start_unix_ms: u64,
     shortages: Shortages,
+    /// What commands over TCP may do, and the local faces that are such connections.
+    tcp: TcpCommands,
+    tcp_faces: BTreeSet<FaceId>,
 }
 
 impl Authority {
-    /// As the configuration says; `start_unix_ms` is milliseconds since 1970 at [`Instant::START`].
+    /// As the configuration says; `unix_ms` is the time, milliseconds since 1970.
     ///
     /// # Errors
     /// When a file with a key or an anchor can't be read.
-    pub fn new(config: &Config, start_unix_ms: u64) -> Result<Self, StartError> {
-        let trust = nw_trust::Authority::new(rules(config, start_unix_ms)?);
-        Ok(Authority { trust, start_unix_ms, shortages: Shortages::default() })
+    pub fn new(config: &Config, unix_ms: u64) -> Result<Self, StartError> {
+        let trust = nw_trust::Authority::new(rules(config, unix_ms)?);
+        Ok(Authority {
+            trust,
+            shortages: Shortages::default(),
+            tcp: config.management.tcp,
+            tcp_faces: BTreeSet::new(),
+        })
+    }
+
+    /// Takes over what commands over TCP may do.
+    pub const fn restrict_tcp(&mut self, tcp: TcpCommands) {
+        self.tcp = tcp;
+    }
+
+    /// Takes note of a face that is there, or has ended.
+    pub fn note_face(&mut self, id: FaceId, uri: &FaceUri, is_there: bool) {
+        if !is_there {
+            self.tcp_faces.remove(&id);
+        } else if matches!(uri, FaceUri::Tcp(_) | FaceUri::Ws(_) | FaceUri::WsClient(_)) {
+            self.tcp_faces.insert(id);
+        }
+    }
+
+    /// Why a command is refused because of the connection it came by; `None` when it is not. Faces of other machines have rules of their own.
+    fn refuses_tcp(&self, ingress: Ingress, interest: &Interest<'_>) -> Option<&'static str> {
+        if self.tcp == TcpCommands::All || !ingress.local || !self.tcp_faces.contains(&ingress.face) {
+            return None;
+        }
+        let own = |face: Option<u64>| face.is_none_or(|id| id == 0 || id == ingress.face.number());
+        let registers = match command::parse(interest) {
+            Some((_, Request::Announce { .. })) => true,
+            Some((_, Request::Command { verb: Verb::RibRegister | Verb::RibUnregister, parameters, .. })) => {
+                own(parameters.face_id)
+            }
+            _ => false,
+        };
+        match self.tcp {
+            TcpCommands::Register if registers => None,
+            TcpCommands::Register => Some(
+                "over TCP only prefixes for the own face can be registered (management.tcp); use the Unix socket",
+            ),
+            _ => Some("no commands are accepted over TCP (management.tcp); use the Unix socket"),
+        }
     }
 
     /// Returns how often its pools were short.
@@ -65,84 +114,89 @@ impl Authority {
     /// A Data that came to the internal face: perhaps a certificate.
     pub fn on_data(&mut self, now: Instant, wire: &[u8]) {
         if let Ok(data) = Data::check(wire) {
-            let now_ms = self.unix_ms(now);
-            self.trust.on_data(&data, wire, now_ms);
+            self.trust.on_data(&data, wire, now.as_millis());
         }
     }
 
     /// The next command that can be decided now.
-    pub fn next_ready(&mut self) -> Option<(Vec<u8>, Ingress)> {
+    pub fn next_ready(&mut self) -> Option<(Vec<u8>, FaceId)> {
         let ready = self.trust.next_ready()?;
-        let face = FaceId::from_number(ready.face).unwrap_or(FaceId::NONE);
-        Some((ready.interest, Ingress { face, local: ready.local }))
+        Some((ready.interest, FaceId::from_number(ready.face).unwrap_or(FaceId::NONE)))
     }
 
     /// When [`on_timeout`](Self::on_timeout) is to be called.
     pub fn next_timeout(&self) -> Instant {
-        let due_ms = self.trust.next_timeout_ms().map(|due_ms| due_ms.saturating_sub(self.start_unix_ms));
-        due_ms.map_or(Instant::NEVER, Instant::from_millis)
+        self.trust.next_timeout_ms().map_or(Instant::NEVER, Instant::from_millis)
     }
 
     /// Gives up certificates that took too long.
     pub fn on_timeout(&mut self, now: Instant) {
-        let now_ms = self.unix_ms(now);
-        self.trust.on_timeout(now_ms);
+        self.trust.on_timeout(now.as_millis());
     }
 
-    fn unix_ms(&self, now: Instant) -> u64 {
-        self.start_unix_ms.saturating_add(now.as_millis())
+    /// Takes over how often places were used up.
+    fn count_shortages(&mut self) {
+        let FetchShortages { commands, certificates } = self.trust.shortages();
+        self.shortages.set(SharedPool::Commands, commands);
+        self.shortages.set(SharedPool::CertificateFetches, certificates);
     }
 }
 
 impl Authorize for Authority {
     fn command(
         &mut self,
-        now: Instant,
+        clocks: Clocks,
         interest: &Interest<'_>,
         ingress: Ingress,
         module: &str,
         _: &str,
         prefix: Option<NameRef<'_>>,
     ) -> Verdict {
-        let now_ms = self.unix_ms(now);
+        if let Some(why) = self.refuses_tcp(ingress, interest) {
+            return Verdict::Deny(why.into());
+        }
         let asking = Asking { interest, by: asker(ingress, prefix) };
-        match self.trust.command(asking, module, now_ms) {
+        let decision = self.trust.command(asking, module, clocks);
+        self.count_shortages();
+        match decision {
             Decision::Accept => Verdict::Accept,
             Decision::Later => Verdict::Later,
             // "Malformed signature or KeyLocator: silence."
             Decision::Refuse(refusal) if refusal.is_silent() => Verdict::Silent,
             // Control logs it.
-            Decision::Refuse(refusal) => Verdict::Deny(refusal.as_str()),
+            Decision::Refuse(refusal) => Verdict::Deny(refusal.to_string().into()),
         }
     }
 
     fn announcement(
         &mut self,
-        now: Instant,
+        clocks: Clocks,
         announcement: &Data<'_>,
         prefix: NameRef<'_>,
         ingress: Ingress,
         interest: &Interest<'_>,
     ) -> Verdict {
-        let now_ms = self.unix_ms(now);
         let asking = Asking { interest, by: asker(ingress, Some(prefix)) };
-        match self.trust.announcement(announcement, asking, now_ms) {
+        let decision = self.trust.announcement(announcement, asking, clocks);
+        self.count_shortages();
+        match decision {
             Decision::Accept => Verdict::Accept,
             Decision::Later => Verdict::Later,
             // Control logs it.
-            Decision::Refuse(refusal) => Verdict::Deny(refusal.as_str()),
+            Decision::Refuse(refusal) => Verdict::Deny(refusal.of(ANNOUNCEMENT).into()),
         }
     }
 
     fn learned(
         &mut self,
-        now: Instant,
+        clocks: Clocks,
         announcement: &Data<'_>,
         prefix: NameRef<'_>,
         ingress: Ingress,
     ) -> Verdict {
-        let now_ms = self.unix_ms(now);
-        match self.trust.learned(announcement, asker(ingress, Some(prefix)), now_ms) {
+        let decision = self.trust.learned(announcement, asker(ingress, Some(prefix)), clocks);
+        self.count_shortages();
+        match decision {
             Decision::Accept => Verdict::Accept,
             Decision::Later => {
                 tracing::debug!(face = %ingress.face, %prefix, "announcement not learnt yet: its signer's certificate is asked for");
@@ -150,14 +204,14 @@ impl Authorize for Authority {
             }
             Decision::Refuse(refusal) => {
                 tracing::debug!(face = %ingress.face, %prefix, %refusal, "announcement not learnt");
-                Verdict::Deny(refusal.as_str())
+                Verdict::Deny(refusal.of(ANNOUNCEMENT).into())
             }
         }
     }
 }
 
 fn asker(ingress: Ingress, prefix: Option<NameRef<'_>>) -> Asker<'_> {
-    Asker { face: ingress.face.number(), local: ingress.local, prefix }
+    Asker { face: ingress.face.number(), local: ingress.local, peer: ingress.peer, prefix }
 }
 
 /// What the configuration says of who may command; reads its files and folders.
@@ -302,11 +356,17 @@ mod tests {
     use super::*;
     use nw_api::management::{ControlParameters, Root, Verb, client};
     use nw_trust::certificate::{Validity, issue, self_signed};
-    use nw_trust::{Key, KeyKind, text};
+    use nw_trust::{Key, KeyKind, Peer, text};
     use nw_wire::Sign;
 
     const START_MS: u64 = 1_750_000_000_000;
     const VALID: Validity = Validity { not_before_s: 1_700_000_000, not_after_s: 1_800_000_000 };
+
+    const AT_START: Clocks = Clocks { elapsed_ms: 0, unix_ms: START_MS };
+
+    fn remote() -> Ingress {
+        Ingress { face: FaceId::from_number(300).unwrap(), local: false, peer: Peer::Face(300) }
+    }
 
     fn key(identity: &str) -> Key {
         Key::generate(KeyKind::EcdsaP256, identity.parse::<Name>().unwrap().as_ref()).unwrap()
@@ -330,9 +390,9 @@ mod tests {
     }
 
     fn ask(authority: &mut Authority, (wire, prefix): &(Vec<u8>, Name)) -> Verdict {
-        let ingress = Ingress { face: FaceId::from_number(300).unwrap(), local: false };
+        let ingress = remote();
         let interest = Interest::check(wire).unwrap();
-        authority.command(Instant::START, &interest, ingress, "rib", "register", Some(prefix.as_ref()))
+        authority.command(AT_START, &interest, ingress, "rib", "register", Some(prefix.as_ref()))
     }
 
     #[test]
@@ -356,7 +416,7 @@ mod tests {
                 Verdict::Later,
                 "{anchor}"
             );
-            let elsewhere = Verdict::Deny("no rule lets the command's signer do this");
+            let elsewhere = Verdict::Deny("no rule lets the command's signer do this".into());
             assert_eq!(ask(&mut authority, &register(&key("/site/alice"), "/site/bob")), elsewhere);
         }
         for (anchor, why) in [
@@ -391,8 +451,8 @@ mod tests {
         let spki = alice.public_key().unwrap();
         let certificate = issue(alice.name(), &spki, up, &site, 1, VALID).unwrap();
         authority.on_data(Instant::START, &certificate);
-        let (wire, ingress) = authority.next_ready().unwrap();
-        assert_eq!((&wire, ingress.face.number(), ingress.local), (&command.0, 300, false));
+        let (wire, face) = authority.next_ready().unwrap();
+        assert_eq!((&wire, face.number()), (&command.0, 300));
         assert_eq!(ask(&mut authority, &command), Verdict::Accept);
         assert_eq!(authority.next_timeout(), Instant::NEVER);
         // Other rules from now on.
@@ -409,16 +469,16 @@ mod tests {
         let mut config = config(&format!("base64 = {anchor:?}"));
         config.allow[0].privileges = vec![config::Allowed::Announce];
         let mut authority = Authority::new(&config, START_MS).unwrap();
-        let ingress = Ingress { face: FaceId::from_number(300).unwrap(), local: false };
+        let ingress = remote();
         let name: Name = "/site/alice/32=PA/v=1/seg=0".parse().unwrap();
         let wire = nw_wire::DataBuilder::new(name.as_ref(), b"x").encode(&alice).unwrap();
         let data = Data::check(&wire).unwrap();
         let learn = |authority: &mut Authority, prefix: &str| {
-            authority.learned(Instant::START, &data, prefix.parse::<Name>().unwrap().as_ref(), ingress)
+            authority.learned(AT_START, &data, prefix.parse::<Name>().unwrap().as_ref(), ingress)
         };
         assert_eq!(
             learn(&mut authority, "/site/bob"),
-            Verdict::Deny("no rule lets the command's signer do this")
+            Verdict::Deny("no rule lets the prefix announcement's signer do this".into())
         );
         assert_eq!(learn(&mut authority, "/site/alice"), Verdict::Later);
         assert_eq!(learn(&mut authority, "/site/alice"), Verdict::Later);
@@ -430,5 +490,57 @@ mod tests {
         assert_eq!(authority.next_ready(), None, "nobody waits for an answer");
         assert_eq!(learn(&mut authority, "/site/alice"), Verdict::Accept);
         assert!(matches!(learn(&mut authority, "/site/bob"), Verdict::Deny(_)));
+    }
+
+    #[test]
+    fn commands_over_tcp_are_restricted_as_configured() {
+        use nw_api::management::Verb::{CsErase, FacesCreate, FacesDestroy, RibRegister, RibUnregister};
+        let face = |number| FaceId::from_number(number).unwrap();
+        let uri = |text: &str| text.parse::<FaceUri>().unwrap();
+        let faces = [(300, "tcp4://127.0.0.1:5000"), (301, "wsclient://127.0.0.1:5001"), (302, "fd://7")];
+        let command = |verb, face_id, nonce: u8| {
+            let unique = client::Uniqueness { nonce: 1, signature_nonce: [nonce; 8], time_ms: START_MS };
+            let parameters =
+                ControlParameters { face_id, ..ControlParameters::of("/p".parse::<Name>().unwrap()) };
+            client::command(Root::Localhost, verb, &parameters, unique, &nw_wire::DigestSha256).unwrap()
+        };
+        // Whether each is accepted by "all", "register", "none".
+        let cases = [
+            (RibRegister, None, [true, true, false]),
+            (RibRegister, Some(0), [true, true, false]),
+            (RibRegister, Some(1), [true, false, false]),
+            (RibUnregister, None, [true, true, false]),
+            (RibUnregister, Some(999), [true, false, false]),
+            (CsErase, None, [true, false, false]),
+            (FacesCreate, None, [true, false, false]),
+            (FacesDestroy, Some(999), [true, false, false]),
+        ];
+        let mut nonce = 0;
+        for (at, word) in ["all", "register", "none"].into_iter().enumerate() {
+            let config = Config::parse("test", &format!("[management]\ntcp = \"{word}\"\n")).unwrap();
+            let mut authority = Authority::new(&config, START_MS).unwrap();
+            faces.iter().for_each(|(id, text)| authority.note_face(face(*id), &uri(text), true));
+            for (verb, face_id, accepted) in &cases {
+                for (id, text) in faces {
+                    nonce += 1;
+                    let own = face_id.map(|wanted| if wanted == 1 { id + 1 } else { wanted });
+                    let wire = command(*verb, own, nonce);
+                    let interest = Interest::check(&wire).unwrap();
+                    let ingress = Ingress { face: face(id), local: true, peer: Peer::Face(id) };
+                    let (module, word) = (verb.module(), verb.word());
+                    let verdict = authority.command(AT_START, &interest, ingress, module, word, None);
+                    let expected = accepted[at] || text == "fd://7";
+                    assert_eq!(verdict == Verdict::Accept, expected, "{verb} {own:?} by {text}: {verdict:?}");
+                }
+            }
+            // The id of a face that has ended means nothing.
+            authority.note_face(face(300), &uri("tcp4://127.0.0.1:5000"), false);
+            nonce += 1;
+            let wire = command(CsErase, None, nonce);
+            let interest = Interest::check(&wire).unwrap();
+            let ingress = Ingress { face: face(300), local: true, peer: Peer::Face(300) };
+            let verdict = authority.command(AT_START, &interest, ingress, "cs", "erase", None);
+            assert_eq!(verdict, Verdict::Accept);
+        }
     }
 }

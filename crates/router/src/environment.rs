@@ -7,17 +7,18 @@ use crate::plane::Plane;
 use crate::settings::Share;
 use crate::shards::Crew;
 use crate::shards::order::{Order, Report};
+use crate::wall::WallClock;
 use core::time::Duration;
 use nw_api::management::{
     self as api, ChannelStatus, CsInfo, DropCount, ForwarderStatus, ShardStatus, XdpStatus, flags,
 };
 use nw_api::rest::LoopTime;
-use nw_element::{DropReason, FaceId, FaceTable, Instant, LinkType, Packet, Pool, Scope};
+use nw_element::{DropReason, Element as _, FaceId, FaceTable, Instant, LinkType, Packet, Pool, Scope};
 use nw_elements::strategy::{StrategyError, StrategyId};
 use nw_faces::{FaceError, FaceEvent, FaceFlags, FaceOptions, FaceStatus, FaceUri, Faces, Persistency};
 use nw_name::{Name, NameRef};
 use nw_tables::cs::Erasing;
-use nw_wire::{LpHeader, Token};
+use nw_wire::{LpHeader, PACKET_LEN_MAX, Token};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -32,6 +33,8 @@ pub struct Hands<'a> {
     pub batch: &'a mut Vec<Packet>,
     /// Packets that leave by what control does: pending Interests that got a new next hop.
     pub out: &'a mut Vec<Packet>,
+    /// Faces that ended and whose last packets may still have to be forwarded: forwarding does not know of it yet.
+    pub ended: &'a mut Vec<FaceEvent>,
     /// Face events to be told to control afterwards; forwarding knows of them already.
     pub untold: &'a mut Vec<FaceEvent>,
     /// Faces that are being connected for somebody.
@@ -40,33 +43,58 @@ pub struct Hands<'a> {
     pub crew: Option<&'a mut Crew>,
     /// Packets that this shard forwarded, and how it spent its time.
     pub work: (u64, LoopTime),
+    pub wall: WallClock,
 }
 
 impl Hands<'_> {
-    /// Tells forwarding what happened to faces, at once; control is told later.
+    /// Tells forwarding what happened to faces, at once; control is told later. The ends of faces wait for
+    /// [`absorb_ended`](Self::absorb_ended): what they received before is forwarded first.
     pub fn absorb_face_events(&mut self) {
         for event in self.faces.events() {
-            match &event {
-                FaceEvent::Created(status) => {
-                    self.known.insert(status.id, status.info());
-                    let (id, info) = (status.id, status.info());
-                    self.plane
-                        .with_router(self.now, self.pool, self.out, |router, _| router.add_face(id, info));
-                }
-                FaceEvent::Destroyed(status, reason) => {
-                    tracing::debug!(face = status.id.number(), uri = %status.uri, %reason, "face ended");
-                    self.known.remove(status.id);
-                    self.plane.remove_face(self.now, status.id);
-                }
-                FaceEvent::Up(_) | FaceEvent::Down(_) => {}
+            if matches!(event, FaceEvent::Destroyed(..)) {
+                self.ended.push(event);
+                continue;
             }
-            if let (Some(crew), FaceEvent::Created(status) | FaceEvent::Destroyed(status, _)) =
-                (&mut self.crew, &event)
-            {
-                crew.tell_face(self.faces, self.known, status.id);
-            }
-            self.untold.push(event);
+            self.absorb(event);
         }
+        self.faces.take_last_packets(self.batch);
+    }
+
+    /// Tells forwarding which faces have ended, after their last packets were forwarded.
+    pub fn absorb_ended(&mut self) {
+        for event in core::mem::take(self.ended) {
+            self.absorb(event);
+        }
+    }
+
+    fn absorb(&mut self, event: FaceEvent) {
+        match &event {
+            FaceEvent::Created(status) => {
+                let (id, mut info) = (status.id, status.info());
+                if id == FaceId::NULL {
+                    // Not to be asked by strategies that try every neighbour.
+                    info.scope = Scope::Local;
+                }
+                self.known.insert(id, info);
+                let peer = status.peer();
+                self.plane.with_router(self.now, self.pool, self.out, |router, _| {
+                    router.add_face(id, info);
+                    router.set_peer(id, peer);
+                });
+            }
+            FaceEvent::Destroyed(status, reason) => {
+                tracing::debug!(face = status.id.number(), uri = %status.uri, %reason, "face ended");
+                self.known.remove(status.id);
+                self.plane.remove_face(self.now, status.id);
+            }
+            FaceEvent::Up(_) | FaceEvent::Down(_) => {}
+        }
+        if let (Some(crew), FaceEvent::Created(status) | FaceEvent::Destroyed(status, _)) =
+            (&mut self.crew, &event)
+        {
+            crew.tell_face(self.faces, self.known, status.id);
+        }
+        self.untold.push(event);
     }
 
     fn share(&self) -> Share {
@@ -82,6 +110,10 @@ impl Hands<'_> {
 }
 
 impl Environment for Hands<'_> {
+    fn unix_ms(&self) -> u64 {
+        self.wall.unix_ms()
+    }
+
     fn create_face(&mut self, ticket: Ticket, request: &FaceRequest<'_>) -> Created {
         let parse =
             |text: &str| text.parse::<FaceUri>().map_err(|error| Refusal::new(400, error.to_string()));
@@ -95,6 +127,9 @@ impl Environment for Hands<'_> {
         };
         let options =
             FaceOptions { persistency: Some(persistency(request.persistency)), ..options(&request.options) };
+        if uri == FaceUri::Null {
+            return Created::Exists(FaceId::NULL);
+        }
         match self.faces.connect(self.now, &uri, local.as_ref(), &options) {
             Ok(id) => {
                 self.absorb_face_events();
@@ -107,6 +142,13 @@ impl Environment for Hands<'_> {
             }
             Err(FaceError::Exists(id)) => Created::Exists(id),
             Err(error) => Created::Refused(refusal(&error)),
+        }
+    }
+
+    fn abandon_face(&mut self, ticket: Ticket) {
+        if let Some(at) = self.connecting.iter().position(|(_, other)| *other == ticket) {
+            let (face, _) = self.connecting.swap_remove(at);
+            self.destroy_face(face);
         }
     }
 
@@ -136,6 +178,9 @@ impl Environment for Hands<'_> {
     fn destroy_face(&mut self, face: FaceId) {
         self.faces.close(face, self.pool);
         self.absorb_face_events();
+        if self.batch.is_empty() {
+            self.absorb_ended();
+        }
     }
 
     fn face_status(&self, face: FaceId) -> Option<api::FaceStatus> {
@@ -143,11 +188,15 @@ impl Environment for Hands<'_> {
     }
 
     fn has_face(&self, face: FaceId) -> bool {
-        self.known.contains(face)
+        let has_ended = self
+            .ended
+            .iter()
+            .any(|event| matches!(event, FaceEvent::Destroyed(status, _) if status.id == face));
+        self.known.contains(face) && !has_ended
     }
 
     fn face_ids(&self) -> Vec<FaceId> {
-        let mut ids: Vec<_> = self.known.ids().collect();
+        let mut ids: Vec<_> = self.known.ids().filter(|id| self.has_face(*id)).collect();
         ids.sort_unstable();
         ids
     }
@@ -258,6 +307,8 @@ impl Environment for Hands<'_> {
         let others = || self.crew.iter().flat_map(|crew| crew.reports());
         let all = |own: u64, other: fn(&Report) -> u64| own + others().map(other).sum::<u64>();
         ForwarderStatus {
+            start_timestamp: self.wall.start_unix_ms(),
+            current_timestamp: self.wall.unix_ms(),
             fib_entries: router.fib().len() as u64,
             pit_entries: all(router.pit().len() as u64, |report| report.status.pit_entries),
             measurements_entries: all(router.measurements().len() as u64, |report| report.measurements),
@@ -375,11 +426,17 @@ fn refusal(error: &FaceError) -> Refusal {
     let code = match error {
         FaceError::Uri(_) | FaceError::NotCanonical(_) | FaceError::InterfaceNeeded(_) => 400,
         FaceError::NoInterface(_) | FaceError::NoAddress(..) => 504,
+        // Nothing answers there: over a unix socket the system says so at once, and says that the file is missing.
+        FaceError::System { action: "connect to", errno, .. }
+            if error.is_retryable()
+                || matches!(
+                    *errno,
+                    Errno::NOENT | Errno::NOTDIR | Errno::CONNRESET | Errno::HOSTUNREACH | Errno::NETUNREACH
+                ) =>
+        {
+            504
+        }
         FaceError::System { .. } if error.is_retryable() => 504,
-        FaceError::System {
-            errno: Errno::NOENT | Errno::CONNRESET | Errno::HOSTUNREACH | Errno::NETUNREACH,
-            ..
-        } => 504,
         // A near end that this machine doesn't have, or has given away: the command's fault.
         FaceError::System { errno: Errno::ADDRNOTAVAIL | Errno::ADDRINUSE, .. } => 406,
         FaceError::TooMany(_) | FaceError::PacketSocket | FaceError::System { .. } => 500,
@@ -411,7 +468,8 @@ fn describe(status: &FaceStatus, now: Instant) -> api::FaceStatus {
         },
         base_congestion_marking_interval: Some(status.marking_interval.as_nanos() as u64),
         default_congestion_threshold: Some(status.marking_threshold),
-        mtu: status.mtu.map(|mtu| mtu as u64),
+        // As NFD: a face without a limit of its own carries the largest packet there is.
+        mtu: Some(status.mtu.map_or(PACKET_LEN_MAX, |mtu| mtu.min(PACKET_LEN_MAX)) as u64),
         in_interests: counters.in_interests,
         in_data: counters.in_data,
         in_nacks: counters.in_nacks,

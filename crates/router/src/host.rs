@@ -18,6 +18,7 @@ use crate::settings::{self, Share};
 use crate::shards::Crew;
 use crate::shards::order::Order;
 use crate::shortages::ShortageLog;
+use crate::wall::WallClock;
 use crate::xdp::KernelSteering;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use nw_api::config::Config;
@@ -26,7 +27,7 @@ use nw_api::rest::LoopTime;
 use nw_element::{FaceId, FaceTable, Instant, Kind, Packet, Pool, Scope, Shortages};
 use nw_faces::{FaceEvent, Faces, InheritedUnix};
 use nw_name::HashKey;
-use nw_trust::Rules;
+use nw_trust::{Peer, Rules};
 use nw_wire::{LpPacket, Token};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
@@ -34,7 +35,7 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{self, Duration, SystemTime, UNIX_EPOCH};
+use std::time::{self, Duration};
 
 /// How long management may keep packets waiting in one turn. What is begun is ended: one command, or one part of what takes long.
 const MANAGEMENT_PER_TURN: Duration = Duration::from_micros(250);
@@ -89,7 +90,7 @@ impl Handle {
     pub fn reload(&self, config: Config) {
         let signer = advertiser_signer(&config);
         // Files are read here, not in the router's thread.
-        let rules = authorize::rules(&config, unix_ms()).map(Box::new);
+        let rules = authorize::rules(&config, WallClock::start().unix_ms()).map(Box::new);
         let mut plan = Plan::of(config);
         match signer {
             Ok(signer) => plan = plan.signed_by(signer),
@@ -130,6 +131,7 @@ pub struct Host {
     messages: Receiver<Message>,
     handle: Handle,
     started: time::Instant,
+    pub(crate) wall: WallClock,
     /// Without faces, routes and strategies, which control keeps.
     config: Config,
     pub(crate) faces: Faces,
@@ -144,6 +146,7 @@ pub struct Host {
     pub(crate) out: Vec<Packet>,
     /// Packets that other shards handed over.
     pub(crate) own: Vec<Packet>,
+    ended: Vec<FaceEvent>,
     untold: Vec<FaceEvent>,
     connecting: Vec<(FaceId, Ticket)>,
     /// Management has more to do.
@@ -157,6 +160,8 @@ pub struct Host {
     pub(crate) watch: Option<Box<Watch>>,
     pub(crate) trace_id: u64,
     shortage_log: ShortageLog,
+    /// Of the places for commands of others that wait.
+    pub(crate) rest_shortages: Shortages,
 }
 
 impl core::fmt::Debug for Host {
@@ -176,10 +181,12 @@ macro_rules! hands {
             pool: &mut $host.pool,
             batch: &mut $host.batch,
             out: &mut $host.out,
+            ended: &mut $host.ended,
             untold: &mut $host.untold,
             connecting: &mut $host.connecting,
             crew: $host.crew.as_mut(),
             work: ($host.packets, $host.loop_time),
+            wall: $host.wall,
         }
     };
 }
@@ -207,8 +214,8 @@ impl Host {
         epoll::add(&epoll, &wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)
             .map_err(system("to watch a descriptor"))?;
         let (key, seed) = random().map_err(system("random octets"))?;
-        let start_unix_ms = unix_ms();
-        let authority = Authority::new(&config, start_unix_ms)?;
+        let wall = WallClock::start();
+        let authority = Authority::new(&config, wall.unix_ms())?;
         let (now, started) = (Instant::START, time::Instant::now());
         if config.forwarder.shards == 0 {
             config.forwarder.shards = Machine::here().shards() as u32;
@@ -221,9 +228,10 @@ impl Host {
         let mut known = FaceTable::new();
         let mut plane = settings::plane(&config, key, seed, Share { shard: 0, shards });
         let mut pool = Pool::new(key, CHUNKS_MAX, PACKETS_MAX);
-        let (mut batch, mut out, mut untold, mut connecting) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut batch, mut out, mut ended, mut untold, mut connecting) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
         faces.open_internal(now);
+        faces.open_null(now);
         listen(&config, inherited, &mut faces)?;
         faces.set_interface_policy(now, settings::interfaces(&config), &mut pool)?;
         faces.set_xdp(now, settings::xdp(&config), Box::new(KernelSteering { key, shards: shards as u8 }))?;
@@ -248,15 +256,17 @@ impl Host {
             pool: &mut pool,
             batch: &mut batch,
             out: &mut out,
+            ended: &mut ended,
             untold: &mut untold,
             connecting: &mut connecting,
             crew: crew.as_mut(),
             work: (0, LoopTime::default()),
+            wall,
         };
         hands.absorb_face_events();
         let control_config = ControlConfig {
             version: concat!("namewire ", env!("CARGO_PKG_VERSION")).to_owned(),
-            start_unix_ms,
+            seed,
             next_hops_max: config.tables.next_hops_per_prefix as usize,
             routes_max: config.tables.routes as usize,
         };
@@ -284,6 +294,7 @@ impl Host {
             wake,
             messages,
             started,
+            wall,
             config,
             faces,
             known,
@@ -295,6 +306,7 @@ impl Host {
             batch,
             out,
             own: Vec::new(),
+            ended,
             untold,
             connecting,
             busy: false,
@@ -304,6 +316,7 @@ impl Host {
             watch: None,
             trace_id: 0,
             shortage_log: ShortageLog::default(),
+            rest_shortages: Shortages::default(),
         })
     }
 
@@ -323,6 +336,11 @@ impl Host {
             (listener.uri.to_string(), listener.udp.as_ref().and_then(nw_faces::UdpBuffer::advice))
         };
         self.faces.listeners().into_iter().map(describe).collect()
+    }
+
+    /// Time since the start, on the clock of the loop.
+    pub(crate) fn started(&self) -> Duration {
+        self.started.elapsed()
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -399,6 +417,7 @@ impl Host {
             self.faces.flush(&mut self.pool);
             self.manage(now);
             self.tick(now);
+            self.take_in_ends(now);
             self.log_shortages(now);
             self.expire_watch(now);
             if let Some(crew) = &mut self.crew {
@@ -445,6 +464,9 @@ impl Host {
         }
         self.distribute(now);
         self.forward_own(now);
+        if !self.ended.is_empty() {
+            hands!(self, now).absorb_ended();
+        }
     }
 
     /// Takes what is this shard's through the plane, and queues what leaves.
@@ -462,8 +484,7 @@ impl Host {
     pub(crate) fn learn(&mut self, now: Instant, lesson: Packet) {
         let meta = self.pool.meta(&lesson);
         let (kind, face) = (meta.kind, meta.ingress);
-        let local = self.known.info(face).is_some_and(|info| info.scope == Scope::Local);
-        let ingress = Ingress { face, local };
+        let ingress = self.ingress(face);
         let bytes = self.pool.bytes(&lesson).to_vec();
         self.pool.release(lesson);
         let hands = &mut hands!(self, now);
@@ -533,19 +554,30 @@ impl Host {
             (None, _) => {}
         }
         let face = packet.incoming_face_id.and_then(FaceId::from_number).unwrap_or(FaceId::NONE);
-        let local = self.known.info(face).is_some_and(|info| info.scope == Scope::Local);
-        let ingress = Ingress { face, local };
+        let ingress = self.ingress(face);
         let (authority, token) = (&mut self.authority, packet.pit_token);
         self.control.on_interest(now, ingress, token, wire, authority, &mut hands!(self, now));
+    }
+
+    /// What management is told of the face that something came by.
+    fn ingress(&self, face: FaceId) -> Ingress {
+        let local = self.known.info(face).is_some_and(|info| info.scope == Scope::Local);
+        let address = || self.faces.status(face)?.uri.address();
+        let peer = match local {
+            false => address().map_or(Peer::Face(face.number()), |address| Peer::at(address.ip())),
+            true => Peer::Face(face.number()),
+        };
+        Ingress { face, local, peer }
     }
 
     /// Asks for certificates that commands wait for, and passes a command in again whose certificates came, or will not: one, for checking its
     /// signatures takes as long as a part of other work. True when there was something: to be called again, with packets in between.
     fn follow_up_on_certificates(&mut self, now: Instant) -> bool {
         let mut done = false;
-        if let Some((interest, ingress)) = self.authority.next_ready() {
+        if let Some((interest, face)) = self.authority.next_ready() {
             done = true;
-            if self.known.contains(ingress.face) {
+            if self.known.contains(face) {
+                let ingress = self.ingress(face);
                 let (authority, hands) = (&mut self.authority, &mut hands!(self, now));
                 self.control.on_interest(now, ingress, Token::NONE, &interest, authority, hands);
             }
@@ -567,6 +599,15 @@ impl Host {
         self.answer_waiting();
     }
 
+    /// Deals with faces that ended because a write failed, until none is left: the loop may sleep then.
+    fn take_in_ends(&mut self, now: Instant) {
+        while self.faces.has_events() {
+            self.forward(now);
+            self.tell_face_events(now);
+            self.faces.flush(&mut self.pool);
+        }
+    }
+
     fn tell_face_event(&mut self, now: Instant, event: FaceEvent) {
         let hands = &mut hands!(self, now);
         let kind = match &event {
@@ -583,6 +624,11 @@ impl Host {
                 (*id, hands.faces.status(*id).map(|status| last_status(&status, now)))
             }
         };
+        match &event {
+            FaceEvent::Created(status) => self.authority.note_face(status.id, &status.uri, true),
+            FaceEvent::Destroyed(status, _) => self.authority.note_face(status.id, &status.uri, false),
+            FaceEvent::Up(_) | FaceEvent::Down(_) => {}
+        }
         let waiting = |connecting: &mut Vec<(FaceId, Ticket)>| {
             let at = connecting.iter().position(|(face, _)| *face == id)?;
             Some(connecting.swap_remove(at).1)
@@ -605,8 +651,8 @@ impl Host {
             }
             FaceEvent::Created(_) | FaceEvent::Down(_) => {}
         }
-        // The internal face has always been there.
-        if let Some(status) = status.filter(|_| id != FaceId::INTERNAL) {
+        // The router's own faces have always been there.
+        if let Some(status) = status.filter(|_| id.number() >= u64::from(FaceId::FIRST)) {
             self.control.face_event(now, kind, &status, hands);
         }
     }
@@ -638,12 +684,19 @@ impl Host {
     pub(crate) fn shortages(&self) -> Shortages {
         let mut all = self.drops();
         all.shortages.merge(self.authority.shortages());
+        all.shortages.merge(&self.control.shortages());
+        all.shortages.merge(&self.rest_shortages);
         all.shortages
     }
 
     fn log_shortages(&mut self, now: Instant) {
-        let parts =
-            [&self.plane.drops().shortages, &self.faces.drops().shortages, self.authority.shortages()];
+        let parts = [
+            &self.plane.drops().shortages,
+            &self.faces.drops().shortages,
+            self.authority.shortages(),
+            &self.control.shortages(),
+            &self.rest_shortages,
+        ];
         let total = parts.iter().map(|part| part.total()).sum::<u64>();
         // Other shards report from time to time; the few sums of their reports are as cheap.
         let others = self.crew.iter().map(|crew| crew.shortages_total()).sum::<u64>();
@@ -692,6 +745,7 @@ impl Host {
                     if let Err(error) = self.faces.set_xdp_interfaces(now, settings::xdp(&plan.rest)) {
                         tracing::error!("interfaces that go by AF_XDP stay as they are: {error}");
                     }
+                    self.authority.restrict_tcp(plan.rest.management.tcp);
                     match rules {
                         Ok(rules) => self.authority.reconfigure(*rules),
                         Err(error) => tracing::error!("who may command stays as it was: {error}"),
@@ -731,11 +785,6 @@ fn random() -> Result<(HashKey, u64), Errno> {
     getrandom::fill(&mut octets).map_err(|_| Errno::IO)?;
     let word = |at: usize| u64::from_ne_bytes(core::array::from_fn(|i| octets[8 * at + i]));
     Ok((HashKey::new([word(0), word(1), word(2), word(3)]), word(4)))
-}
-
-/// The wall clock, milliseconds since 1970.
-fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
 /// Of an Interest of our own.

@@ -15,6 +15,7 @@ pub mod plane;
 mod settings;
 mod shards;
 mod shortages;
+mod wall;
 pub mod xdp;
 
 pub use host::{Handle, Host, unix_path};

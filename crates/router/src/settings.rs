@@ -14,9 +14,6 @@ use nw_tables::cs::{CsConfig, PolicyKind};
 use nw_tables::fib::FibConfig;
 use nw_tables::pit::PitConfig;
 
-/// InterestLifetimes above an hour are cut: an entry must not outlive its usefulness.
-const LIFETIME_MAX_MS: u32 = 3_600_000;
-
 /// What faces are made with.
 pub fn faces(config: &Config) -> FacesConfig {
     let kib = |kib: u32| kib as usize * 1024;
@@ -148,7 +145,7 @@ pub fn plane(config: &Config, key: HashKey, seed: u64, share: Share) -> Plane {
         dead_nonces: part(tables.dead_nonces),
         upstream_tokens: config.forwarder.upstream_tokens,
         accept_data_from_any_face: config.forwarder.accept_data_from_any_face,
-        lifetime_max_ms: LIFETIME_MAX_MS,
+        lifetime_max_ms: tables.lifetime_max_s * 1000,
         measurements: part(tables.measurements),
         ..RouterConfig::default()
     };

@@ -1,5 +1,7 @@
 //! Faces as the forwarding plane knows them: an id, a scope, a kind of link.
 
+use core::net::IpAddr;
+
 /// Names a face. Ids of ended faces come back only with another generation, so a stale one finds nothing.
 ///
 /// Bits 0..20 are a slot, the others a generation. 0 is no face; 1, 254 and 255 are reserved as clients expect; slots of others start at 256.
@@ -88,6 +90,40 @@ pub enum LinkType {
     AdHoc,
 }
 
+/// The other end of a face, as far as it can be told from others: faces with the same one share what there is too little of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Peer(u64);
+
+impl Peer {
+    /// Not known: the face stands for itself.
+    pub const UNKNOWN: Peer = Peer(0);
+    /// All addresses of this machine.
+    const LOOPBACK: Peer = Peer(0xff01 << 48);
+    const IPV4: u64 = 0xff02 << 48;
+    const MAC: u64 = 0xff03 << 48;
+
+    /// The peer at an IP address: a whole IPv4 address, the first 64 bits of an IPv6 address, as a host has all of those at its disposal. Link-local
+    /// IPv6 addresses all begin alike, so of these the last 64 bits count.
+    pub const fn of_ip(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            address if address.is_loopback() => Peer::LOOPBACK,
+            IpAddr::V4(address) => Peer(Peer::IPV4 | address.to_bits() as u64),
+            // Multicast addresses, which begin with ff, are no peer's.
+            IpAddr::V6(address) => match (address.to_bits() >> 64) as u64 {
+                0xfe80_0000_0000_0000 => Peer(address.to_bits() as u64),
+                0 => Peer::UNKNOWN,
+                network => Peer(network),
+            },
+        }
+    }
+
+    /// The peer at an Ethernet address.
+    pub const fn of_mac(address: [u8; 6]) -> Self {
+        let [a, b, c, d, e, f] = address;
+        Peer(Peer::MAC | u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+    }
+}
+
 /// What forwarding needs to know of a face.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaceInfo {
@@ -155,6 +191,33 @@ impl FaceTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn peer_of_ports_and_interfaces_of_one_host_is_one() {
+        let of = |text: &str| Peer::of_ip(text.parse().expect("an address"));
+        for (a, b) in [
+            ("192.0.2.1", "::ffff:192.0.2.1"),
+            ("127.0.0.1", "127.1.2.3"),
+            ("127.0.0.1", "::1"),
+            ("2001:db8:1:2::1", "2001:db8:1:2:ffff::"),
+        ] {
+            assert_eq!(of(a), of(b), "{a} {b}");
+        }
+        let different = [
+            "192.0.2.1",
+            "192.0.2.2",
+            "127.0.0.1",
+            "2001:db8:1:2::1",
+            "2001:db8:1:3::1",
+            "fe80::1",
+            "fe80::2",
+        ];
+        for (at, a) in different.iter().enumerate() {
+            assert_ne!(of(a), Peer::UNKNOWN);
+            assert!(different[at + 1..].iter().all(|b| of(a) != of(b)), "{a}");
+        }
+        assert_ne!(Peer::of_mac([0, 0, 192, 0, 2, 1]), of("192.0.2.1"));
+    }
 
     #[test]
     fn a_stale_id_finds_nothing() {

@@ -21,5 +21,5 @@ pub mod sketch;
 pub mod time;
 
 pub use ask::Ask;
-pub use face::{FaceId, FaceInfo, FaceTable, LinkType, Scope};
+pub use face::{FaceId, FaceInfo, FaceTable, LinkType, Peer, Scope};
 pub use time::Instant;

@@ -7,8 +7,10 @@
 //! Sans-I/O: time is an argument, Interests for certificates are named, Data comes in.
 
 use crate::chain::{Anchor, Chains, Sets, Step, Vouch, key_name};
+use crate::clocks::Clocks;
 use crate::command::{Command, CommandSigner, Refusal};
-use crate::fetch::{Ask, Fetcher, Ready};
+use crate::fetch::{Ask, FetchShortages, Fetcher, Ready, Source};
+use crate::peer::Peer;
 use crate::policy::{CommandPolicy, CommandRules, Signature};
 use crate::rules::{Allow, Privilege};
 use crate::verify::VerifyKey;
@@ -46,6 +48,8 @@ pub struct Asker<'a> {
     pub face: u64,
     /// True when that face is of this machine.
     pub local: bool,
+    /// The peer whose share of the places it uses.
+    pub peer: Peer,
     /// The prefix it is about, if it is about one.
     pub prefix: Option<NameRef<'a>>,
 }
@@ -72,7 +76,8 @@ pub struct Authority {
 
 /// What the rules say of a signature.
 enum Finding {
-    Allowed,
+    /// With whether a key that is known made it.
+    Allowed(bool),
     Refused(Refusal),
     Fetch(Name),
 }
@@ -93,50 +98,52 @@ impl Authority {
     }
 
     /// May this command be carried out? Accepted, it counts as seen.
-    pub fn command(&mut self, asking: Asking<'_>, module: &str, now_ms: u64) -> Decision {
+    pub fn command(&mut self, asking: Asking<'_>, module: &str, clocks: Clocks) -> Decision {
         let command = match Command::read(asking.interest) {
             Ok(command) => command,
             Err(refusal) => return Decision::Refuse(refusal),
         };
         // Nobody makes us fetch for what would be refused anyway.
-        if self.policy.is_stale(&command, now_ms) {
-            return Decision::Refuse(Refusal::Stale);
+        if let Err(refusal) = self.policy.check_fresh(&command, clocks.unix_ms) {
+            return Decision::Refuse(refusal);
         }
-        match self.find(&command.signature(), asking.by, Privilege::of_module(module), now_ms) {
-            Finding::Allowed => match self.policy.check_time(&command, now_ms) {
-                Ok(()) => Decision::Accept,
-                Err(refusal) => Decision::Refuse(refusal),
-            },
+        match self.find(&command.signature(), asking.by, Privilege::of_module(module), clocks) {
+            Finding::Allowed(is_verified) => {
+                match self.policy.check_time(&command, is_verified, clocks.unix_ms) {
+                    Ok(()) => Decision::Accept,
+                    Err(refusal) => Decision::Refuse(refusal),
+                }
+            }
             Finding::Refused(refusal) => Decision::Refuse(refusal),
-            Finding::Fetch(name) => self.wait(&asking, &name, now_ms),
+            Finding::Fetch(name) => self.wait(&asking, &name, clocks.elapsed_ms),
         }
     }
 
     /// May whoever signed this Data, such as a prefix announcement, speak for the prefix? Nothing is remembered of it. A Data has no time of
     /// its own: whoever asks looks at its ValidityPeriod.
-    pub fn announcement(&mut self, data: &Data<'_>, asking: Asking<'_>, now_ms: u64) -> Decision {
-        let finding = match Signature::of(data) {
-            Ok(signature) => self.find(&signature, asking.by, Privilege::Announce, now_ms),
+    pub fn announcement(&mut self, data: &Data<'_>, asking: Asking<'_>, clocks: Clocks) -> Decision {
+        let finding = match Signature::of_announcement(data) {
+            Ok(signature) => self.find(&signature, asking.by, Privilege::Announce, clocks),
             Err(refusal) => Finding::Refused(refusal),
         };
         match finding {
-            Finding::Allowed => Decision::Accept,
+            Finding::Allowed(_) => Decision::Accept,
             Finding::Refused(refusal) => Decision::Refuse(refusal),
-            Finding::Fetch(name) => self.wait(&asking, &name, now_ms),
+            Finding::Fetch(name) => self.wait(&asking, &name, clocks.elapsed_ms),
         }
     }
 
     /// As [`announcement`](Self::announcement), of one that nobody waits for: [`Decision::Later`] when a certificate is asked for, and nothing comes
     /// back by [`next_ready`](Self::next_ready); whoever shows it again then may be believed.
-    pub fn learned(&mut self, data: &Data<'_>, by: Asker<'_>, now_ms: u64) -> Decision {
-        let finding = match Signature::of(data) {
-            Ok(signature) => self.find(&signature, by, Privilege::Announce, now_ms),
+    pub fn learned(&mut self, data: &Data<'_>, by: Asker<'_>, clocks: Clocks) -> Decision {
+        let finding = match Signature::of_announcement(data) {
+            Ok(signature) => self.find(&signature, by, Privilege::Announce, clocks),
             Err(refusal) => Finding::Refused(refusal),
         };
         match finding {
-            Finding::Allowed => Decision::Accept,
+            Finding::Allowed(_) => Decision::Accept,
             Finding::Refused(refusal) => Decision::Refuse(refusal),
-            Finding::Fetch(name) => match self.fetcher.want(name.as_ref(), by.face, now_ms) {
+            Finding::Fetch(name) => match self.fetcher.want(name.as_ref(), by.source(), clocks.elapsed_ms) {
                 Ok(()) => Decision::Later,
                 Err(refusal) => Decision::Refuse(refusal),
             },
@@ -149,7 +156,7 @@ impl Authority {
     }
 
     /// A Data came that may be a certificate somebody waits for.
-    pub fn on_data(&mut self, data: &Data<'_>, wire: &[u8], now_ms: u64) {
+    pub fn on_data(&mut self, data: &Data<'_>, wire: &[u8], elapsed_ms: u64) {
         let answered = self.fetcher.answered(data.name());
         if answered.is_empty() {
             return;
@@ -160,7 +167,7 @@ impl Authority {
                 let certificate = certificate.as_ref();
                 name.as_ref() == certificate || key_name(certificate) == Some(name.as_ref())
             });
-            self.fetcher.settle(&name, !meant, now_ms);
+            self.fetcher.settle(&name, !meant, elapsed_ms);
         }
     }
 
@@ -169,14 +176,14 @@ impl Authority {
         self.fetcher.next_ready()
     }
 
-    /// When [`on_timeout`](Self::on_timeout) is to be called, milliseconds since 1970.
+    /// When [`on_timeout`](Self::on_timeout) is to be called, on the clock that only goes forward.
     pub fn next_timeout_ms(&self) -> Option<u64> {
         self.fetcher.next_timeout_ms()
     }
 
     /// Gives up what took too long.
-    pub fn on_timeout(&mut self, now_ms: u64) {
-        self.fetcher.on_timeout(now_ms);
+    pub fn on_timeout(&mut self, elapsed_ms: u64) {
+        self.fetcher.on_timeout(elapsed_ms);
     }
 
     /// Certificates kept, certificates asked for, commands that wait: for tests and for looking inside.
@@ -184,8 +191,14 @@ impl Authority {
         (self.chains.len(), self.fetcher.pending(), self.fetcher.waiting())
     }
 
-    fn wait(&mut self, asking: &Asking<'_>, name: &Name, now_ms: u64) -> Decision {
-        match self.fetcher.wait(asking.interest, asking.by.face, asking.by.local, name.as_ref(), now_ms) {
+    /// Returns how often places for commands (those for keys that were seen included) and certificates were used up.
+    pub fn shortages(&self) -> FetchShortages {
+        let FetchShortages { commands, certificates } = self.fetcher.shortages();
+        FetchShortages { commands: commands + self.policy.shortages(), certificates }
+    }
+
+    fn wait(&mut self, asking: &Asking<'_>, name: &Name, elapsed_ms: u64) -> Decision {
+        match self.fetcher.wait(asking.interest, asking.by.source(), name.as_ref(), elapsed_ms) {
             Ok(()) => Decision::Later,
             Err(refusal) => Decision::Refuse(refusal),
         }
@@ -196,10 +209,10 @@ impl Authority {
         signature: &Signature<'_>,
         by: Asker<'_>,
         privilege: Privilege,
-        now_ms: u64,
+        clocks: Clocks,
     ) -> Finding {
         let mut why = match self.policy.check_signature(signature, by.local) {
-            Ok(()) => return Finding::Allowed,
+            Ok(is_verified) => return Finding::Allowed(is_verified),
             Err(Refusal::BadSignature) => return Finding::Refused(Refusal::BadSignature),
             Err(refusal) => refusal,
         };
@@ -208,8 +221,8 @@ impl Authority {
             if !self.allow[at].covers(by.local, privilege) {
                 continue;
             }
-            match self.find_by(at, signature, by, now_ms) {
-                Finding::Allowed => return Finding::Allowed,
+            match self.find_by(at, signature, by, clocks) {
+                Finding::Allowed(is_verified) => return Finding::Allowed(is_verified),
                 Finding::Fetch(name) => fetch = fetch.or(Some(name)),
                 // What is wrong with a signer of the right name says more than that the name is wrong.
                 Finding::Refused(Refusal::NotAllowed) if is_about_chains(why) => {}
@@ -219,7 +232,7 @@ impl Authority {
         fetch.map_or(Finding::Refused(why), Finding::Fetch)
     }
 
-    fn find_by(&mut self, at: usize, signature: &Signature<'_>, by: Asker<'_>, now_ms: u64) -> Finding {
+    fn find_by(&mut self, at: usize, signature: &Signature<'_>, by: Asker<'_>, clocks: Clocks) -> Finding {
         let rule = &self.allow[at];
         let not_allowed = Finding::Refused(Refusal::NotAllowed);
         let (locator, named) = match signature.signer {
@@ -228,7 +241,7 @@ impl Authority {
             }
             CommandSigner::Digest if !rule.fits(None, by.prefix) => return not_allowed,
             CommandSigner::Digest => {
-                return signature.verify_digest().map_or_else(Finding::Refused, |()| Finding::Allowed);
+                return signature.verify_digest().map_or_else(Finding::Refused, |()| Finding::Allowed(false));
             }
             CommandSigner::Key(locator @ KeyLocator::Name(name)) => match key_name(name) {
                 Some(key) => (locator, Some(key)),
@@ -238,26 +251,32 @@ impl Authority {
             CommandSigner::Key(locator @ KeyLocator::Digest(_)) => (locator, None),
         };
         let Some(sets) = rule.anchors else {
-            return if rule.fits(named, by.prefix) { Finding::Allowed } else { not_allowed };
+            return if rule.fits(named, by.prefix) { Finding::Allowed(false) } else { not_allowed };
         };
         if named.is_some() && !rule.fits(named, by.prefix) {
             return not_allowed;
         }
-        match self.chains.follow(locator, sets, now_ms / 1000) {
+        match self.chains.follow(locator, sets, clocks.unix_ms / 1000) {
             Step::Trusted(key_name, key) => {
                 if !self.allow[at].fits(Some(key_name.as_ref()), by.prefix) {
                     return not_allowed;
                 }
-                signature.verify(&key).map_or_else(Finding::Refused, |()| Finding::Allowed)
+                signature.verify(&key).map_or_else(Finding::Refused, |()| Finding::Allowed(true))
             }
             Step::Fetch(name) => Finding::Fetch(name),
             Step::Bad(name) => {
                 // Not asked for again at every command.
-                self.fetcher.fail(&name, by.face, now_ms);
+                self.fetcher.fail(&name, by.face, clocks.elapsed_ms);
                 Finding::Refused(Refusal::BadCertificate)
             }
             Step::Refused(refusal) => Finding::Refused(refusal),
         }
+    }
+}
+
+impl Asker<'_> {
+    const fn source(&self) -> Source {
+        Source { face: self.face, local: self.local, peer: self.peer }
     }
 }
 

@@ -36,8 +36,17 @@ pub(crate) fn moment(seconds: u64) -> [u8; 15] {
     written.into_bytes().try_into().expect("fifteen characters")
 }
 
-pub(crate) fn parse_moment(text: &[u8]) -> Option<u64> {
-    let number = |from: usize, to: usize| std::str::from_utf8(text.get(from..to)?).ok()?.parse::<u64>().ok();
+/// Returns the second since 1970 of `YYYYMMDDThhmmss`, UTC, as certificates and prefix announcements write it; 0 for earlier years. `None` if it is
+/// written otherwise, or if the calendar has no such day.
+pub fn parse_moment(text: &[u8]) -> Option<u64> {
+    if text.len() != 15 || text[8] != b'T' {
+        return None;
+    }
+    let number = |from: usize, to: usize| {
+        text[from..to].iter().try_fold(0u64, |number, digit| {
+            digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0'))
+        })
+    };
     let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
     let (hour, minute, second) = (number(9, 11)?, number(11, 13)?, number(13, 15)?);
     if !(1..=12).contains(&month) || day == 0 || hour > 23 || minute > 59 || second > 60 {
@@ -87,7 +96,17 @@ mod tests {
             assert_eq!(moment(seconds), written.as_bytes());
             assert_eq!(parse_moment(written.as_bytes()), Some(seconds));
         }
-        for nowhere in ["20231301T000000", "20230229T000000", "20230100T000000", "20230101T240000"] {
+        for nowhere in [
+            "20231301T000000",
+            "20230229T000000",
+            "20260231T000000",
+            "20230100T000000",
+            "20230101T240000",
+            "2023+101T000000",
+            "20230101 000000",
+            "20230101T000000Z",
+            "20230101T00000",
+        ] {
             assert_eq!(parse_moment(nowhere.as_bytes()), None, "{nowhere}");
         }
         assert_eq!(moment(u64::MAX), moment(LAST_S));

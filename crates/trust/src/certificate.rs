@@ -25,6 +25,17 @@ pub struct Validity {
 }
 
 impl Validity {
+    /// Valid at no time.
+    pub(crate) const NEVER: Validity = Validity { not_before_s: 1, not_after_s: 0 };
+
+    /// Returns when both are valid.
+    pub(crate) fn and(self, other: Validity) -> Validity {
+        Validity {
+            not_before_s: self.not_before_s.max(other.not_before_s),
+            not_after_s: self.not_after_s.min(other.not_after_s),
+        }
+    }
+
     /// True at that second.
     pub const fn contains(self, now_s: u64) -> bool {
         self.not_before_s <= now_s && now_s <= self.not_after_s

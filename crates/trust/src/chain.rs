@@ -88,8 +88,8 @@ struct Stored {
     key_name: Name,
     key: VerifyKey,
     validity: Validity,
-    /// Sets of anchors that the chain from here leads to, and until when.
-    proven: (Sets, u64),
+    /// Sets of anchors that the chain from here leads to, and when all of that chain is valid.
+    proven: (Sets, Validity),
     /// For making room: the last use.
     used: u64,
 }
@@ -109,7 +109,7 @@ impl Chains {
     pub fn reconfigure(&mut self, anchors: Vec<(Sets, Anchor)>, vouch: Vec<Vouch>) {
         self.anchors = anchors;
         self.vouch = vouch;
-        self.stored.values_mut().for_each(|stored| stored.proven = (0, 0));
+        self.stored.values_mut().for_each(|stored| stored.proven = (0, Validity::NEVER));
     }
 
     /// Keeps a certificate. Nothing is believed by that.
@@ -123,13 +123,21 @@ impl Chains {
         let name = certificate.data().name().to_name();
         self.uses += 1;
         if self.stored.len() >= CERTIFICATES_MAX && !self.stored.contains_key(&name) {
-            let oldest = self.stored.iter().min_by_key(|(_, stored)| stored.used);
+            // What leads to an anchor stays before what anyone may have made.
+            let oldest = self.stored.iter().min_by_key(|(_, stored)| (stored.proven.0 != 0, stored.used));
             if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
                 self.stored.remove(&oldest);
             }
         }
         let key_name = certificate.key_name().to_name();
-        let stored = Stored { wire: wire.to_vec(), key_name, key, validity, proven: (0, 0), used: self.uses };
+        let stored = Stored {
+            wire: wire.to_vec(),
+            key_name,
+            key,
+            validity,
+            proven: (0, Validity::NEVER),
+            used: self.uses,
+        };
         self.stored.insert(name.clone(), stored);
         Ok(name)
     }
@@ -161,7 +169,7 @@ impl Chains {
                 Some(Ok((anchor, _))) if path.is_empty() => {
                     return Step::Trusted(anchor.key_name.clone(), anchor.key.clone());
                 }
-                Some(Ok((anchor, of))) => break (anchor.key.clone(), (of, anchor.validity.not_after_s)),
+                Some(Ok((anchor, of))) => break (anchor.key.clone(), (of, anchor.validity)),
                 Some(Err(refusal)) => return Step::Refused(refusal),
                 None => {}
             }
@@ -181,8 +189,8 @@ impl Chains {
             if !stored.validity.contains(now_s) {
                 return Step::Refused(Refusal::CertificateOutOfTime);
             }
-            let (of, until_s) = stored.proven;
-            if of & sets != 0 && now_s <= until_s {
+            let (of, valid) = stored.proven;
+            if of & sets != 0 && valid.contains(now_s) {
                 if path.is_empty() {
                     return Step::Trusted(stored.key_name.clone(), stored.key.clone());
                 }
@@ -207,7 +215,7 @@ impl Chains {
                 self.stored.remove(name);
                 return Step::Bad(asked.clone());
             }
-            proven.1 = proven.1.min(stored.validity.not_after_s);
+            proven.1 = proven.1.and(stored.validity);
             stored.proven = proven;
             key = stored.key.clone();
         }

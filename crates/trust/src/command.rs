@@ -4,6 +4,7 @@
 //! * Format 0.2: everything in the name, `/<prefix>/<module>/<verb>/<parameters>/<timestamp>/<nonce>/<SignatureInfo>/<SignatureValue>`,
 //!   the last two being whole elements within generic components. The signature covers the components before the last.
 
+use crate::clocks::describe_span;
 use nw_name::{ComponentType, NameRef};
 use nw_wire::{Interest, KeyLocator, Reader, SignatureInfo, SignatureType, types as t};
 
@@ -100,8 +101,13 @@ pub enum Refusal {
     TooManyWaiting,
     /// It does not say when it was signed.
     NoTime,
-    /// It was signed too long ago, or too far in the future.
-    Stale,
+    /// Its timestamp is too far from the verifier's clock.
+    Stale {
+        /// How far, milliseconds.
+        off_ms: u64,
+        /// How far it may be, milliseconds.
+        limit_ms: u64,
+    },
     /// It was seen before, or is older than what can be told from seen ones.
     Replayed,
     /// Too many different keys at once.
@@ -114,7 +120,7 @@ impl Refusal {
         matches!(self, Refusal::Malformed)
     }
 
-    /// What the answer says.
+    /// Returns the refusal in a few words. [`Display`](std::fmt::Display) says more where there is more to say.
     pub const fn as_str(self) -> &'static str {
         match self {
             Refusal::Unsigned => "the command is not signed",
@@ -139,16 +145,31 @@ impl Refusal {
             Refusal::ChainTooDeep => "too many certificates between the command's key and a trust anchor",
             Refusal::TooManyWaiting => "too many commands wait for certificates; try again",
             Refusal::NoTime => "the command does not say when it was signed",
-            Refusal::Stale => "the command's time is too far from now; compare the clocks",
+            Refusal::Stale { .. } => "the command's timestamp is too far from the router's clock",
             Refusal::Replayed => "the command was seen before or is older than the key's later ones",
             Refusal::TooManyKeys => "too many keys sign commands at this time",
         }
     }
 }
 
+impl Refusal {
+    /// Returns the refusal of something else than a command, such as "the prefix announcement".
+    pub fn of(self, subject: &str) -> String {
+        self.to_string().replace("the command", subject).replace("a command from", &format!("{subject} from"))
+    }
+}
+
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
+        match *self {
+            Refusal::Stale { off_ms, limit_ms } => write!(
+                f,
+                "the command's timestamp differs from the router's clock by {} (limit {} s). Check the time on both machines.",
+                describe_span(off_ms),
+                limit_ms / 1000
+            ),
+            _ => f.write_str(self.as_str()),
+        }
     }
 }
 

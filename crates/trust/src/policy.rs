@@ -66,6 +66,16 @@ pub(crate) struct Signature<'a> {
 }
 
 impl<'a> Signature<'a> {
+    /// As [`of`](Self::of), for a prefix announcement: one with a Null signature is taken for one that is signed by a digest, as that proves no
+    /// more. NDNts makes them so, inside a signed command.
+    pub(crate) fn of_announcement(data: &Data<'a>) -> Result<Self, Refusal> {
+        let typ = data.signature_info().typ();
+        if typ != SignatureType::Null {
+            return Self::of(data);
+        }
+        Ok(Signature { signer: CommandSigner::Digest, typ, signed: [&[]; 3], value: &[] })
+    }
+
     pub(crate) fn of(data: &Data<'a>) -> Result<Self, Refusal> {
         let info = data.signature_info();
         Ok(Signature {
@@ -81,6 +91,9 @@ impl<'a> Signature<'a> {
     }
 
     pub(crate) fn verify_digest(&self) -> Result<(), Refusal> {
+        if self.typ == SignatureType::Null {
+            return Ok(()); // only of an announcement: there is nothing to compare
+        }
         verify_digest(&self.signed, self.value).map_err(|_| Refusal::BadSignature)
     }
 }
@@ -128,8 +141,8 @@ impl CommandPolicy {
         now_ms: u64,
     ) -> Result<Command<'a>, Refusal> {
         let command = Command::read(interest)?;
-        self.check_signature(&command.signature(), local)?;
-        self.check_time(&command, now_ms)?;
+        let is_verified = self.check_signature(&command.signature(), local)?;
+        self.check_time(&command, is_verified, now_ms)?;
         Ok(command)
     }
 
@@ -139,43 +152,51 @@ impl CommandPolicy {
     /// # Errors
     /// Why it must not be believed.
     pub fn check_data(&self, data: &Data<'_>, local: bool) -> Result<(), Refusal> {
-        self.check_signature(&Signature::of(data)?, local)
+        self.check_signature(&Signature::of_announcement(data)?, local).map(drop)
     }
 
-    pub(crate) fn check_signature(&self, signature: &Signature<'_>, local: bool) -> Result<(), Refusal> {
+    /// Returns whether the signature was made by a key that is known.
+    pub(crate) fn check_signature(&self, signature: &Signature<'_>, local: bool) -> Result<bool, Refusal> {
         let CommandSigner::Key(locator) = signature.signer else {
             if !self.rules.digest.includes(local) {
                 return Err(Refusal::DigestNotEnough);
             }
-            return signature.verify_digest();
+            return signature.verify_digest().map(|()| false);
         };
         match self.key(locator) {
             Some(_) if !self.rules.known_key.includes(local) => Err(Refusal::KeyNotAllowed),
-            Some(key) => signature.verify(key),
+            Some(key) => signature.verify(key).map(|()| true),
             None if !self.rules.unknown_key.includes(local) => Err(Refusal::UnknownKey),
-            None => Ok(()),
+            None => Ok(false),
         }
     }
 
-    /// True when a command of that time would be too old or too new by itself.
-    pub(crate) fn is_stale(&self, command: &Command<'_>, now_ms: u64) -> bool {
-        command.time_ms.is_some_and(|time_ms| !self.replay.is_fresh(time_ms, now_ms))
+    /// Checks that a command of that time is neither too old nor too new by itself.
+    pub(crate) fn check_fresh(&self, command: &Command<'_>, now_ms: u64) -> Result<(), Refusal> {
+        command.time_ms.map_or(Ok(()), |time_ms| self.replay.check_fresh(time_ms, now_ms))
     }
 
-    pub(crate) fn check_time(&mut self, command: &Command<'_>, now_ms: u64) -> Result<(), Refusal> {
+    /// Returns how often there were too many keys.
+    pub(crate) const fn shortages(&self) -> u64 {
+        self.replay.shortages()
+    }
+
+    pub(crate) fn check_time(
+        &mut self,
+        command: &Command<'_>,
+        is_verified: bool,
+        now_ms: u64,
+    ) -> Result<(), Refusal> {
         let key_digest = match command.signer {
-            // Who can make a digest can make a fresh one: a time is held to the grace period where there is one, not asked for.
-            CommandSigner::Digest => {
-                let fresh = command.time_ms.is_none_or(|time_ms| self.replay.is_fresh(time_ms, now_ms));
-                return if fresh { Ok(()) } else { Err(Refusal::Stale) };
-            }
+            // Anyone can make a fresh digest: a time is held to the grace period where there is one, but not required.
+            CommandSigner::Digest => return self.check_fresh(command, now_ms),
             CommandSigner::Key(KeyLocator::Name(name)) => sha256(&[&[0], name.as_bytes()]),
             CommandSigner::Key(KeyLocator::Digest(digest)) => sha256(&[&[1], digest]),
         };
         let time_ms = command.time_ms.ok_or(Refusal::NoTime)?;
         let command_digest = sha256(&command.signed);
         let tag = u64::from_le_bytes(*command_digest.first_chunk().expect("32 octets have a first 8"));
-        self.replay.accept(key_digest, time_ms, tag, now_ms)
+        self.replay.accept(key_digest, is_verified, time_ms, tag, now_ms)
     }
 
     /// By the key's name, by the name of one of its certificates (issuer and version behind the key's name), or by its digest.

@@ -3,11 +3,11 @@
 use nw_name::{Component, Name};
 use nw_trust::certificate::{issue, self_signed};
 use nw_trust::chain::{CERTIFICATES_MAX, DEPTH_MAX};
-use nw_trust::fetch::{FAILED_MS, FETCH_MS, WAITING_PER_FACE_MAX};
+use nw_trust::fetch::{FAILED_MS, FETCH_MS, FETCHES_MAX, WAITING_MAX, WAITING_PER_FACE_MAX};
 use nw_trust::key::freshness_fields;
 use nw_trust::{
-    Allow, Anchor, Asker, Asking, Authority, CommandRules, Decision, Key, KeyKind, Privilege, Reach, Refusal,
-    Rules, Side, Signer, Validity, Vouch,
+    Allow, Anchor, Asker, Asking, Authority, Clocks, CommandRules, Decision, Key, KeyKind, Peer, Privilege,
+    Reach, Refusal, Rules, Side, Signer, Validity, Vouch,
 };
 use nw_wire::{Data, DataBuilder, Interest, InterestBuilder, Sign};
 use proptest::prelude::*;
@@ -16,6 +16,11 @@ const NOW_MS: u64 = 1_750_000_000_000;
 const NOW_S: u64 = NOW_MS / 1000;
 const VALID: Validity = Validity { not_before_s: NOW_S - 1000, not_after_s: NOW_S + 1000 };
 const FACE: u64 = 300;
+
+/// Both clocks show the same, as no test but one is about their difference.
+const fn at(ms: u64) -> Clocks {
+    Clocks { elapsed_ms: ms, unix_ms: ms }
+}
 
 fn name(uri: &str) -> Name {
     uri.parse().unwrap()
@@ -74,9 +79,11 @@ fn command<S: Sign<Error: std::fmt::Debug>>(signer: &S, time_ms: u64) -> Vec<u8>
 fn ask_at(authority: &mut Authority, wire: &[u8], prefix: &str, now_ms: u64) -> Decision {
     let interest = Interest::check(wire).unwrap();
     let prefix = name(prefix);
-    let asking =
-        Asking { interest: &interest, by: Asker { face: FACE, local: false, prefix: Some(prefix.as_ref()) } };
-    authority.command(asking, "rib", now_ms)
+    let asking = Asking {
+        interest: &interest,
+        by: Asker { face: FACE, local: false, peer: Peer::Face(FACE), prefix: Some(prefix.as_ref()) },
+    };
+    authority.command(asking, "rib", at(now_ms))
 }
 
 fn ask(authority: &mut Authority, wire: &[u8], prefix: &str) -> Decision {
@@ -139,8 +146,11 @@ fn other_modules_other_sides_and_digests_are_refused() {
     let mut authority = authority(&root);
     let wire = command(&alice, NOW_MS);
     let interest = Interest::check(&wire).unwrap();
-    let asking = Asking { interest: &interest, by: Asker { face: FACE, local: false, prefix: None } };
-    let refused = authority.command(asking, "faces", NOW_MS);
+    let asking = Asking {
+        interest: &interest,
+        by: Asker { face: FACE, local: false, peer: Peer::Face(FACE), prefix: None },
+    };
+    let refused = authority.command(asking, "faces", at(NOW_MS));
     assert_eq!(
         refused,
         Decision::Refuse(Refusal::UnknownKey),
@@ -150,7 +160,10 @@ fn other_modules_other_sides_and_digests_are_refused() {
     let wire = command(&Signer::Digest, NOW_MS);
     assert_eq!(ask(&mut authority, &wire, "/site/alice"), Decision::Refuse(Refusal::DigestNotEnough));
     let stale = command(&alice, NOW_MS - 1_000_000);
-    assert_eq!(ask(&mut authority, &stale, "/site/alice"), Decision::Refuse(Refusal::Stale));
+    assert_eq!(
+        ask(&mut authority, &stale, "/site/alice"),
+        Decision::Refuse(Refusal::Stale { off_ms: 1_000_000, limit_ms: 120_000 })
+    );
     assert_eq!(authority.next_ask(), None, "nobody makes us fetch for what is stale");
 }
 
@@ -216,9 +229,9 @@ fn a_forged_certificate_is_dropped_and_not_asked_for_at_once_again() {
     let interest = Interest::check(&wire).unwrap();
     let asking = Asking {
         interest: &interest,
-        by: Asker { face: FACE + 1, local: false, prefix: Some(own.as_ref()) },
+        by: Asker { face: FACE + 1, local: false, peer: Peer::Face(FACE + 1), prefix: Some(own.as_ref()) },
     };
-    assert_eq!(authority.command(asking, "rib", NOW_MS), Decision::Later);
+    assert_eq!(authority.command(asking, "rib", at(NOW_MS)), Decision::Later);
     let asks: Vec<_> = std::iter::from_fn(|| authority.next_ask()).map(|ask| ask.face).collect();
     assert_eq!(asks, [None, Some(FACE), Some(FACE + 1)], "each asker is asked itself");
 }
@@ -328,9 +341,12 @@ fn sets_of_anchors_are_kept_apart() {
     assert_eq!(decide(&mut authority, &command(&alice, NOW_MS), "/x", &[&certificate]), Decision::Accept);
     let wire = command(&alice, NOW_MS + 1);
     let interest = Interest::check(&wire).unwrap();
-    let asking = Asking { interest: &interest, by: Asker { face: FACE, local: false, prefix: None } };
+    let asking = Asking {
+        interest: &interest,
+        by: Asker { face: FACE, local: false, peer: Peer::Face(FACE), prefix: None },
+    };
     // Proven for the site's anchors, which says nothing about the lab's: its issuer is asked for and not found there.
-    assert_eq!(authority.command(asking, "faces", NOW_MS), Decision::Later);
+    assert_eq!(authority.command(asking, "faces", at(NOW_MS)), Decision::Later);
 }
 
 #[test]
@@ -341,13 +357,15 @@ fn any_signer_where_a_rule_says_so() {
     let wire = command(&Signer::Digest, NOW_MS);
     let interest = Interest::check(&wire).unwrap();
     let (open, other) = (name("/open/x"), name("/closed"));
-    let asking =
-        |prefix, local| Asking { interest: &interest, by: Asker { face: FACE, local, prefix: Some(prefix) } };
-    assert_eq!(authority.command(asking(open.as_ref(), true), "rib", NOW_MS), Decision::Accept);
+    let asking = |prefix, local| Asking {
+        interest: &interest,
+        by: Asker { face: FACE, local, peer: Peer::Face(FACE), prefix: Some(prefix) },
+    };
+    assert_eq!(authority.command(asking(open.as_ref(), true), "rib", at(NOW_MS)), Decision::Accept);
     let refused = Decision::Refuse(Refusal::NotAllowed);
-    assert_eq!(authority.command(asking(other.as_ref(), true), "rib", NOW_MS), refused);
+    assert_eq!(authority.command(asking(other.as_ref(), true), "rib", at(NOW_MS)), refused);
     let refused = Decision::Refuse(Refusal::DigestNotEnough);
-    assert_eq!(authority.command(asking(open.as_ref(), false), "rib", NOW_MS), refused);
+    assert_eq!(authority.command(asking(open.as_ref(), false), "rib", at(NOW_MS)), refused);
 }
 
 #[test]
@@ -364,15 +382,21 @@ fn announcements_need_their_own_privilege() {
     let wire = InterestBuilder::new(name("/localhop/nfd/rib/announce")).nonce(1).encode();
     let interest = Interest::check(&wire).unwrap();
     let (own, others) = (name("/site/alice"), name("/site/bob"));
-    let asking =
-        |prefix| Asking { interest: &interest, by: Asker { face: FACE, local: false, prefix: Some(prefix) } };
-    assert_eq!(authority.announcement(&data, asking(own.as_ref()), NOW_MS), Decision::Later);
+    let asking = |prefix| Asking {
+        interest: &interest,
+        by: Asker { face: FACE, local: false, peer: Peer::Face(FACE), prefix: Some(prefix) },
+    };
+    assert_eq!(authority.announcement(&data, asking(own.as_ref()), at(NOW_MS)), Decision::Later);
     serve(&mut authority, &[&certificate]);
     assert!(authority.next_ready().is_some());
-    assert_eq!(authority.announcement(&data, asking(own.as_ref()), NOW_MS), Decision::Accept);
-    assert_eq!(authority.announcement(&data, asking(own.as_ref()), NOW_MS), Decision::Accept, "no replay");
+    assert_eq!(authority.announcement(&data, asking(own.as_ref()), at(NOW_MS)), Decision::Accept);
+    assert_eq!(
+        authority.announcement(&data, asking(own.as_ref()), at(NOW_MS)),
+        Decision::Accept,
+        "no replay"
+    );
     let refused = Decision::Refuse(Refusal::NotAllowed);
-    assert_eq!(authority.announcement(&data, asking(others.as_ref()), NOW_MS), refused);
+    assert_eq!(authority.announcement(&data, asking(others.as_ref()), at(NOW_MS)), refused);
 }
 
 #[test]
@@ -416,9 +440,9 @@ fn one_face_can_not_make_all_others_wait() {
     let own = name("/site/x");
     let asking = Asking {
         interest: &interest,
-        by: Asker { face: FACE + 1, local: false, prefix: Some(own.as_ref()) },
+        by: Asker { face: FACE + 1, local: false, peer: Peer::Face(FACE + 1), prefix: Some(own.as_ref()) },
     };
-    assert_eq!(authority.command(asking, "rib", NOW_MS), Decision::Later);
+    assert_eq!(authority.command(asking, "rib", at(NOW_MS)), Decision::Later);
 }
 
 #[test]
@@ -470,4 +494,130 @@ proptest! {
             prop_assert!(kept <= 3 && pending <= 3 && waiting <= WAITING_PER_FACE_MAX);
         }
     }
+}
+
+/// A certificate's validity and a command's time are by the wall clock of that moment, whatever it showed before; time limits are not.
+#[test]
+fn wall_clock_that_is_set_is_followed_and_ends_no_waiting() {
+    let root = key("/site");
+    let (alice, certificate) = certified("/site/alice", &root, VALID);
+    let mut authority = authority(&root);
+    let own = name("/site/alice");
+    let decide = |authority: &mut Authority, wire: &[u8], clocks: Clocks| {
+        let interest = Interest::check(wire).unwrap();
+        let by = Asker { face: FACE, local: false, peer: Peer::Face(FACE), prefix: Some(own.as_ref()) };
+        authority.command(Asking { interest: &interest, by }, "rib", clocks)
+    };
+    let wrong = Clocks { elapsed_ms: 1000, unix_ms: NOW_MS - 86_400_000 };
+    let refused = decide(&mut authority, &command(&alice, NOW_MS), wrong);
+    assert_eq!(refused, Decision::Refuse(Refusal::Stale { off_ms: 86_400_000, limit_ms: 120_000 }));
+    let right = Clocks { elapsed_ms: 1001, unix_ms: NOW_MS };
+    let wire = command(&alice, NOW_MS);
+    assert_eq!(decide(&mut authority, &wire, right), Decision::Later);
+    // Set by a day once more while the certificate is fetched: what waits goes on waiting.
+    assert_eq!(authority.next_timeout_ms(), Some(1001 + FETCH_MS));
+    authority.on_timeout(1002);
+    authority.on_data(&Data::check(&certificate).unwrap(), &certificate, 1003);
+    assert!(authority.next_ready().is_some());
+    assert_eq!(decide(&mut authority, &wire, right), Decision::Accept);
+    // What was proven holds while it is valid, by the clock as it is now.
+    for (unix_ms, wanted) in [
+        (NOW_MS + 1_001_000, Decision::Refuse(Refusal::CertificateOutOfTime)),
+        (NOW_MS - 1_001_000, Decision::Refuse(Refusal::CertificateOutOfTime)),
+        (NOW_MS + 900_000, Decision::Accept),
+    ] {
+        let clocks = Clocks { elapsed_ms: 1004, unix_ms };
+        assert_eq!(decide(&mut authority, &command(&alice, unix_ms), clocks), wanted, "{unix_ms}");
+    }
+}
+
+/// As an attacker sends them: each with a key of its own whose certificate never comes.
+fn flood(
+    authority: &mut Authority,
+    faces: impl Iterator<Item = u64>,
+    peer: impl Fn(u64) -> Peer,
+    local: bool,
+) {
+    let own = name("/site/x");
+    let root = key("/site");
+    for face in faces {
+        for at_face in 0..WAITING_PER_FACE_MAX {
+            let (signer, _) = certified("/site/x", &root, VALID);
+            let wire = command(&signer, NOW_MS + at_face as u64);
+            let interest = Interest::check(&wire).unwrap();
+            let by = Asker { face, local, peer: peer(face), prefix: Some(own.as_ref()) };
+            let _ = authority.command(Asking { interest: &interest, by }, "rib", at(NOW_MS));
+        }
+    }
+}
+
+#[test]
+fn places_are_shared_by_peer_so_a_flood_of_many_ports_locks_no_one_out() {
+    let root = key("/site");
+    let attacker = Peer::at("192.0.2.66".parse().unwrap());
+    let friend = Peer::at("192.0.2.1".parse().unwrap());
+    for peer in [friend, attacker] {
+        let mut authority = authority(&root);
+        flood(&mut authority, 1000..1100, |_| attacker, false);
+        let (_, pending, waiting) = authority.sizes();
+        assert!(pending <= FETCHES_MAX && waiting <= WAITING_MAX, "{pending} {waiting}");
+        assert!(authority.shortages().certificates > 700);
+        let (alice, certificate) = certified("/site/alice", &root, VALID);
+        let (wire, own) = (command(&alice, NOW_MS), name("/site/alice"));
+        let interest = Interest::check(&wire).unwrap();
+        let by = Asker { face: FACE, local: false, peer, prefix: Some(own.as_ref()) };
+        let asking = Asking { interest: &interest, by };
+        assert_eq!(authority.command(asking, "rib", at(NOW_MS)), Decision::Later);
+        // The flood goes on while the certificate is fetched: also from the same address it takes from the ports with most.
+        flood(&mut authority, 2000..2020, |_| attacker, false);
+        authority.on_data(&Data::check(&certificate).unwrap(), &certificate, NOW_MS);
+        let mut refused = 0;
+        loop {
+            let ready = authority.next_ready().expect("the command comes back");
+            if ready.interest == wire {
+                break;
+            }
+            let interest = Interest::check(&ready.interest).unwrap();
+            let by = Asker { face: ready.face, local: false, peer: attacker, prefix: Some(own.as_ref()) };
+            let decision = authority.command(Asking { interest: &interest, by }, "rib", at(NOW_MS));
+            assert!(matches!(decision, Decision::Refuse(_)));
+            refused += 1;
+        }
+        assert!(refused <= WAITING_MAX);
+        assert_eq!(authority.command(asking, "rib", at(NOW_MS)), Decision::Accept);
+    }
+}
+
+#[test]
+fn remote_flood_leaves_the_places_of_local_faces() {
+    let root = key("/site");
+    let mut authority = authority(&root);
+    flood(&mut authority, 1000..1100, Peer::Face, false);
+    let before = authority.shortages();
+    flood(&mut authority, 300..301, Peer::Face, true);
+    assert_eq!(authority.shortages(), before, "they had their own places");
+    flood(&mut authority, 301..310, Peer::Face, true);
+    let (_, pending, waiting) = authority.sizes();
+    assert!(pending <= FETCHES_MAX && waiting <= WAITING_MAX, "{pending} {waiting}");
+    assert!(authority.shortages().certificates > before.certificates);
+}
+
+#[test]
+fn command_that_gave_way_is_refused_with_the_reason() {
+    let root = key("/site");
+    let mut authority = authority(&root);
+    let (alice, _) = certified("/site/alice", &root, VALID);
+    let wire = command(&alice, NOW_MS);
+    assert_eq!(ask(&mut authority, &wire, "/site/alice"), Decision::Later);
+    let own = Peer::Face(FACE);
+    flood(&mut authority, 100..105, |_| own, false);
+    flood(&mut authority, [FACE, 50].into_iter(), |_| own, false);
+    let gave_way = std::iter::from_fn(|| authority.next_ready()).next();
+    assert_eq!(gave_way.map(|ready| ready.interest), Some(wire.clone()), "the oldest of the face with most");
+    assert_eq!(ask(&mut authority, &wire, "/site/alice"), Decision::Refuse(Refusal::TooManyWaiting));
+    assert_eq!(
+        ask(&mut authority, &command(&alice, NOW_MS), "/site/alice"),
+        Decision::Later,
+        "and may try again"
+    );
 }

@@ -45,6 +45,10 @@ fn check(
     Ok(command.format)
 }
 
+fn stale(off_ms: u64, limit_ms: u64) -> Result<CommandFormat, Refusal> {
+    Err(Refusal::Stale { off_ms, limit_ms })
+}
+
 fn key(kind: KeyKind) -> Key {
     Key::generate(kind, "/operator".parse::<Name>().unwrap().as_ref()).unwrap()
 }
@@ -126,11 +130,21 @@ fn stale_and_replayed_commands_are_refused() {
         let wire = form(&key, NOW);
         assert!(check(&mut policy, &wire, true, NOW).is_ok());
         assert_eq!(check(&mut policy, &wire, true, NOW + 1), Err(Refusal::Replayed));
-        assert_eq!(check(&mut policy, &wire, true, NOW + 120_001), Err(Refusal::Stale));
-        assert_eq!(check(&mut policy, &wire, true, NOW - 120_001), Err(Refusal::Stale));
+        assert_eq!(check(&mut policy, &wire, true, NOW + 120_001), stale(120_001, 120_000));
+        assert_eq!(check(&mut policy, &wire, true, NOW - 120_001), stale(120_001, 120_000));
     }
     // A signature made anew over the same time is another command.
     assert!(check(&mut policy, &v03(&key, NOW), true, NOW).is_ok());
+}
+
+#[test]
+fn refusal_of_a_stale_command_says_by_how_much_the_clocks_differ() {
+    let mut policy = CommandPolicy::default();
+    let wire = v03(&Signer::Digest, NOW + 12_000_000);
+    assert_eq!(
+        check(&mut policy, &wire, true, NOW).unwrap_err().to_string(),
+        "the command's timestamp differs from the router's clock by 3 h 20 min (limit 120 s). Check the time on both machines."
+    );
 }
 
 #[test]
@@ -143,7 +157,7 @@ fn reading_the_configuration_again_forgets_keys_but_not_replays() {
     policy.reconfigure(CommandRules { grace_ms: 1000, ..CommandRules::default() }, []);
     assert_eq!(check(&mut policy, &wire, false, NOW), Err(Refusal::UnknownKey));
     assert_eq!(check(&mut policy, &wire, true, NOW), Err(Refusal::Replayed));
-    assert_eq!(check(&mut policy, &v03(&key, NOW), true, NOW + 1001), Err(Refusal::Stale));
+    assert_eq!(check(&mut policy, &v03(&key, NOW), true, NOW + 1001), stale(1001, 1000));
 }
 
 #[test]
@@ -180,7 +194,16 @@ fn data_that_speaks_for_somebody_is_held_to_the_same_rules() {
             Ok(Vec::new())
         }
     }
-    assert_eq!(decide(&policy, &announce(&Null(key(KeyKind::Hmac))), true), Err(Refusal::Unsigned));
+    // It proves as much as a digest, and is taken where that would be.
+    let null = announce(&Null(key(KeyKind::Hmac)));
+    assert_eq!(decide(&policy, &null, true), Ok(()));
+    assert_eq!(decide(&policy, &null, false), Err(Refusal::DigestNotEnough));
+    let closed = CommandPolicy::new(CommandRules { digest: Reach::Nowhere, ..CommandRules::default() });
+    let refusal = decide(&closed, &null, true).unwrap_err();
+    assert_eq!(
+        refusal.of("the prefix announcement"),
+        "the prefix announcement from here must be signed by a key"
+    );
 }
 
 #[test]
@@ -200,7 +223,8 @@ fn digests_share_no_clock_and_are_not_checked_for_replay() {
     assert!(check(&mut policy, &wire, true, NOW).is_ok());
     assert!(check(&mut policy, &wire, true, NOW).is_ok());
     assert!(check(&mut policy, &v02(&DigestSha256, NOW - 60_000), true, NOW).is_ok());
-    assert_eq!(check(&mut policy, &v03(&Signer::Digest, NOW - 120_001), true, NOW), Err(Refusal::Stale));
+    let early = check(&mut policy, &v03(&Signer::Digest, NOW - 120_001), true, NOW);
+    assert_eq!(early, stale(120_001, 120_000));
     let timeless = InterestBuilder::new(command_name()).encode_signed(&DigestSha256, &[]).unwrap();
     assert!(check(&mut policy, &timeless, true, NOW).is_ok());
 }

@@ -89,6 +89,23 @@ broken_framing("stream/length-9000", "A TLV-LENGTH beyond the packet limit close
 broken_framing("stream/type-zero", "A packet of TLV-TYPE 0 closes the stream or is skipped.", b"\x00\x04abcd")
 broken_framing("stream/text", "A peer that speaks another protocol is closed or skipped.",
                b"GET / HTTP/1.1\r\nHost: example\r\n\r\n")
+broken_framing("stream/request-with-a-body", "A request whose first letters look like an element is closed or skipped.",
+               b"POST /" + b"a" * 75 + b" HTTP/1.1\r\nHost: example\r\n\r\n")
+
+
+@case("stream/ignorable-type", SPEC, "An element that is no packet closes the stream, whatever its type: what follows may "
+      "be the text of another protocol.", on=STREAM, tags=("differs",))
+async def ignorable(t):
+    producer = await t.producer()
+    for junk in (tlv(80, bytes(79)), tlv(0x80, b"ab"), tlv(800, b""), b"PO" + bytes(79)):
+        for before in (b"", interest(t.name("/before"))):
+            consumer = await t.face()
+            consumer.send(before + junk + interest(t.name("/after")))
+            await producer.none("interest", t.name("/after"), quiet=0.1)
+            expect(consumer.closed, f"still open after {junk[:2].hex()}")
+    await t.still_works(await t.face(), producer)
+
+
 broken_framing("stream/all-ones", "A thousand octets FF close the stream.", b"\xff" * 1000)
 
 

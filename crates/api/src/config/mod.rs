@@ -17,8 +17,8 @@ pub mod value;
 pub use interface::{InterfacePattern, MacAddress, MacGroup};
 pub use options::{
     ContentStore, Control, CsPolicy, Ethernet, FaceItem, Faces, Forwarder, Log, LogFormat, LogLevel,
-    Management, Multicast, Persistency, Reach, Rib, RouteItem, StrategyItem, Tables, Tcp, Udp, Unix,
-    WebSocket, Xdp,
+    Management, Multicast, Persistency, Reach, Rib, RouteItem, StrategyItem, Tables, Tcp, TcpCommands, Udp,
+    Unix, WebSocket, Xdp,
 };
 pub use problem::{Problem, Problems};
 pub use trust::{ANY, AllowItem, Allowed, AnchorItem, Faces as RuleFaces, VouchItem};

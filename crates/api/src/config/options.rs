@@ -20,7 +20,8 @@ const PORT: u16 = 6363;
 section! {
     /// All faces.
     Faces = "faces" {
-        /// Faces there may be at one time.
+        /// Faces there may be at one time. Peers over IP and Ethernet have at most half of them; a part is kept for programs of this machine, root
+        /// and the router's own user. When there are too many, a face of the peer with most gives way.
         max: u32 = 16_384, in 16..=1_000_000;
         /// KiB that may wait for one face whose socket is full; beyond them its packets are dropped.
         queue_kib: u32 = 1024, in 64..=1_048_576;
@@ -176,8 +177,12 @@ section! {
     Tables = "tables" {
         /// Pending Interests.
         pit_entries: u32 = 262_144, in 64..=67_108_863;
-        /// Pending Interests of one face; 0 is half of the table, so that no single face can take it all from the others.
+        /// Pending Interests of one face; 0 is half of the table. When the table is full, a pending Interest of the peer with the most gives way to one of a
+        /// peer with less.
         pit_entries_per_face: u32 = 0;
+        /// Seconds that a pending Interest is kept at most, whatever its lifetime. Interests of other machines are kept for at most 4 s while the table is more
+        /// than half full, and for 1 s from seven eighths on.
+        lifetime_max_s: u32 = 3600, in 1..=3600;
         /// Prefixes of the FIB.
         fib_prefixes: u32 = 262_144, in 64..=67_108_864;
         /// Next hops of one prefix; of more routes the cheapest are used.
@@ -254,6 +259,18 @@ words! {
     }
 }
 
+words! {
+    /// What commands that arrive over TCP may do.
+    TcpCommands {
+        /// Everything that other local faces may do.
+        All = "all",
+        /// Register, announce and unregister prefixes for the connection's own face.
+        Register = "register",
+        /// Nothing.
+        None = "none",
+    }
+}
+
 section! {
     /// Who may command the router, by kinds of signers; [[allow]] has finer rules. By default whoever reaches a local face may do
     /// everything (`faces.unix.mode` says who reaches the unix socket), and nobody on another machine anything.
@@ -270,6 +287,10 @@ section! {
         grace_s: u32 = 120, in 1..=86_400;
         /// From where `/localhop/nfd` registers routes, each face for itself; who may is decided as above and by [[allow]].
         localhop: Reach = Reach::Local;
+        /// What commands may do that arrive over a TCP or WebSocket connection from this machine: `all` that the options above allow, `register`
+        /// only prefixes for the connection's own face, or `none`. Status can be read in any case. Programs that use the Unix socket are not
+        /// affected.
+        tcp: TcpCommands = TcpCommands::All;
     }
 }
 

@@ -192,6 +192,9 @@ pub struct ControlResponse {
     pub body: ControlParameters,
 }
 
+/// How the text of an answer to a removal begins that found nothing to remove.
+const NOTHING_REMOVED: &str = "nothing removed: ";
+
 impl ControlResponse {
     /// Done.
     pub fn ok(body: ControlParameters) -> Self {
@@ -201,6 +204,18 @@ impl ControlResponse {
     /// Refused.
     pub fn refuse(code: u64, text: impl Into<String>) -> Self {
         ControlResponse { code, text: text.into(), body: ControlParameters::default() }
+    }
+
+    /// A removal that found nothing to remove, as the management protocol answers it: 200, so that removing twice is no error. The text says what
+    /// was not there.
+    #[must_use]
+    pub fn into_nothing_removed(self) -> Self {
+        ControlResponse { code: 200, text: format!("{NOTHING_REMOVED}{}", self.text), ..self }
+    }
+
+    /// What was not there, if this answers a removal that found nothing to remove.
+    pub fn nothing_removed(&self) -> Option<&str> {
+        self.text.strip_prefix(NOTHING_REMOVED).filter(|_| self.is_ok())
     }
 
     /// True when the command was carried out.

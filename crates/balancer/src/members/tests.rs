@@ -81,13 +81,30 @@ fn a_measured_weight_is_waited_for() {
     assert_eq!(members.serving(), [1, 3], "it is idle while it is measured");
     members.on_measured("b", 25_000);
     assert_eq!(states(&members.turn(at(12))), [("b", Joining, Active)]);
-    assert_eq!(members.named("b").unwrap().weight(), 250);
+    assert_eq!(weights(&members), [100, 100, 100], "the only measured one weighs as a fixed one");
     assert_eq!(members.set_weight(at(13), "b", Weight::Fixed(7)).unwrap(), None);
-    assert_eq!(members.named("b").unwrap().weight(), 7);
-    members.on_measured("b", 0);
-    members.set_weight(at(13), "b", Weight::Measured).unwrap();
-    members.on_measured("b", 3);
-    assert_eq!(members.named("b").unwrap().weight(), 1, "never none");
+    assert_eq!(weights(&members), [100, 7, 100]);
+}
+
+fn weights(members: &Members) -> Vec<u32> {
+    members.iter().map(|member| members.weight(member)).collect()
+}
+
+#[test]
+fn weights_fixed_and_measured_mixed_keep_one_unit() {
+    let mut members = active(PATIENCE);
+    for (name, per_s) in [("a", 30_000), ("b", 10_000)] {
+        members.set_weight(at(10), name, Weight::Measured).unwrap();
+        members.on_measured(name, per_s);
+    }
+    assert_eq!(weights(&members), [150, 50, 100], "as 3 to 1, and 100 on average");
+    members.set_weight(at(11), "c", Weight::Measured).unwrap();
+    assert_eq!(weights(&members), [300, 100, 100], "not measured yet: the usual weight");
+    members.on_measured("c", 3);
+    assert_eq!(weights(&members), [300, 100, 1], "never 0");
+    members.set_weight(at(12), "b", Weight::Fixed(1_000_000)).unwrap();
+    assert_eq!(weights(&members)[1], 1_000_000);
+    assert!(weights(&members).iter().all(|weight| (1..=1_000_000).contains(weight)));
 }
 
 #[test]

@@ -25,10 +25,8 @@ pub(super) struct Written {
 impl Balancer {
     /// What does not change later; and what an earlier process said that is so no more.
     pub(super) fn tell_kernel_first(&mut self) {
+        self.write_rules();
         let Some(path) = &mut self.path else { return };
-        if let Err(error) = path.set_rules(&self.rules) {
-            warn(&mut self.warnings, "rules", &error);
-        }
         // A number that has become another member's: its port would be in the way.
         for (number, entry) in path.members() {
             let same = self
@@ -39,6 +37,12 @@ impl Balancer {
                 warn(&mut self.warnings, "members", &error);
             }
         }
+    }
+
+    /// Writes the rules to the kernel's program.
+    pub(super) fn write_rules(&mut self) {
+        let Some(path) = &mut self.path else { return };
+        said(&mut self.warnings, "rules", path.set_rules(&self.rules));
     }
 
     pub(super) fn write_kernel(&mut self) {
@@ -74,7 +78,9 @@ impl Balancer {
         let made_of: Vec<_> = self
             .members
             .iter()
-            .map(|it| (it.number, it.item.name.clone(), it.weight(), serving.contains(&it.number)))
+            .map(|it| {
+                (it.number, it.item.name.clone(), self.members.weight(it), serving.contains(&it.number))
+            })
             .collect();
         // An earlier process' slots stay until there is something to put in their place.
         let waits = self.adopted && written.table.is_none() && serving.is_empty();

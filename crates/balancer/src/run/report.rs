@@ -70,7 +70,7 @@ impl Balancer {
             since_s: self.now().since(member.since).as_secs_f64(),
             addresses: member.item.addresses.iter().map(|ip| ip.0).collect(),
             port: member.item.port as u16,
-            weight: member.weight(),
+            weight: self.members.weight(member),
             measured: member.item.weight == Weight::Measured,
             measured_per_s: member.measured_per_s,
             share,

@@ -89,13 +89,15 @@ impl Balancer {
         let carries = |weight: u32| self.scaling.capacity_per_s * f64::from(weight) / 100.0;
         let serving = self.members.serving();
         let of = |number: &u8| self.members.iter().find(|member| member.number == *number);
-        let capacity_per_s = serving.iter().filter_map(of).map(|member| carries(member.weight())).sum();
+        let capacity_per_s =
+            serving.iter().filter_map(of).map(|member| carries(self.members.weight(member))).sum();
         let changing = self.members.iter().any(|member| {
             matches!(member.state, MemberState::Joining | MemberState::Draining)
                 && member.wanted != Wanted::Resting
         });
         let last = self.last_started();
-        let removable = last.and_then(|name| self.members.named(&name).ok().map(|it| carries(it.weight())));
+        let removable =
+            last.and_then(|name| self.members.named(&name).ok().map(|it| carries(self.members.weight(it))));
         Sample { load_per_s, capacity_per_s, removable_per_s: removable, serving: serving.len(), changing }
     }
 

@@ -101,11 +101,39 @@ impl DataPath for Told {
     }
 }
 
-/// An address of this machine that is no loopback, as members have; the tests say so where there is none.
+/// Set in a process that a test started in a network namespace of its own.
+const IN_NAMESPACE: &str = "NW_TEST_IN_NAMESPACE";
+
+/// Returns an address of this machine that is not loopback, as members have. On a machine without one the test that calls this runs again in a
+/// network namespace with such an address, and `None` tells it that this was done.
 fn own_address() -> Option<IpAddr> {
+    if std::env::var_os(IN_NAMESPACE).is_some() {
+        return Some(IpAddr::from([198, 51, 100, 1]));
+    }
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    socket.connect("192.0.2.1:9").ok()?;
-    Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
+    let connected = socket.connect("192.0.2.1:9").is_ok();
+    let address = socket.local_addr().ok().filter(|_| connected).map(|address| address.ip());
+    let address = address.filter(|ip| !ip.is_loopback() && !ip.is_unspecified());
+    if address.is_none() {
+        run_in_namespace(std::thread::current().name().unwrap_or_default());
+    }
+    address
+}
+
+fn run_in_namespace(test: &str) {
+    let prepare = "ip link set lo up && ip address add 198.51.100.1/24 dev lo && exec \"$@\"";
+    let program = std::env::current_exe().unwrap();
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--net", "sh", "-c", prepare, "sh"]).arg(program).args(["--exact", test, "--nocapture"]);
+    let may = rustix::process::geteuid().is_root();
+    if !may {
+        // Past the capture of the test runner: a test that does not run must be seen.
+        let line = format!("skipped: {test}: no address but loopback, and only root can make a namespace\n");
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+        return;
+    }
+    let status = command.env(IN_NAMESPACE, "1").status().unwrap();
+    assert!(status.success(), "{test} failed in a network namespace: {status}");
 }
 
 struct Member {
@@ -194,10 +222,7 @@ struct Lab {
 
 impl Lab {
     fn start(count: usize, more: &str) -> Option<Lab> {
-        let Some(address) = own_address() else {
-            eprintln!("this machine has no address but loopback: members need one");
-            return None;
-        };
+        let address = own_address()?;
         let folder = tempfile::tempdir().unwrap();
         let members: Vec<_> =
             (1..=count).map(|number| Member::start(folder.path(), &format!("m{number}"), address)).collect();
@@ -207,6 +232,16 @@ impl Lab {
     }
 
     fn balance(&mut self, more: &str) {
+        let text = self.file(more);
+        let config = Config::parse("test", &text).unwrap();
+        let (key, _) = crate::key::key(&config.cluster).unwrap();
+        let ways = crate::ways::Ways::watch().unwrap();
+        let balancer = Balancer::with(config, key, Box::new(self.told.clone()), ways, None);
+        self.balancer = Some(balancer.unwrap());
+    }
+
+    /// Returns the configuration file for the members there are.
+    fn file(&self, more: &str) -> String {
         let mut text = format!(
             "[cluster]\naddresses = [\"192.0.2.1\"]\ninterfaces = [\"lo\"]\ncontrol_member = \"m1\"\nfolder = {:?}\nsystem_settings = false\n\
              [health]\ninterval_ms = 100\ntimeout_ms = 300\nsuccesses = 2\n[routes]\ninterval_ms = 50\n{more}",
@@ -221,11 +256,12 @@ impl Lab {
                 member.socket
             );
         }
-        let config = Config::parse("test", &text).unwrap();
-        let (key, _) = crate::key::key(&config.cluster).unwrap();
-        let ways = crate::ways::Ways::watch().unwrap();
-        let balancer = Balancer::with(config, key, Box::new(self.told.clone()), ways, None);
-        self.balancer = Some(balancer.unwrap());
+        text
+    }
+
+    fn reload(&mut self, text: &str) {
+        let config = Config::parse("test", text).unwrap();
+        self.balancer().reload(config);
     }
 
     /// Turns the loop until something is so; how long that took.
@@ -490,4 +526,50 @@ fn one_port_peers_are_producers_that_came_by_themselves() {
     lab.until("the kernel knows it", |lab| lab.told.state().peers == [peer]);
     let known = control.dataset(Dataset::RibList, None).unwrap();
     assert!(matches!(known, crate::agent::Fetched::New(Some(_), _)));
+}
+
+#[test]
+fn file_read_again_changes_members_rules_and_weights() {
+    let Some(mut lab) = Lab::start(3, "") else { return };
+    lab.all_active();
+    // Another weight, a rule, a limit: at once, and nobody leaves.
+    let text = lab.file("[drain]\nlimit_s = 7\n[[rule]]\nprefix = \"/a\"\ndepth = 2\n");
+    lab.reload(&text.replacen("name = \"m2\"\n", "name = \"m2\"\nweight = 200\n", 1));
+    assert_eq!(lab.told.serving().len(), 3);
+    let shares: Vec<_> = lab.balancer().status().members.iter().map(|member| member.share).collect();
+    assert!((shares[1] - 0.5).abs() < 0.02, "{shares:?}");
+    assert_eq!(lab.balancer().rule_texts().len(), 2);
+    assert_eq!(lab.balancer().config.drain.limit_s, 7);
+    // A member that the file has no more leaves, and comes back with it.
+    let last = lab.members.pop().unwrap();
+    let text = lab.file("");
+    lab.reload(&text);
+    lab.until("the third has left", |lab| lab.state("m3").is_none());
+    assert_eq!(lab.told.serving().len(), 2);
+    lab.members.push(last);
+    let text = lab.file("");
+    lab.reload(&text);
+    lab.all_active();
+    assert!(!lab.balancer().members.named("m3").unwrap().added);
+    // A member whose port changed leaves and joins there, the control member too.
+    for number in [2, 1] {
+        let moved = &mut lab.members[number - 1];
+        moved.end();
+        let address = lab.address;
+        *moved = Member::start(lab.folder.path(), &format!("m{number}"), address);
+        let port = moved.port;
+        let text = lab.file("");
+        lab.reload(&text);
+        lab.until("the moved one is back", |lab| {
+            let there = lab.told.state().members.values().any(|entry| entry.port == port);
+            there && lab.state(&format!("m{number}")) == Some(MemberState::Active)
+        });
+    }
+    lab.all_active();
+    // Removed and named again before it has left.
+    let text = lab.file("");
+    let without = text.split("[[member]]\nname = \"m3\"").next().unwrap().to_owned();
+    lab.reload(&without);
+    lab.reload(&text);
+    lab.all_active();
 }

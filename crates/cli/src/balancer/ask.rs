@@ -111,13 +111,13 @@ fn say(member: Option<&BalancerMember>, name: &str, json: bool) -> Result<()> {
     match (member, json) {
         (Some(member), true) => output::json_line(member)?,
         (None, true) => output::json_line(&serde_json::json!({ "name": name, "state": MemberState::Gone }))?,
-        (None, false) => println!("{name} is gone"),
-        (Some(member), false) => println!(
+        (None, false) => outln!("{name} is gone")?,
+        (Some(member), false) => outln!(
             "{name} is {}, with weight {} and {:.1} % of the names",
             member.state,
             member.weight,
             100.0 * member.share
-        ),
+        )?,
     }
     Ok(())
 }

@@ -7,10 +7,11 @@ mod show;
 mod top;
 mod vrrp;
 
+use crate::output::stdout;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use nw_name::Name;
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -186,10 +187,10 @@ pub fn balancer(verb: &BalancerVerb) -> Result<ExitCode> {
         BalancerVerb::Vrrp(args) => vrrp::vrrp(args)?,
         BalancerVerb::Config { check: Some(path) } => {
             run::load(path)?;
-            println!("{} is a configuration this balancer can run with", path.display());
+            outln!("{} is a configuration this balancer can run with", path.display())?;
         }
         BalancerVerb::Config { check: None } => write!(stdout(), "{}", nw_balancer::Config::reference())?,
-        BalancerVerb::Openapi => writeln!(stdout(), "{}", nw_balancer::control::document())?,
+        BalancerVerb::Openapi => outln!("{}", nw_balancer::control::document())?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,11 +7,11 @@ use anyhow::{Context, Result, bail};
 use nw_api::config::LogFormat;
 use nw_balancer::{Balancer, Config, Ending, control};
 use nw_rest::ServeError;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Reads and checks a configuration file.
@@ -32,7 +32,7 @@ pub fn run(args: &Run) -> Result<ExitCode> {
             socket.display()
         );
     }
-    let signals = Signals::new([SIGTERM, SIGINT]).context("can't watch for signals")?;
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("can't watch for signals")?;
     let cluster = config.cluster.name.clone();
     let control_section = config.control.clone();
     let balancer = Balancer::start(config)?;
@@ -52,7 +52,7 @@ pub fn run(args: &Run) -> Result<ExitCode> {
         }
     };
     server.places().iter().for_each(|place| tracing::info!(%place, "control"));
-    watch_signals(signals, handle)?;
+    watch_signals(signals, handle, args.config.clone())?;
     if balancer.adopted() {
         tracing::info!("took over the data path that was there");
     }
@@ -66,11 +66,18 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn watch_signals(mut signals: Signals, handle: nw_balancer::Handle) -> Result<()> {
+/// SIGTERM and SIGINT end the balancer, SIGHUP makes it read its file again. A file with mistakes changes nothing.
+fn watch_signals(mut signals: Signals, handle: nw_balancer::Handle, file: PathBuf) -> Result<()> {
     let watch = move || {
-        if signals.forever().next().is_some() {
-            systemd::stopping();
-            handle.end(None);
+        for signal in signals.forever() {
+            if signal != SIGHUP {
+                systemd::stopping();
+                return handle.end(None);
+            }
+            match load(&file) {
+                Ok(config) => handle.reload(config),
+                Err(error) => tracing::error!("SIGHUP: the configuration stays as it was: {error:#}"),
+            }
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(watch).context("can't start a thread")?;

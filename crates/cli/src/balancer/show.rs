@@ -6,7 +6,6 @@ use crate::output::{self, row};
 use anyhow::Result;
 use nw_api::balancer::{BalancerMember, BalancerStatus, MemberState, NameWhere, RuleText};
 use nw_name::Name;
-use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 pub fn status(place: &BalancerPlace, check: bool, json: bool) -> Result<ExitCode> {
@@ -24,11 +23,9 @@ pub fn status(place: &BalancerPlace, check: bool, json: bool) -> Result<ExitCode
 }
 
 fn print(status: &BalancerStatus) -> Result<()> {
-    let mut out = stdout().lock();
     let addresses: Vec<_> = status.addresses.iter().map(ToString::to_string).collect();
     let adopted = if status.adopted { ", took over a data path" } else { "" };
-    writeln!(
-        out,
+    outln!(
         "{}: {} port {}, running for {:.0} s{adopted}",
         status.cluster,
         addresses.join(" and "),
@@ -36,38 +33,39 @@ fn print(status: &BalancerStatus) -> Result<()> {
         status.uptime_s
     )?;
     let attached: Vec<_> = status.interfaces.iter().map(|it| format!("{} ({})", it.name, it.mode)).collect();
-    writeln!(out, "  attached to {}", attached.join(", "))?;
+    outln!("  attached to {}", attached.join(", "))?;
     let routes = &status.routes;
-    writeln!(
-        out,
+    outln!(
         "  routes      {} and {} strategies given to members; {} that others can't have",
-        routes.routes, routes.strategies, routes.skipped
+        routes.routes,
+        routes.strategies,
+        routes.skipped
     )?;
     for setting in &status.system_settings {
-        writeln!(out, "  changed     {} from {} to {}", setting.name, setting.before, setting.now)?;
+        outln!("  changed     {} from {} to {}", setting.name, setting.before, setting.now)?;
     }
     if let Some(elastic) = &status.elastic {
-        writeln!(
-            out,
+        outln!(
             "  load        {:.0} of {:.0} Interests/s: {}",
-            elastic.load_per_s, elastic.capacity_per_s, elastic.says
+            elastic.load_per_s,
+            elastic.capacity_per_s,
+            elastic.says
         )?;
     }
     for warning in &status.warnings {
-        writeln!(out, "  warning     {warning}")?;
+        outln!("  warning     {warning}")?;
     }
-    drop(out);
-    println!();
+    outln!()?;
     output::table(&member_rows(&status.members))?;
     for member in &status.members {
         if let Some(trouble) = &member.trouble {
-            println!("{}: {trouble}", member.name);
+            outln!("{}: {trouble}", member.name)?;
         }
     }
     let mut rows = vec![row([&"packets", &"count"])];
     rows.extend(status.verdicts.iter().filter(|(_, count)| **count > 0).map(|(it, count)| row([it, count])));
     if rows.len() > 1 {
-        println!();
+        outln!()?;
         output::table(&rows)?;
     }
     Ok(())
@@ -121,7 +119,7 @@ pub fn where_is(name: &Name, answer: &Answered) -> Result<()> {
         "depth" => format!("a rule hashes {} only, slot {}", found.hashed, found.slot.unwrap_or_default()),
         _ => format!("by its whole name, slot {}", found.slot.unwrap_or_default()),
     };
-    println!("{}: {member} ({why})", found.name);
+    outln!("{}: {member} ({why})", found.name)?;
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use super::BalancerPlace;
 use crate::inside::http::{self, Method, Place};
+use crate::output::stdout;
 use crate::output::{self, row};
 use crate::signals::Ended;
 use anyhow::Result;
@@ -9,7 +10,7 @@ use clap::Args;
 use core::time::Duration;
 use nw_api::balancer::{BalancerMember, BalancerStatus, MemberState};
 use serde::Serialize;
-use std::io::{IsTerminal, Write, stdout};
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -84,7 +85,7 @@ pub fn top(args: &Top) -> Result<ExitCode> {
         let rates = rates(&before.1, &now.1, (now.0 - before.0).as_secs_f64());
         match args.json {
             true => output::json_line(&rates)?,
-            false => draw(&rates, !args.once && stdout().is_terminal())?,
+            false => draw(&rates, !args.once && std::io::stdout().is_terminal())?,
         }
         if args.once {
             return Ok(ExitCode::SUCCESS);
@@ -131,8 +132,10 @@ fn draw(rates: &Rates, clear: bool) -> Result<()> {
         // Home, and away with what is below.
         write!(stdout(), "\x1b[H\x1b[J")?;
     }
-    println!("{}: {:.0} packets/s dropped", rates.cluster, rates.dropped_per_s);
-    rates.warnings.iter().for_each(|warning| println!("warning: {warning}"));
+    outln!("{}: {:.0} packets/s dropped", rates.cluster, rates.dropped_per_s)?;
+    for warning in &rates.warnings {
+        outln!("warning: {warning}")?;
+    }
     let mut rows = vec![row([
         &"member",
         &"state",

@@ -1,10 +1,11 @@
 //! `nw balancer vrrp`: a file for keepalived.
 
 use super::run::load;
+use crate::output::stdout;
 use anyhow::Result;
 use clap::Args;
 use nw_balancer::vrrp::{VrrpOptions, configuration};
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]

@@ -174,9 +174,9 @@ fn ready(args: &Answer, workload: &Workload, stop: Arc<AtomicBool>, xdp: Option<
         json_line(&event)?;
     } else {
         if let Some(ByXdp { status: XdpStatus { interface, mode, memory, .. }, .. }) = xdp {
-            eprintln!("{interface} goes by AF_XDP: {mode}, {memory}");
+            note!("{interface} goes by AF_XDP: {mode}, {memory}");
         }
-        eprintln!("answering below {}; Ctrl-C ends it", workload.prefix);
+        note!("answering below {}; Ctrl-C ends it", workload.prefix);
     }
     if let Some(seconds) = args.seconds {
         thread::spawn(move || {
@@ -197,8 +197,8 @@ fn end(args: &Answer, answered: &Answered, started: Instant, xdp: Option<&ByXdp>
         xdp.into_iter().for_each(|xdp| event["xdp"] = json!(xdp));
         json_line(&event)?;
     } else {
-        xdp.into_iter().for_each(|xdp| eprintln!("{xdp}"));
-        eprintln!("{interests} answered");
+        xdp.into_iter().for_each(|xdp| note!("{xdp}"));
+        note!("{interests} answered");
     }
     Ok(())
 }
@@ -302,7 +302,7 @@ fn finish(
         std::fs::write(path, page(&outcome, measured))
             .with_context(|| format!("can't write {}", path.display()))?;
         if !output.json {
-            println!("\ncharts: {}", path.display());
+            outln!("\ncharts: {}", path.display())?;
         }
     }
     if let Went::Wrong(error) = went {
@@ -315,14 +315,14 @@ fn finish(
 }
 
 fn print(outcome: &Outcome) -> Result<()> {
-    println!("{} over {}, {:.2} s", load_words(outcome.load), outcome.over, outcome.seconds);
-    println!("{}; seed {}\n", workload_words(outcome), outcome.workload.seed);
+    outln!("{} over {}, {:.2} s", load_words(outcome.load), outcome.over, outcome.seconds)?;
+    outln!("{}; seed {}\n", workload_words(outcome), outcome.workload.seed)?;
     if !outcome.complete {
-        println!("ended before its time; measured so far:\n");
+        outln!("ended before its time; measured so far:\n")?;
     }
     let rows: Vec<_> = outcome.rows().into_iter().map(Vec::from).collect();
     table(&rows)?;
-    println!();
+    outln!()?;
     let (head, latencies) = outcome.latencies();
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for (what, q) in latencies {

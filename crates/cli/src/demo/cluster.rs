@@ -6,6 +6,7 @@ use crate::signals::Ended;
 use anyhow::{Context, Result, bail};
 use nw_api::balancer::BalancerStatus;
 use nw_lab::{Cluster, FetchPlan, LabError, Plan, PublishPlan};
+use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Shows a cluster, or says in one line why that can't be done here.
 pub fn cluster(ended: &Ended) -> Result<()> {
-    println!();
+    outln!()?;
     let plan = Plan {
         members: MEMBERS,
         member_rates_mbit: vec![Some(RATE_MBIT)],
@@ -35,15 +36,15 @@ pub fn cluster(ended: &Ended) -> Result<()> {
     let mut cluster = match Cluster::build(&plan) {
         Ok(cluster) => cluster,
         Err(error @ (LabError::Missing(_) | LabError::Refused { .. } | LabError::Program { .. })) => {
-            say(&format!("the cluster behind a kernel balancer is left out: {}", first_line(&error)));
+            say(&format!("the cluster behind a kernel balancer is left out: {}", first_line(&error)))?;
             return Ok(());
         }
         Err(error) => return Err(error.into()),
     };
     say(&format!(
         "a cluster: {MEMBERS} routers behind a kernel balancer, each on a link of {RATE_MBIT} Mbit/s, in network namespaces of their own"
-    ));
-    print!("{}", cluster.picture().lines().take(3).map(|line| format!("    {line}\n")).collect::<String>());
+    ))?;
+    out!("{}", cluster.picture().lines().take(3).map(|line| format!("    {line}\n")).collect::<String>())?;
     let name = "/demo/cluster".parse()?;
     let publish = PublishPlan { octets: OCTETS, segment_len: SEGMENT, ..PublishPlan::default() };
     let content = cluster.publish(0, &name, &publish)?;
@@ -51,26 +52,26 @@ pub fn cluster(ended: &Ended) -> Result<()> {
     say(&format!(
         "fetching {} MiB through it; each packet is asked for once, so that one lost would be the end",
         OCTETS >> 20
-    ));
+    ))?;
     let fetch = FetchPlan { window: WINDOW, retries: 0, output: Some(copy.clone()), ..FetchPlan::default() };
     let mut download = cluster.consumers()[0].fetch(&name, &fetch)?;
     let control = cluster.balancers().first().context("one was planned")?.control().to_owned();
     let stop = AtomicBool::new(false);
     let fetched = std::thread::scope(|scope| {
-        scope.spawn(|| watch(&plan.nw, &control, &stop));
+        scope.spawn(|| drop(watch(&plan.nw, &control, &stop)));
         // The table ends however this ends.
         let _end = Stop(&stop);
         pause(ended);
-        say("adding a member");
+        say("adding a member")?;
         let number = cluster.add_member()?;
         pause(ended);
-        say("removing it again: it gets no new names, and is gone when nothing is pending there");
+        say("removing it again: it gets no new names, and is gone when nothing is pending there")?;
         cluster.remove_member(number)?;
         pause(ended);
         while download.is_running() && !ended.is_ended() {
             std::thread::sleep(ROW / 5);
         }
-        Ok::<_, LabError>(download)
+        anyhow::Ok(download)
     })?;
     if ended.is_ended() {
         return Ok(());
@@ -79,10 +80,13 @@ pub fn cluster(ended: &Ended) -> Result<()> {
     if digest(&copy)? != digest(&content.file)? {
         bail!("what came through the cluster is not what was published");
     }
-    println!(
+    outln!(
         "\n{} packets fetched in {:.1} s ({:.0} Mbit/s), {} asked for again; the copy is that of the original",
-        fetched.segments, fetched.seconds, fetched.mbit_per_s, fetched.retransmissions
-    );
+        fetched.segments,
+        fetched.seconds,
+        fetched.mbit_per_s,
+        fetched.retransmissions
+    )?;
     Ok(())
 }
 
@@ -107,10 +111,10 @@ impl Drop for Stop<'_> {
 }
 
 /// A row now and then: what all members give, and what each does.
-fn watch(nw: &Path, control: &Path, stop: &AtomicBool) {
-    let Some(mut before) = status(nw, control) else { return };
+fn watch(nw: &Path, control: &Path, stop: &AtomicBool) -> io::Result<()> {
+    let Some(mut before) = status(nw, control) else { return Ok(()) };
     let mut at = Instant::now();
-    println!("    {:>7} {:>8}  {:<20} {:<20} {:<20} {:<20}", "seconds", "Mbit/s", "m1", "m2", "m3", "m4");
+    outln!("    {:>7} {:>8}  {:<20} {:<20} {:<20} {:<20}", "seconds", "Mbit/s", "m1", "m2", "m3", "m4")?;
     let started = at;
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(ROW);
@@ -127,9 +131,10 @@ fn watch(nw: &Path, control: &Path, stop: &AtomicBool) {
             cells += &format!("{:<20} ", format!("{} {interests:.0}/s", member.state));
         }
         let mbit = data * SEGMENT as f64 * 8.0 / 1e6;
-        println!("    {:>7.1} {mbit:>8.0}  {}", started.elapsed().as_secs_f64(), cells.trim_end());
+        outln!("    {:>7.1} {mbit:>8.0}  {}", started.elapsed().as_secs_f64(), cells.trim_end())?;
         before = now;
     }
+    Ok(())
 }
 
 fn status(nw: &Path, control: &Path) -> Option<BalancerStatus> {

@@ -10,6 +10,7 @@
 mod cluster;
 
 use crate::args::Demo;
+use crate::exit::Status;
 use crate::output::{duration_us, row, table};
 use crate::{progress, signals};
 use anyhow::{Context, Result, bail};
@@ -34,17 +35,17 @@ pub fn demo(args: &Demo) -> Result<ExitCode> {
     let folder = tempfile::tempdir().context("can't make a temporary folder")?;
     let path = |name: &str| folder.path().join(name);
 
-    say(&format!("making a file of {} MiB", args.mib));
+    say(&format!("making a file of {} MiB", args.mib))?;
     let original = make_file(&path("original"), args.mib << 20)?;
 
-    say("starting router A: unix socket, UDP and TCP on loopback");
+    say("starting router A: unix socket, UDP and TCP on loopback")?;
     let (udp_a, udp_b) = (free_udp_port()?, free_udp_port()?);
     let a = Router::start(&path("a.sock"), udp_a, "")?;
-    say("starting router B: its only way to the file is router A, over UDP");
+    say("starting router B: its only way to the file is router A, over UDP")?;
     let route = format!("[[route]]\nprefix = \"/demo\"\nface = \"udp4://127.0.0.1:{udp_a}\"\n");
     let b = Router::start(&path("b.sock"), udp_b, &route)?;
 
-    say(&format!("publishing it as {NAME} (nw put)"));
+    say(&format!("publishing it as {NAME} (nw put)"))?;
     let _producer = publish(&a, &path("original"))?;
 
     let mut rows = vec![row([
@@ -61,11 +62,11 @@ pub fn demo(args: &Demo) -> Result<ExitCode> {
     for (title, near, routers) in
         [("through A, unix", &a, vec![&a]), ("through B and A, UDP", &b, vec![&a, &b])]
     {
-        say(&format!("fetching it {title}"));
+        say(&format!("fetching it {title}"))?;
         let before = Usage::of(&routers)?;
         let fetched = path("fetched");
         let report = match fetch(near, &fetched, args.mib << 20, &ended) {
-            Err(_) if ended.is_ended() => return Ok(ExitCode::from(130)),
+            Err(_) if ended.is_ended() => return Ok(Status::Interrupted.into()),
             report => report?,
         };
         if digest(&fetched)? != original {
@@ -73,19 +74,18 @@ pub fn demo(args: &Demo) -> Result<ExitCode> {
         }
         rows.push(figures(title, &report, &Usage::of(&routers)?.since(&before)));
     }
-    println!();
+    outln!()?;
     table(&rows)?;
-    println!("\nSHA-256 of both fetched files is that of the original: {}", hex(&original));
+    outln!("\nSHA-256 of both fetched files is that of the original: {}", hex(&original))?;
     cluster::cluster(&ended)?;
     if ended.is_ended() {
-        return Ok(ExitCode::from(130));
+        return Ok(Status::Interrupted.into());
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn say(text: &str) {
-    println!("• {text}");
-    let _ = io::stdout().flush();
+fn say(text: &str) -> io::Result<()> {
+    outln!("• {text}")
 }
 
 fn make_file(path: &Path, len: u64) -> Result<[u8; 32]> {
@@ -221,7 +221,8 @@ fn fetch(router: &Router, path: &Path, len: u64, ended: &signals::Ended) -> Resu
             // Where there is no terminal, a line for each quarter.
             if bar.is_hidden() && progress.bytes * 4 / len > told {
                 told = progress.bytes * 4 / len;
-                say(&format!("  {} %", told * 25));
+                // A failure shows at the next line of the report.
+                let _ = say(&format!("  {} %", told * 25));
             }
         },
         |content| file.write_all(content),

@@ -3,13 +3,14 @@
 mod run;
 
 use crate::output;
+use crate::output::stdout;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use nw_graph::{GraphFile, Problem, draw, help, trial};
 use nw_service::LinkKind;
 use serde::Serialize;
 use std::fs;
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -147,7 +148,7 @@ fn check(files: &[PathBuf], json: bool) -> Result<ExitCode> {
         }
         match read {
             Ok(_) if json => {}
-            Ok(found) => writeln!(stdout(), "{file} is a graph that can run: {}", summary(&found))?,
+            Ok(found) => outln!("{file} is a graph that can run: {}", summary(&found))?,
             Err(problems) => wrong.push(problems),
         }
     }
@@ -197,7 +198,7 @@ fn cut(path: &Path, into: &Path, services: &[String], links: Links) -> Result<Ex
         let to = folder.join(format!("{}.graph", piece.name));
         let text = format!("# A part of {}.\n{}", path.display(), nw_graph::language::write(&piece.graph));
         fs::write(&to, text).with_context(|| format!("can't write {}", to.display()))?;
-        writeln!(stdout(), "nw service run --graph {}", to.display())?;
+        outln!("nw service run --graph {}", to.display())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -254,10 +255,9 @@ fn test(files: &[PathBuf], only: Option<&str>, json: bool) -> Result<ExitCode> {
                 continue;
             }
             match error {
-                None => writeln!(stdout(), "passed  {name}:{line}: {}", test.name)?,
+                None => outln!("passed  {name}:{line}: {}", test.name)?,
                 Some(error) => {
-                    writeln!(
-                        stdout(),
+                    outln!(
                         "FAILED  {name}:{line}: {}\n        {}",
                         test.name,
                         error.replace('\n', "\n        ")
@@ -267,7 +267,7 @@ fn test(files: &[PathBuf], only: Option<&str>, json: bool) -> Result<ExitCode> {
         }
     }
     if !json {
-        writeln!(stdout(), "{passed} passed, {failed} failed")?;
+        outln!("{passed} passed, {failed} failed")?;
     }
     match (passed + failed, only) {
         (0, Some(part)) => bail!("no test has {part:?} in its name"),

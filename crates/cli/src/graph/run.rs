@@ -3,6 +3,7 @@
 use super::load;
 use crate::logs::Levels;
 use crate::output;
+use crate::output::stdout;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use nw_api::config::LogFormat;
@@ -11,7 +12,7 @@ use nw_graph::ChangeOrder;
 use nw_graph::host::{Handle, Host, Report};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -123,9 +124,8 @@ fn sums(report: &Report) -> String {
 }
 
 fn print_line(report: &Report) -> Result<()> {
-    let mut out = stdout().lock();
-    writeln!(out, "{:.0} s: {}", report.uptime_s, sums(report))?;
-    Ok(out.flush()?)
+    outln!("{:.0} s: {}", report.uptime_s, sums(report))?;
+    Ok(stdout().flush()?)
 }
 
 fn print_all(report: &Report) -> Result<()> {
@@ -137,7 +137,7 @@ fn print_all(report: &Report) -> Result<()> {
     if !report.drops.is_empty() {
         let mut rows = vec![output::row([&"dropped", &"packets"])];
         rows.extend(report.drops.iter().map(|(reason, count)| output::row([reason, count])));
-        writeln!(stdout())?;
+        outln!()?;
         output::table(&rows)?;
     }
     Ok(())

@@ -2,6 +2,7 @@
 //!
 //! HTTP/1.0, so that the server marks the end of an answer by closing: no chunks to undo.
 
+use crate::exit::{Failure, Status};
 use anyhow::{Context, Result, bail};
 use core::time::Duration;
 use nw_api::rest::Problem;
@@ -129,7 +130,8 @@ impl Read for Answer {
 
 /// Asks; the answer's body is to be read. A refusal is an error with the router's sentence.
 pub fn ask(place: &Place, method: Method, path: &str, content: Option<&serde_json::Value>) -> Result<Answer> {
-    let mut stream = Stream::connect(place).with_context(|| unreachable_words(place))?;
+    let mut stream = Stream::connect(place)
+        .with_context(|| Failure::new(Status::Unreachable, unreachable_words(place)))?;
     stream.set_patience(Some(PATIENCE))?;
     let content = content.map(serde_json::Value::to_string).unwrap_or_default();
     let (host, token) = match place {
@@ -152,7 +154,7 @@ pub fn ask(place: &Place, method: Method, path: &str, content: Option<&serde_jso
     }
     stream.write(format!("{head}\r\n{content}").as_bytes())?;
     let mut reader = BufReader::new(stream);
-    let code = read_head(&mut reader).with_context(|| format!("{place} does not speak HTTP"))?;
+    let code = read_head(&mut reader).map_err(|error| no_head(place, error))?;
     let mut answer = Answer { reader };
     if (200..300).contains(&code) {
         return Ok(answer);
@@ -164,10 +166,12 @@ pub fn ask(place: &Place, method: Method, path: &str, content: Option<&serde_jso
         Place::Balancer(_) => "balancer",
         Place::Unix(_) | Place::Tcp(..) => "router",
     };
-    match serde_json::from_str::<Problem>(&text) {
-        Ok(problem) => bail!("the {who} says: {} ({})", problem.text, problem.code),
-        Err(_) => bail!("the {who} says {code}: {text}"),
-    }
+    let status = if code == 404 { Status::NotFound } else { Status::Refused };
+    let text = match serde_json::from_str::<Problem>(&text) {
+        Ok(problem) => format!("the {who} says: {} ({})", problem.text, problem.code),
+        Err(_) => format!("the {who} says {code}: {text}"),
+    };
+    Err(Failure::new(status, text).into())
 }
 
 /// As [`ask`], with the whole answer read as JSON.
@@ -180,6 +184,20 @@ pub fn body<T: DeserializeOwned>(
     let mut text = Vec::new();
     ask(place, method, path, content)?.take(BODY_MAX).read_to_end(&mut text)?;
     serde_json::from_slice(&text).with_context(|| format!("{path} of {place} is not what this program knows"))
+}
+
+/// Why there is no answer.
+fn no_head(place: &Place, error: anyhow::Error) -> anyhow::Error {
+    let is_late = error.downcast_ref::<std::io::Error>().is_some_and(|error| {
+        matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
+    });
+    match is_late {
+        true => {
+            let text = format!("{place} did not answer within {} s", PATIENCE.as_secs());
+            Failure::new(Status::TimedOut, text).into()
+        }
+        false => error.context(format!("{place} does not speak HTTP")),
+    }
 }
 
 /// The status code.

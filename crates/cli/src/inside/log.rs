@@ -14,6 +14,6 @@ pub fn log(verb: &LogVerb) -> Result<ExitCode> {
             body(&control.place()?, Method::Put, "/v1/log", Some(&wanted))?
         }
     };
-    println!("{}", levels.filter);
+    outln!("{}", levels.filter)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -63,7 +63,7 @@ pub enum LogVerb {
 
 /// `nw openapi`
 pub fn openapi() -> Result<ExitCode> {
-    println!("{}", nw_rest::document());
+    outln!("{}", nw_rest::document())?;
     Ok(ExitCode::SUCCESS)
 }
 

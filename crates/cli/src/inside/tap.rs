@@ -3,6 +3,7 @@
 use super::Control;
 use super::http::{Answer, Method, ask, escape};
 use crate::output::json_line;
+use crate::output::stdout;
 use crate::signals::Ended;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -11,7 +12,7 @@ use nw_api::pcapng::{self, Block, Packet};
 use nw_wire::{Data, Interest, LpPacket};
 use serde::Serialize;
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write, stdout};
+use std::io::{ErrorKind, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -97,7 +98,7 @@ pub fn tap(args: &Tap) -> Result<ExitCode> {
     };
     if args.write.is_some() || lost > 0 {
         let more = if lost > 0 { format!(", {lost} lost: this reader was too slow") } else { String::new() };
-        eprintln!("{packets} packets{more}");
+        note!("{packets} packets{more}");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -158,7 +159,7 @@ impl Blocks {
 /// Writes blocks as they are; packets written and lost.
 fn copy(blocks: &mut Blocks, path: &PathBuf, ended: &Ended) -> Result<(u64, u64)> {
     let mut out: Box<dyn Write> = match path.as_os_str() == "-" {
-        true => Box::new(stdout().lock()),
+        true => Box::new(stdout()),
         false => Box::new(File::create(path).with_context(|| format!("can't write {}", path.display()))?),
     };
     let (mut packets, mut lost) = (0, 0);
@@ -194,13 +195,11 @@ fn print(blocks: &mut Blocks, json: bool, ended: &Ended) -> Result<(u64, u64)> {
 }
 
 fn print_line(line: &Line) -> Result<()> {
-    let mut out = stdout().lock();
     if line.lost > 0 {
-        writeln!(out, "… {} packets lost here", line.lost)?;
+        outln!("… {} packets lost here", line.lost)?;
     }
     let (s, us) = (line.at_ns / 1_000_000_000 % 86_400, line.at_ns / 1000 % 1_000_000);
-    writeln!(
-        out,
+    outln!(
         "{:02}:{:02}:{:02}.{us:06} {:3} {:9} {:8} {} {}({} octets)",
         s / 3600,
         s / 60 % 60,
@@ -212,7 +211,7 @@ fn print_line(line: &Line) -> Result<()> {
         line.details,
         line.bytes
     )?;
-    Ok(out.flush()?)
+    Ok(stdout().flush()?)
 }
 
 /// What a packet is, as far as it can be read.

@@ -3,6 +3,7 @@
 use super::Control;
 use super::http::{Method, Place, ask, body, escape};
 use crate::connect::connect;
+use crate::exit::{Failure, Status};
 use crate::output::json_line;
 use crate::signals::Ended;
 use anyhow::{Context, Result};
@@ -102,10 +103,11 @@ pub fn trace(args: &Trace) -> Result<ExitCode> {
         }
     }
     drop(client);
-    if printer.decisions == 0 && !args.json {
-        println!("nothing came");
+    if printer.decisions == 0 {
+        let text = format!("no Interest below {} came", args.name);
+        return Err(Failure::new(Status::TimedOut, text).into());
     }
-    Ok(if printer.decisions == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Sends the Interest; the connection is to be kept, as its end would end the Interest.
@@ -140,13 +142,13 @@ impl Printer<'_> {
         let zero = *self.zero_us.get_or_insert(event.at_us);
         if event.packet != self.packet {
             self.packet = event.packet;
-            println!("{:9.3} ms  {}", event.at_us.saturating_sub(zero) as f64 / 1000.0, event.name);
+            outln!("{:9.3} ms  {}", event.at_us.saturating_sub(zero) as f64 / 1000.0, event.name)?;
         }
         let uri =
             event.face_id.and_then(|id| self.uri(id)).map(|uri| format!("  [{uri}]")).unwrap_or_default();
-        println!("{:14}{}{uri}", "", event.words);
+        outln!("{:14}{}{uri}", "", event.words)?;
         if event.lost > 0 {
-            println!("{:14}… {} decisions were too many to keep", "", event.lost);
+            outln!("{:14}… {} decisions were too many to keep", "", event.lost)?;
         }
         Ok(())
     }

@@ -133,6 +133,6 @@ pub fn say(showing: &Showing, json: Value, text: impl FnOnce() -> String) -> Res
     if showing.json {
         return json_line(&json);
     }
-    println!("{}", text());
+    outln!("{}", text())?;
     Ok(())
 }

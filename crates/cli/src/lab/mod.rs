@@ -32,9 +32,9 @@ pub fn lab(verb: &LabVerb) -> Result<ExitCode> {
                 return Ok(ExitCode::SUCCESS);
             }
             let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            println!("removed: {}", list(&cleaned.removed));
+            outln!("removed: {}", list(&cleaned.removed))?;
             if !cleaned.in_use.is_empty() {
-                println!("in use, so left alone: {}", list(&cleaned.in_use));
+                outln!("in use, so left alone: {}", list(&cleaned.in_use))?;
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -47,8 +47,8 @@ fn cluster(args: &Arguments) -> Result<ExitCode> {
     if args.json {
         json_line(&cluster.description())?;
     } else {
-        print!("{}", cluster.picture());
-        println!("\n`help` lists what can be said here; Ctrl-C or `end` removes all of it");
+        out!("{}", cluster.picture())?;
+        outln!("\n`help` lists what can be said here; Ctrl-C or `end` removes all of it")?;
     }
     // Standard input has a thread of its own: a read of it can't be interrupted.
     let (said, lines) = mpsc::channel();

@@ -33,10 +33,10 @@ pub fn obey(cluster: &mut Cluster, line: &str, as_json: bool) -> Result<bool> {
             if !rows.is_empty() {
                 table(&rows)?;
             }
-            println!("{text}");
+            outln!("{text}")?;
         }
         (Err(error), true) => json_line(&json!({ "failed": verb, "error": format!("{error:#}") }))?,
-        (Err(error), false) => eprintln!("{error:#}"),
+        (Err(error), false) => note!("{error:#}"),
     }
     Ok(true)
 }

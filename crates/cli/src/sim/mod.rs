@@ -43,7 +43,7 @@ pub fn sim(verb: &SimVerb) -> Result<ExitCode> {
 }
 
 fn print(text: &str) -> Result<ExitCode> {
-    std::io::stdout().write_all(text.as_bytes())?;
+    crate::output::stdout().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -123,7 +123,7 @@ fn run(args: &Run) -> Result<ExitCode> {
                 good &= complain(args, seed, outcome);
             }
             Err(failure) => {
-                eprintln!("nw: seed {seed}: {failure}\nnw: repeat it with: {}", repeat(args, seed));
+                note!("nw: seed {seed}: {failure}\nnw: repeat it with: {}", repeat(args, seed));
                 good = false;
             }
         }
@@ -132,7 +132,7 @@ fn run(args: &Run) -> Result<ExitCode> {
         show_runs(&outcomes)?;
     }
     if let Some(folder) = args.out.as_ref().filter(|_| !args.json) {
-        println!("\ntables and charts: {}", folder.display());
+        outln!("\ntables and charts: {}", folder.display())?;
     }
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -180,15 +180,15 @@ fn title(args: &Run) -> String {
 /// Says what is not as it should be, and how to see it again; true when there is nothing to say.
 fn complain(args: &Run, seed: u64, outcome: &Outcome) -> bool {
     for violation in &outcome.violations {
-        eprintln!("nw: seed {seed}: does not add up, which is a bug: {violation}");
+        note!("nw: seed {seed}: does not add up, which is a bug: {violation}");
     }
     for verdict in outcome.verdicts.iter().filter(|verdict| !verdict.holds) {
         let measured =
             verdict.measured.map_or("nothing was measured".to_owned(), |value| format!("it is {value:.6}"));
-        eprintln!("nw: seed {seed}: expected {}; {measured}", verdict.expected);
+        note!("nw: seed {seed}: expected {}; {measured}", verdict.expected);
     }
     if !outcome.is_good() {
-        eprintln!("nw: repeat it with: {}", repeat(args, seed));
+        note!("nw: repeat it with: {}", repeat(args, seed));
     }
     outcome.is_good()
 }
@@ -216,22 +216,22 @@ fn quote(word: &str) -> String {
 }
 
 fn show(args: &Run, outcome: &Outcome, took: Duration) -> Result<()> {
-    println!(
+    outln!(
         "{}: {} nodes, {} links, {} virtual seconds; seed {}",
         title(args),
         outcome.nodes_count,
         outcome.links_count,
         outcome.duration_s,
         outcome.seed
-    );
+    )?;
     let totals = &outcome.totals;
-    println!(
+    outln!(
         "{} packets over {} events in {:.2} s: {:.0} a second\n",
         totals.packets,
         totals.events,
         took.as_secs_f64(),
         totals.packets as f64 / took.as_secs_f64()
-    );
+    )?;
     let percent =
         |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.2} %", 100.0 * share));
     let ms = |ms: Option<f64>| ms.map_or("-".to_owned(), |ms| format!("{ms:.3}"));
@@ -257,7 +257,7 @@ fn show(args: &Run, outcome: &Outcome, took: Duration) -> Result<()> {
             ),
         ]),
     ])?;
-    println!();
+    outln!()?;
     let mut rows = vec![row([
         &"application",
         &"kind",
@@ -288,10 +288,10 @@ fn show(args: &Run, outcome: &Outcome, took: Duration) -> Result<()> {
     }
     table(&rows)?;
     if outcome.applications.len() > SHOWN_MAX {
-        println!("… {} more; --out FOLDER writes all", outcome.applications.len() - SHOWN_MAX);
+        outln!("… {} more; --out FOLDER writes all", outcome.applications.len() - SHOWN_MAX)?;
     }
     for verdict in outcome.verdicts.iter().filter(|verdict| verdict.holds) {
-        println!("\nas expected: {} ({:.6})", verdict.expected, verdict.measured.unwrap_or_default());
+        outln!("\nas expected: {} ({:.6})", verdict.expected, verdict.measured.unwrap_or_default())?;
     }
     Ok(())
 }

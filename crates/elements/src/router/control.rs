@@ -17,6 +17,7 @@ impl Router {
     /// Makes a face known, or changes what is known of it. Before its first packet comes.
     pub fn add_face(&mut self, face: FaceId, info: FaceInfo) {
         self.faces.insert(face, info);
+        self.pit.add_face(face, info.scope);
         if self.knows_tokens.len() <= face.slot() {
             self.knows_tokens.resize(face.slot() + 1, false);
         }
@@ -45,6 +46,7 @@ impl Router {
     /// to it are to be removed besides, until then they lead nowhere.
     pub fn remove_face(&mut self, now: Instant, face: FaceId) -> bool {
         let known = self.faces.remove(face);
+        self.pit.end_share(face);
         self.forget_face(now, face);
         known
     }

@@ -30,7 +30,7 @@ impl Router {
         let entry = match self.enter(expiry, name, bytes, meta) {
             Ok((entry, true)) => entry,
             Ok((entry, false)) => return self.ask_again(now, entry, packet, face, context),
-            Err(full) => return self.refuse_full(packet, face, full, context),
+            Err(full) => return self.interest_without_room(now, packet, face, full, context),
         };
         let Some(hop) = self.only_choice(name, meta) else {
             return self.choose(now, entry, packet, face, true, context);
@@ -47,13 +47,13 @@ impl Router {
         match self.enter(self.expiry(now, meta), meta.name_in(bytes), bytes, meta) {
             Ok((entry, true)) => self.choose(now, entry, packet, face, true, context),
             Ok((entry, false)) => self.ask_again(now, entry, packet, face, context),
-            Err(full) => self.refuse_full(packet, face, full, context),
+            Err(full) => self.interest_without_room(now, packet, face, full, context),
         }
     }
 
     /// An Interest that is pending already: a loop, somebody else who asks, or a retransmission.
     #[inline(never)]
-    fn ask_again(
+    pub(super) fn ask_again(
         &mut self,
         now: Instant,
         entry: EntryRef,
@@ -65,7 +65,12 @@ impl Router {
         if self.is_duplicate(entry, meta.ingress, meta.nonce, face.link_type) {
             return self.interest_loop(packet, face, context);
         }
-        match self.add_asker(entry, Self::asker(self.expiry(now, meta), meta).record()) {
+        let asker = Self::asker(self.expiry(now, meta), meta).record();
+        let mut added = self.add_asker(entry, asker);
+        if added == Err(PitFull::Table) && self.make_room_for_record(now, entry, &packet, context) {
+            added = self.add_asker(entry, asker);
+        }
+        match added {
             Ok(is_new_asker) => self.choose(now, entry, packet, face, is_new_asker, context),
             Err(full) => self.refuse_full(packet, face, full, context),
         }
@@ -73,7 +78,7 @@ impl Router {
 
     /// Finds the entry, or makes it with its first asker. True when it is new.
     #[inline(always)]
-    fn enter(
+    pub(super) fn enter(
         &mut self,
         expiry: Instant,
         name: NameRef<'_>,
@@ -108,7 +113,7 @@ impl Router {
 
     /// Where to, by the application's word or the strategy's.
     #[inline(never)]
-    fn choose(
+    pub(super) fn choose(
         &mut self,
         now: Instant,
         entry: EntryRef,
@@ -126,7 +131,9 @@ impl Router {
     /// Until when an Interest waits.
     #[inline(always)]
     pub(super) fn expiry(&self, now: Instant, meta: &Meta) -> Instant {
-        now.plus_millis(u64::from(meta.lifetime_ms.min(self.lifetime_max_ms)))
+        let max_ms =
+            if meta.ingress_local { self.lifetime_max_ms } else { self.shortage.remote_lifetime_max_ms };
+        now.plus_millis(u64::from(meta.lifetime_ms.min(max_ms)))
     }
 
     /// Who asks, and until when.
@@ -298,7 +305,13 @@ impl Router {
 
     /// "A full table answers Nack(Congestion) and counts it."
     #[cold]
-    fn refuse_full(&mut self, packet: Packet, face: FaceInfo, full: PitFull, context: &mut Context<'_, Out>) {
+    pub(super) fn refuse_full(
+        &mut self,
+        packet: Packet,
+        face: FaceInfo,
+        full: PitFull,
+        context: &mut Context<'_, Out>,
+    ) {
         let cause = match full {
             PitFull::Table => Cause::PitFull,
             PitFull::Face => Cause::PitFullForFace,

@@ -7,10 +7,11 @@
 //!         `packet_dispatcher`
 //! Sets:   egress and link (as to be sent) of all that leaves; cached, true on all copies of a Data but one
 //! State:  pending Interests, routes, dead nonces, strategies, their measurements, announcements: each of a size fixed at start
-//! Timers: one per pending Interest: the latest of its askers' lifetimes, or earlier where a strategy asked to be woken
+//! Timers: one per pending Interest: the latest of its askers' lifetimes, or earlier where a strategy asked to be woken; ten a second while the
+//!         table of pending Interests is more than a quarter full
 //! Cost:   benchmark `forward/memory/fib1e6`
 //! Drops:  duplicate_nonce, aggregated, retransmission_suppressed, no_route, next_hop_unknown, hop_limit_spent, pit_full,
-//!         pit_full_for_face, unsolicited_data, data_from_wrong_face, unsolicited_nack, nack_on_multi_access, nack_consumed, face_gone,
+//!         pit_full_for_face, pit_evicted, unsolicited_data, data_from_wrong_face, unsolicited_nack, nack_on_multi_access, nack_consumed, face_gone,
 //!         no_buffer, malformed_too_long, malformed_truncated, malformed_number_not_minimal, malformed_type_range,
 //!         malformed_digest_length (the last four: names that were read late)
 //! Spec:   NDN Packet Format 0.3; NDNLPv2; the pipelines of the reference forwarder where the specification leaves it open
@@ -25,6 +26,7 @@
 //! | `data.rs` | incoming Data: every pending Interest it satisfies |
 //! | `nack.rs` | incoming and outgoing Nacks |
 //! | `outgoing.rs` | outgoing Interests, expiry |
+//! | `shortage.rs` | what gives way when the table is short, and how lifetimes are cut before |
 //! | `scan.rs` | what looks at every pending Interest, a part at a time |
 //! | `seldom.rs` | what few strategies ask for: copies of their own, waking, lingering, announcements |
 //! | `control.rs` | faces, routes, strategies, regions; status |
@@ -38,10 +40,11 @@ mod outgoing;
 pub mod routes;
 mod scan;
 mod seldom;
+mod shortage;
 
 use crate::scope::Scopes;
 use crate::strategy::{DISCOVERY_FACES_MAX, Decisions, Strategies, StrategyState, WANTS_WAKING};
-use nw_element::{Context, Element, FaceId, FaceInfo, Instant, Meta, Packet, Pool};
+use nw_element::{Context, Element, FaceId, FaceInfo, Instant, Meta, Packet, Peer, Pool};
 use nw_name::{HashKey, Name};
 use nw_tables::FaceTable;
 use nw_tables::dnl::DeadNonceList;
@@ -92,7 +95,7 @@ pub struct RouterConfig {
     pub upstream_tokens: bool,
     /// Takes Data from a face that was not asked, as the reference does. A hole: whoever guesses a name answers for it.
     pub accept_data_from_any_face: bool,
-    /// InterestLifetimes are cut to this many milliseconds.
+    /// InterestLifetimes are cut to this many milliseconds; those of remote faces to less while the table is short.
     pub lifetime_max_ms: u32,
     /// Prefixes of which strategies remember something.
     pub measurements: usize,
@@ -137,6 +140,7 @@ pub struct Router {
     upstream_tokens: bool,
     accept_data_from_any_face: bool,
     lifetime_max_ms: u32,
+    shortage: shortage::ShortageState,
     pit: Pit,
     /// Its own, or one that several routers read: then it is replaced, never changed.
     fib: Arc<Fib>,
@@ -178,6 +182,7 @@ impl Router {
             upstream_tokens: config.upstream_tokens,
             accept_data_from_any_face: config.accept_data_from_any_face,
             lifetime_max_ms: config.lifetime_max_ms,
+            shortage: shortage::ShortageState::new(config.lifetime_max_ms),
             pit: Pit::new(key, config.shard, config.pit),
             fib: Arc::new(fib),
             dead_nonces: DeadNonceList::new(config.dead_nonces),
@@ -284,6 +289,10 @@ impl Element for Router {
         self.add_face(face, info);
     }
 
+    fn set_peer(&mut self, face: FaceId, peer: Peer) {
+        self.pit.set_peer(face, peer);
+    }
+
     fn face_gone(&mut self, now: Instant, face: FaceId) {
         self.remove_face(now, face);
     }
@@ -297,10 +306,14 @@ impl Element for Router {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        if self.scans.is_empty() { self.pit.next_expiry() } else { Some(Instant::START) }
+        if !self.scans.is_empty() {
+            return Some(Instant::START);
+        }
+        [self.pit.next_expiry(), self.shortage_deadline()].into_iter().flatten().min()
     }
 
     fn tick(&mut self, now: Instant, context: &mut Context<'_, Out>) {
+        self.check_shortage(now);
         self.scan_part(now, context);
         for _ in 0..EXPIRED_PER_TICK {
             match self.pit.pop_expired(now) {

@@ -91,7 +91,7 @@ impl Router {
         lesson
     }
 
-    fn send_nacks(&mut self, entry: EntryRef, reason: NackReason, context: &mut Context<'_, Out>) {
+    pub(super) fn send_nacks(&mut self, entry: EntryRef, reason: NackReason, context: &mut Context<'_, Out>) {
         let mut downstreams = core::mem::take(&mut self.downstreams);
         downstreams.clear();
         downstreams.extend(self.pit.in_records(entry).map(|record| (record.face, record.token)));

@@ -19,7 +19,11 @@ impl Router {
     ) {
         let (bytes, meta) = context.pool.view_mut(&packet);
         let expiry = self.expiry(now, meta);
-        let sent = self.record_sent::<false>(now, expiry, entry, forward, bytes, meta);
+        let mut sent = self.record_sent::<false>(now, expiry, entry, forward, bytes, meta);
+        if sent == Err(Cause::PitFull) && self.make_room_for_record(now, entry, &packet, context) {
+            let (bytes, meta) = context.pool.view_mut(&packet);
+            sent = self.record_sent::<false>(now, expiry, entry, forward, bytes, meta);
+        }
         Self::leave(sent, packet, context);
     }
 

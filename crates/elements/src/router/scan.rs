@@ -20,6 +20,8 @@ pub(super) struct Scans {
     /// New next hops by prefix, and the slot up to which they were told.
     following: BTreeMap<Name, Vec<FaceId>>,
     slot: u32,
+    /// The slot up to which lifetimes were cut, while they are.
+    pub(super) shortening: Option<u32>,
     /// Those that came after the look at the table began.
     following_next: BTreeMap<Name, Vec<FaceId>>,
     /// What was told to the end of the table, to be freed.
@@ -28,7 +30,10 @@ pub(super) struct Scans {
 
 impl Scans {
     pub(super) fn is_empty(&self) -> bool {
-        self.leaving.is_empty() && self.following.is_empty() && self.told.is_empty()
+        self.leaving.is_empty()
+            && self.following.is_empty()
+            && self.told.is_empty()
+            && self.shortening.is_none()
     }
 
     /// Frees a part of what was told.
@@ -85,6 +90,10 @@ impl Router {
             self.scans.leaving.push_front((face, scan));
         }
         self.scans.free_part();
+        if let Some(slot) = self.scans.shortening {
+            let until = now.plus_millis(u64::from(self.shortage.remote_lifetime_max_ms));
+            self.scans.shortening = self.pit.shorten_part(slot, SLOTS_PER_PART, until);
+        }
         if !self.scans.following.is_empty() {
             self.follow_part(now, context);
         }

@@ -5,7 +5,7 @@ mod alone;
 use crate::graph::{Graph, GraphConfig};
 use alone::Alone;
 use nw_element::case::{NameVariables, Sent, Subject, Words, announce, equal, name, number};
-use nw_element::{DropCounters, FaceId, FaceInfo, Instant, LinkFields, LinkType, Scope};
+use nw_element::{DropCounters, Element as _, FaceId, FaceInfo, Instant, LinkFields, LinkType, Peer, Scope};
 use nw_elements::strategy::{Strategies, StrategyError, StrategyId};
 use nw_name::Name;
 use nw_tables::fib::NextHop;
@@ -179,15 +179,24 @@ impl Case {
     fn add_face(&mut self, words: &mut Words<'_>) -> Result<(), String> {
         let face = self.face(words.need("a face")?)?;
         let mut info = FaceInfo { scope: Scope::NonLocal, link_type: LinkType::PointToPoint };
+        let mut peer = Peer::UNKNOWN;
         while let Some(word) = words.next() {
             match word {
                 "local" => info.scope = Scope::Local,
                 "multi-access" => info.link_type = LinkType::MultiAccess,
                 "ad-hoc" => info.link_type = LinkType::AdHoc,
-                other => return Err(format!("a face is local, multi-access or ad-hoc, not {other:?}")),
+                other => match other.strip_prefix("peer=") {
+                    Some(text) => peer = Peer::of_mac([0, 0, 0, 0, 0, number(text, "a peer")?]),
+                    None => {
+                        return Err(format!(
+                            "a face is local, multi-access or ad-hoc or has peer=, not {other:?}"
+                        ));
+                    }
+                },
             }
         }
         self.graph().add_face(face, info);
+        self.graph().router.set_peer(face, peer);
         Ok(())
     }
 

@@ -28,7 +28,6 @@ use peers::Peers;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -130,8 +129,6 @@ pub struct DatagramSocket {
     pub listening: bool,
     /// The faces, by peer.
     pub peers: Peers,
-    /// On-demand faces in the order in which they have to give way to newcomers, each with the moment it was put there. May hold ended ones.
-    pub waiting_to_yield: VecDeque<(FaceId, Instant)>,
     /// Faces with something in their outbox.
     pub dirty: Vec<FaceId>,
     /// The receive buffer was over half full when last looked at.
@@ -283,7 +280,6 @@ impl DatagramSocket {
             medium,
             listening,
             peers: Peers::new(),
-            waiting_to_yield: VecDeque::new(),
             dirty: Vec::new(),
             congested: false,
             accepted: 0,

@@ -25,6 +25,7 @@ impl Peers {
     }
 
     /// Peers there are.
+    #[cfg(test)]
     pub const fn len(&self) -> usize {
         self.len
     }

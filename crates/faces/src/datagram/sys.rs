@@ -1,7 +1,7 @@
 //! The system calls of datagram sockets that rustix has not: many datagrams a call, with offload of runs of equal size (GRO, GSO), and the error
 //! queue.
 //!
-//! Here, in `packet.rs` and in `xdp/rings.rs`, and nowhere else in the crate, is `unsafe`. Why not quinn-udp: see the crate's README.
+//! Here and in the modules that `lib.rs` lists, and nowhere else in the crate, is `unsafe`. Why not quinn-udp: see the crate's README.
 
 #![allow(unsafe_code)]
 

@@ -21,13 +21,14 @@ impl Faces {
     #[inline]
     pub fn send(&mut self, now: Instant, id: FaceId, packet: Packet, pool: &mut Pool) {
         let Some(mut face) = self.slots.get_mut(id) else {
-            let cause = if id == FaceId::NULL { Cause::Sink } else { Cause::FaceGone };
+            let cause = if id == FaceId::NULL { Cause::NullFace } else { Cause::FaceGone };
             return pool.drop_packet(packet, cause, &mut self.drops);
         };
-        if let Transport::Down = face.transport {
+        if let Transport::Down | Transport::Null = face.transport {
+            let cause = if id == FaceId::NULL { Cause::NullFace } else { Cause::FaceDown };
             let kind = pool.meta(&packet).kind;
             face.counters.count_out_dropped(kind);
-            Tally { face: &mut face.counters, all: &mut self.drops }.drops(Cause::FaceDown, 1);
+            Tally { face: &mut face.counters, all: &mut self.drops }.drops(cause, 1);
             return pool.release(packet);
         }
         if !face.dirty {
@@ -48,7 +49,7 @@ impl Faces {
                     + self.sockets[*socket].as_ref().map_or(0, DatagramSocket::all_queue_bytes)
             }
             Transport::Internal => self.mailbox.bytes(),
-            Transport::Down => 0,
+            Transport::Null | Transport::Down => 0,
         };
         let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
         face.link.send(now, packet, queue_bytes, pool, &mut face.outbox, &mut tally);
@@ -83,7 +84,7 @@ impl Faces {
                 }
                 self.dirty.push(id);
             }
-            Transport::Internal | Transport::Down => self.dirty.push(id),
+            Transport::Internal | Transport::Null | Transport::Down => self.dirty.push(id),
         }
     }
 

@@ -6,6 +6,7 @@ use crate::counters::FaceCounters;
 use crate::datagram::{Burst, Peer};
 use crate::link::LinkService;
 use crate::outbox::Outbox;
+use crate::shares::Owner;
 use crate::status::Persistency;
 use crate::stream::Stream;
 use crate::uri::FaceUri;
@@ -34,6 +35,8 @@ pub(super) enum Transport {
     Down,
     /// The mailbox of the router itself.
     Internal,
+    /// Nothing: it drops all that is sent to it.
+    Null,
 }
 
 /// How a stream that this end connected is connected again.
@@ -62,6 +65,8 @@ pub(super) struct Face {
     pub(super) counters: FaceCounters,
     /// Which listener accepted it.
     pub(super) listener: Option<u32>,
+    /// Whose it is, if it was made because its peer connected or spoke.
+    pub(super) owner: Option<Owner>,
     /// Lent from the spare ones while there is something in it.
     pub(super) outbox: Outbox,
     /// Something is in the outbox.
@@ -99,6 +104,7 @@ impl Face {
             link,
             counters: FaceCounters::default(),
             listener: None,
+            owner: None,
             outbox: Outbox::default(),
             dirty: false,
             awaits_writable: false,
@@ -114,7 +120,7 @@ impl Face {
     /// nobody closes a group's face by being silent.
     pub(super) fn may_be(&self, persistency: Persistency) -> bool {
         match self.uri {
-            FaceUri::Fd(_) | FaceUri::Internal => false,
+            FaceUri::Fd(_) | FaceUri::Internal | FaceUri::Null => false,
             FaceUri::Unix(_) | FaceUri::Shm(_) => persistency != Persistency::OnDemand,
             FaceUri::WsClient(_) => persistency == Persistency::OnDemand,
             FaceUri::Tcp(_) | FaceUri::Ws(_) => {

@@ -6,6 +6,7 @@
 use super::face::{Token, Transport};
 use super::{Faces, watch_again};
 use crate::config::FaceOptions;
+use crate::shares::{Owner, PeerKey};
 use crate::shm::Shared;
 use crate::status::{CloseReason, Persistency};
 use crate::stream::{self, Stream};
@@ -17,6 +18,7 @@ use nw_element::{Cause, FaceId, Instant, Pool, Scope};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Octets read of a request at a time.
@@ -28,6 +30,7 @@ pub(super) struct Handshake {
     socket: OwnedFd,
     listener: u32,
     ends: (FaceUri, FaceUri),
+    owner: Owner,
     request: Vec<u8>,
     /// When it is given up.
     due: Instant,
@@ -48,12 +51,13 @@ impl Faces {
         listener: u32,
         socket: OwnedFd,
         ends: (FaceUri, FaceUri),
+        owner: Owner,
     ) {
         let waiting = self.handshakes.iter().flatten().count();
-        if waiting >= self.config.websocket.handshakes_max {
-            let waiting = self.handshakes.iter().enumerate();
-            let oldest = waiting.filter_map(|(at, shaken)| Some((shaken.as_ref()?.due, at))).min();
-            oldest.into_iter().for_each(|(_, at)| self.expire_handshake(at as u32));
+        if waiting >= self.config.websocket.handshakes_max
+            && let Some((peer, _)) = self.most_handshakes()
+        {
+            self.expire_oldest_handshake(peer);
         }
         let index = self.handshakes.iter().position(Option::is_none).unwrap_or(self.handshakes.len());
         if self.watch(socket.as_fd(), Token::Handshake(index as u32), false).is_err() {
@@ -64,15 +68,47 @@ impl Faces {
             self.handshakes.push(None);
         }
         let due = now + self.config.websocket.handshake_timeout;
-        self.handshakes[index] = Some(Handshake { socket, listener, ends, request: Vec::new(), due });
+        self.handshakes[index] = Some(Handshake { socket, listener, ends, owner, request: Vec::new(), due });
         self.timers.set(due, Timer::Handshake(index as u32));
     }
 
+    /// Returns the peer with most connections whose handshake is not over, and how many those are.
+    fn most_handshakes(&self) -> Option<(PeerKey, usize)> {
+        let mut counts = BTreeMap::new();
+        for shaken in self.handshakes.iter().flatten() {
+            *counts.entry(shaken.owner.peer).or_insert(0) += 1;
+        }
+        counts.into_iter().max_by_key(|(_, count)| *count)
+    }
+
+    fn expire_oldest_handshake(&mut self, peer: PeerKey) {
+        let waiting = self.handshakes.iter().enumerate();
+        let of_peer = waiting.filter_map(|(at, shaken)| {
+            let shaken = shaken.as_ref().filter(|shaken| shaken.owner.peer == peer)?;
+            Some((shaken.due, at))
+        });
+        if let Some((_, at)) = of_peer.min() {
+            self.expire_handshake(at as u32);
+        }
+    }
+
+    /// Gives up a handshake for a newcomer's descriptor, of the peer with most; false when no peer has more than the newcomer has connections.
+    pub(super) fn drop_handshake_for(&mut self, newcomer: Owner) -> bool {
+        let own = self.connections_of(newcomer);
+        match self.most_handshakes() {
+            Some((peer, count)) if count > own => {
+                self.expire_oldest_handshake(peer);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Reads what a peer asks.
-    pub(super) fn handshake_ready(&mut self, now: Instant, index: u32) {
+    pub(super) fn handshake_ready(&mut self, now: Instant, index: u32, pool: &mut Pool) {
         let Some(Some(shaken)) = self.handshakes.get_mut(index as usize) else { return };
         if shaken.is_of_memory() {
-            return self.offer_ready(now, index);
+            return self.offer_ready(now, index, pool);
         }
         let seen = shaken.request.len();
         let mut buffer = [0; READ_LEN];
@@ -88,18 +124,19 @@ impl Faces {
         match handshake::judge(&shaken.request, seen, peer, &self.config.websocket) {
             Asked::Partial => {}
             Asked::Refused(answer) => self.refuse_handshake(index, &answer),
-            Asked::Accepted(scope, answer) => self.accept_handshake(now, index, scope, &answer),
+            Asked::Accepted(scope, answer) => self.accept_handshake(now, index, scope, &answer, pool),
         }
     }
 
     /// Looks at the memory that a peer offers.
-    fn offer_ready(&mut self, now: Instant, index: u32) {
+    fn offer_ready(&mut self, now: Instant, index: u32, pool: &mut Pool) {
         let Some(Some(shaken)) = self.handshakes.get(index as usize) else { return };
-        let listener = shaken.listener;
-        let faces = self.listeners[listener as usize].as_ref().map_or(0, |listener| listener.faces);
-        if faces >= self.config.shared_faces_max || self.slots.len() >= self.config.faces_max {
+        let (listener, owner) = (shaken.listener, shaken.owner);
+        let bound = (listener, self.config.shared_faces_max);
+        if !self.admit_to_listener(now, bound, owner, pool) || !self.admit(now, owner, pool) {
             return self.refuse_handshake(index, &[]);
         }
+        let Some(Some(shaken)) = self.handshakes.get(index as usize) else { return };
         let shared = match Shared::accept(shaken.socket.as_fd()) {
             Ok(None) => return,
             Ok(Some(shared)) => shared,
@@ -113,18 +150,18 @@ impl Faces {
         };
         let Some(shaken) = self.take_handshake(index) else { return };
         let stream = Stream::beside(shaken.socket, shared);
-        self.add_shaken(now, listener, stream, shaken.ends, Scope::Local);
+        self.add_accepted(now, listener, stream, shaken.ends, (Scope::Local, owner));
     }
 
     /// Makes the face of a WebSocket connection.
-    fn accept_handshake(&mut self, now: Instant, index: u32, scope: Scope, answer: &[u8]) {
+    fn accept_handshake(&mut self, now: Instant, index: u32, scope: Scope, answer: &[u8], pool: &mut Pool) {
         let Some(Some(shaken)) = self.handshakes.get(index as usize) else { return };
-        let listener = shaken.listener;
-        let faces = self.listeners[listener as usize].as_ref().map_or(0, |listener| listener.faces);
-        let room = faces < self.config.websocket.faces_max && self.slots.len() < self.config.faces_max;
-        if !room {
+        let (listener, owner) = (shaken.listener, shaken.owner);
+        let bound = (listener, self.config.websocket.faces_max);
+        if !self.admit_to_listener(now, bound, owner, pool) || !self.admit(now, owner, pool) {
             return self.refuse_handshake(index, &handshake::no_room());
         }
+        let Some(Some(shaken)) = self.handshakes.get(index as usize) else { return };
         // The first that is sent, and short: a socket that doesn't take it whole is broken.
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         if rustix::net::send(&shaken.socket, answer, flags) != Ok(answer.len()) {
@@ -132,32 +169,32 @@ impl Faces {
         }
         let Some(shaken) = self.take_handshake(index) else { return };
         let stream = Stream::new(shaken.socket, true, Some(WebSocket::accepted()));
-        if let Some(id) = self.add_shaken(now, listener, stream, shaken.ends, scope) {
+        if let Some(id) = self.add_accepted(now, listener, stream, shaken.ends, (scope, owner)) {
             self.watch_over(now, id);
         }
     }
 
-    /// Makes the face of a connection whose ends have agreed.
-    fn add_shaken(
+    /// Makes the face of an accepted connection, whose ends have agreed how they speak.
+    pub(super) fn add_accepted(
         &mut self,
         now: Instant,
         listener: u32,
         stream: Stream,
         ends: (FaceUri, FaceUri),
-        scope: Scope,
+        (scope, owner): (Scope, Owner),
     ) -> Option<FaceId> {
         let options = FaceOptions { persistency: Some(Persistency::OnDemand), ..FaceOptions::default() };
         let Ok(id) = self.add_stream(now, stream, ends, scope, &options) else {
             self.count_refusal(listener);
             return None;
         };
-        if let Some(listener) = &mut self.listeners[listener as usize] {
-            listener.accepted += 1;
-            listener.faces += 1;
+        if let Some(known) = &mut self.listeners[listener as usize] {
+            known.accepted += 1;
         }
         if let Some(face) = self.slots.get_mut(id) {
             face.listener = Some(listener);
         }
+        self.note_owner(id, owner);
         Some(id)
     }
 
@@ -175,7 +212,7 @@ impl Faces {
         }
     }
 
-    fn count_refusal(&mut self, listener: u32) {
+    pub(super) fn count_refusal(&mut self, listener: u32) {
         if let Some(listener) = &mut self.listeners[listener as usize] {
             listener.refused += 1;
         }

@@ -1,31 +1,27 @@
 //! From readiness of sockets to decoded packets.
 
 use super::face::{Face, Token, Transport};
-use super::{ACCEPT_PAUSE, Faces, Whence, watch_again};
+use super::{ACCEPT_PAUSE, Faces, LAST_READS_MAX, Whence, watch_again};
 use crate::config::FaceOptions;
 use crate::datagram::sys::{self, Received};
 use crate::datagram::{DatagramSocket, Medium, Peer};
 use crate::link::{Source, Tally};
+use crate::listener;
+use crate::shares::Owner;
 use crate::status::{CloseReason, Persistency};
 use crate::stream::Stream;
 use crate::timers::Timer;
 use crate::uri::FaceUri;
 use arrayvec::ArrayVec;
 use core::time::Duration;
-use nw_element::{Cause, DropReason, FaceId, Instant, Packet, Pool, Scope};
+use nw_element::{Cause, DropReason, FaceId, Instant, Packet, Pool, Scope, SharedPool};
 use nw_wire::{Fault, LpPacket};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// A UDP socket for which the system had no room rests for so long.
 const DRAIN_PAUSE: Duration = Duration::from_millis(1);
-
-/// Faces looked at to find one that gives way to a newcomer.
-const YIELD_LOOKS_MAX: usize = 16;
-
-/// A peer that spoke more than once gives way after so long a silence.
-const YIELD_SILENCE: Duration = Duration::from_secs(60);
 
 impl Faces {
     /// Serves a socket that epoll says is ready: accepts, reads, goes on with what waits to be written. Decoded packets are appended to
@@ -41,15 +37,16 @@ impl Faces {
     ) {
         self.latest = now;
         match Token::from_bits(token) {
-            Some(Token::Listener(index)) => self.accept(now, index),
+            Some(Token::Listener(index)) => self.accept(now, index, pool),
             Some(Token::Datagram(index)) => self.udp_ready(now, index as usize, flags, pool, batch),
             Some(Token::Interfaces) => self.interfaces_ready(now, pool),
             Some(Token::Xdp(queue)) => self.xdp_ready(now, queue, flags, pool, batch),
             Some(Token::Routes) => self.routes_ready(),
-            Some(Token::Handshake(index)) => self.handshake_ready(now, index),
+            Some(Token::Handshake(index)) => self.handshake_ready(now, index, pool),
             Some(Token::Face(id)) => self.stream_ready(now, id, flags, pool, batch),
             None => {}
         }
+        self.take_last_packets(batch);
     }
 
     /// Takes in a link packet that the owner of the internal face sends; as if it had been received.
@@ -66,39 +63,25 @@ impl Faces {
         self.arm_link(FaceId::INTERNAL, Instant::START);
     }
 
-    fn accept(&mut self, now: Instant, index: u32) {
+    fn accept(&mut self, now: Instant, index: u32, pool: &mut Pool) {
         for _ in 0..self.config.accepts_per_turn {
             let Some(Some(listener)) = self.listeners.get_mut(index as usize) else { return };
             match listener.accept(&self.config) {
                 Ok(None) => return,
-                Ok(Some((socket, uri, local @ (FaceUri::Ws(_) | FaceUri::Shm(_))))) => {
-                    self.expect_handshake(now, index, socket, (uri, local));
-                }
                 Ok(Some((socket, uri, local))) => {
-                    let options =
-                        FaceOptions { persistency: Some(Persistency::OnDemand), ..FaceOptions::default() };
-                    // Beyond the bound the socket is closed here: the peer learns at once.
-                    let full = matches!(uri, FaceUri::Tcp(_)) && listener.faces >= self.config.peers_max;
-                    let added = if full {
-                        None
-                    } else {
-                        let (scope, stream) = (self.scope_of(&uri), Stream::new(socket, true, None));
-                        self.add_stream(now, stream, (uri, local), scope, &options).ok()
-                    };
-                    let Some(listener) = &mut self.listeners[index as usize] else { return };
-                    match added {
-                        Some(id) => {
-                            listener.accepted += 1;
-                            listener.faces += 1;
-                            if let Some(face) = self.slots.get_mut(id) {
-                                face.listener = Some(index);
-                            }
-                        }
-                        None => listener.refused += 1,
-                    }
+                    self.take_connection(now, index, socket, (uri, local), pool);
+                    self.restore_spare_descriptor();
                 }
-                Err(_) => {
-                    // No descriptors: the connection keeps waiting, and epoll would say so without end.
+                Err(errno) => {
+                    if [Errno::MFILE, Errno::NFILE].contains(&errno) {
+                        self.drops.shortages.record(SharedPool::Descriptors);
+                        if self.use_spare_descriptor() {
+                            continue;
+                        }
+                        self.restore_spare_descriptor();
+                    }
+                    // The connection keeps waiting, and epoll would say so without end.
+                    let Some(Some(listener)) = self.listeners.get_mut(index as usize) else { return };
                     listener.refused += 1;
                     let data = epoll::EventData::new_u64(Token::Listener(index).bits());
                     let _ = epoll::modify(&self.epoll, &listener.socket, data, EventFlags::empty());
@@ -107,6 +90,34 @@ impl Faces {
                 }
             }
         }
+    }
+
+    /// Makes a face of a connection, or waits for its handshake. Where it may not be, it is closed here: the peer learns at once.
+    fn take_connection(
+        &mut self,
+        now: Instant,
+        index: u32,
+        socket: OwnedFd,
+        ends: (FaceUri, FaceUri),
+        pool: &mut Pool,
+    ) {
+        let owner = Self::owner_of(&socket, &ends.0);
+        let Some(socket) = self.admit_descriptor(now, socket, owner, pool) else {
+            return self.count_refusal(index);
+        };
+        let ends = match ends.0 {
+            // Its number may have changed.
+            FaceUri::Fd(_) => (listener::fd_uri(&socket), ends.1),
+            _ => ends,
+        };
+        if let FaceUri::Ws(_) | FaceUri::Shm(_) = ends.1 {
+            return self.expect_handshake(now, index, socket, ends, owner);
+        }
+        if !self.admit(now, owner, pool) {
+            return self.count_refusal(index);
+        }
+        let (scope, stream) = (self.scope_of(&ends.0), Stream::new(socket, true, None));
+        self.add_accepted(now, index, stream, ends, (scope, owner));
     }
 
     fn stream_ready(
@@ -129,7 +140,8 @@ impl Faces {
             return self.lose_stream(now, id, reason, pool);
         }
         if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
-            if let Err(reason) = self.read_stream(now, id, pool, batch) {
+            let reads = self.config.stream_reads_per_turn;
+            if let Err(reason) = self.read_stream(now, id, reads, pool, batch) {
                 return self.lose_stream(now, id, reason, pool);
             }
             if opening {
@@ -153,10 +165,22 @@ impl Faces {
         Ok(())
     }
 
+    /// Reads what the connection of a face that is about to end still holds: what was complete before its end is processed as ever.
+    pub(super) fn read_last(&mut self, id: FaceId, pool: &mut Pool) {
+        let Some(Face { transport: Transport::Stream(stream), .. }) = self.slots.get(id) else { return };
+        if stream.is_readable() {
+            let mut batch = core::mem::take(&mut self.last_packets);
+            // How it ends is known already.
+            let _ = self.read_stream(self.latest, id, LAST_READS_MAX, pool, &mut batch);
+            self.last_packets = batch;
+        }
+    }
+
     fn read_stream(
         &mut self,
         now: Instant,
         id: FaceId,
+        reads: usize,
         pool: &mut Pool,
         batch: &mut Vec<Packet>,
     ) -> Result<(), CloseReason> {
@@ -170,7 +194,7 @@ impl Faces {
         if let Some(websocket) = &mut stream.websocket {
             websocket.heard();
         }
-        let (reads, spare) = (self.config.stream_reads_per_turn, &mut self.spare_buffers);
+        let spare = &mut self.spare_buffers;
         let read = stream.read(reads, pool, spare, |packet, pool| {
             let mut tally = Tally { face: counters, all: drops };
             match packet {
@@ -352,36 +376,13 @@ impl Faces {
         // Noise gets no face.
         is_packet.map_err(|error| DropReason::Malformed(error.fault))?;
         let options = FaceOptions { persistency: Some(Persistency::OnDemand), ..FaceOptions::default() };
-        // Anybody can write any source address, so strangers don't get all the faces there are, nor keep them.
-        let full = socket.peers.len() >= self.config.peers_max && !self.make_room(now, index, pool);
-        let added = if full { None } else { self.add_peer(now, index, peer, &options).ok() };
+        // A source address can be forged, so senders don't get all the faces there are, nor keep them.
+        let admitted = self.admit(now, Owner::of_sender(peer), pool);
+        let added = if admitted { self.add_peer(now, index, peer, &options).ok() } else { None };
         if let Some(socket) = &mut self.sockets[index] {
             *if added.is_some() { &mut socket.accepted } else { &mut socket.refused } += 1;
         }
         added.ok_or(Cause::PeersFull.into())
-    }
-
-    /// Ends the on-demand face of a peer that spoke but once, or was silent for long, the longest known first; false when a bounded look finds
-    /// none. A peer that spoke since it was looked at last has a second chance.
-    fn make_room(&mut self, now: Instant, index: usize, pool: &mut Pool) -> bool {
-        for _ in 0..YIELD_LOOKS_MAX {
-            let Some(Some(socket)) = self.sockets.get_mut(index) else { return false };
-            let Some((id, since)) = socket.waiting_to_yield.pop_front() else { return false };
-            let Some(face) = self.slots.get(id).filter(|face| face.persistency == Persistency::OnDemand)
-            else {
-                continue;
-            };
-            let silent = now.since(face.heard);
-            if face.counters.in_packets <= 1 || face.heard <= since && silent >= YIELD_SILENCE {
-                self.end_face(id, CloseReason::Idle, pool);
-                return true;
-            }
-            let heard = face.heard;
-            if let Some(Some(socket)) = self.sockets.get_mut(index) {
-                socket.waiting_to_yield.push_back((id, heard));
-            }
-        }
-        false
     }
 
     pub(super) fn unheard(&mut self, index: usize, reason: DropReason, datagrams: u64) {

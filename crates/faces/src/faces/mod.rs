@@ -1,5 +1,6 @@
 //! The faces of one shard: listeners, sockets, link services, ids, timers.
 
+mod admission;
 mod egress;
 mod face;
 mod frames;
@@ -24,13 +25,14 @@ use crate::status::{CloseReason, FaceEvent, FaceStatus, ListenerStatus};
 use crate::stream::Spare;
 use crate::timers::{Timer, Timers};
 use crate::uri::FaceUri;
+use admission::{Descriptors, Shares};
 use core::time::Duration;
 use face::{Face, Token, Transport};
 use handshakes::Handshake;
 use interfaces::InterfaceFaces;
 use lanes::Junior;
 pub use lanes::{Lane, Stray, Twins, Whence};
-use nw_element::{Cause, DropCounters, FaceId, Instant, Pool};
+use nw_element::{Cause, DropCounters, FaceId, Instant, Packet, Pool, SharedPool};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -44,6 +46,9 @@ const AGAIN_PER_TURN: usize = 64;
 /// Frames of AF_XDP that another shard hindered from being handed back are to be in so long.
 const SETTLE_PAUSE: Duration = Duration::from_micros(50);
 
+/// Reads of up to 64 KiB of what a connection still holds when its face ends for another reason than its own end.
+const LAST_READS_MAX: usize = 128;
+
 /// Timers served in one turn.
 const TIMERS_PER_TURN: usize = 1024;
 
@@ -56,6 +61,8 @@ pub struct Faces {
     config: FacesConfig,
     epoll: OwnedFd,
     slots: FaceSlab<Face>,
+    shares: Shares,
+    descriptors: Descriptors,
     /// Some are empty: nothing listens there any more.
     listeners: Vec<Option<Listener>>,
     /// WebSocket connections that are no faces yet.
@@ -71,6 +78,8 @@ pub struct Faces {
     timers: Timers,
     budget: ReassemblyBudget,
     events: Vec<FaceEvent>,
+    /// What faces that ended had received and not given yet.
+    last_packets: Vec<Packet>,
     drops: DropCounters,
     /// Counters of faces that have ended.
     ended: FaceCounters,
@@ -96,8 +105,10 @@ impl Faces {
         Ok(Faces {
             budget: ReassemblyBudget::new(config.reassembly),
             config,
+            descriptors: Descriptors::new(&epoll),
             epoll,
             slots: FaceSlab::new(),
+            shares: Shares::default(),
             listeners: Vec::new(),
             handshakes: Vec::new(),
             sockets: Vec::new(),
@@ -109,6 +120,7 @@ impl Faces {
             spare_buffers: Vec::new(),
             timers: Timers::default(),
             events: Vec::new(),
+            last_packets: Vec::new(),
             drops: DropCounters::default(),
             ended: FaceCounters::default(),
             latest: Instant::START,
@@ -123,9 +135,23 @@ impl Faces {
         Token::from_bits(token).is_some()
     }
 
-    /// Takes what happened since the last call, in order.
+    /// Takes what happened since the last call, in order. [`FaceEvent::Created`] goes before packets that were received since the last call,
+    /// [`FaceEvent::Destroyed`] behind them and behind [`take_last_packets`](Self::take_last_packets): what a peer sent before its end counts.
     pub fn events(&mut self) -> impl Iterator<Item = FaceEvent> + use<> {
         core::mem::take(&mut self.events).into_iter()
+    }
+
+    /// Takes packets that faces had received before they ended, where that was found out by another call than [`on_ready`](Self::on_ready):
+    /// a command, a failed write, a timer.
+    #[inline]
+    pub fn take_last_packets(&mut self, batch: &mut Vec<Packet>) {
+        batch.append(&mut self.last_packets);
+    }
+
+    /// Returns whether [`events`](Self::events) or [`take_last_packets`](Self::take_last_packets) have something to give.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty() || !self.last_packets.is_empty()
     }
 
     /// When [`tick`](Self::tick) wants to be called, if ever.
@@ -167,7 +193,8 @@ impl Faces {
     pub fn close_all(&mut self, pool: &mut Pool) {
         self.flush(pool);
         let ids: Vec<FaceId> = self.ids().collect();
-        ids.into_iter().for_each(|id| self.end_face(id, CloseReason::Asked, pool));
+        ids.into_iter().for_each(|id| self.remove_face(id, CloseReason::Asked, pool));
+        self.last_packets.drain(..).for_each(|packet| pool.release(packet));
         (0..self.handshakes.len()).for_each(|index| drop(self.take_handshake(index as u32)));
         self.listeners.clear();
         self.sockets.clear();
@@ -266,7 +293,7 @@ impl Faces {
         let settings = face.link.settings();
         let up = match &face.transport {
             Transport::Stream(stream) => stream.connected,
-            Transport::Datagram { .. } | Transport::Internal => true,
+            Transport::Datagram { .. } | Transport::Internal | Transport::Null => true,
             Transport::Down => false,
         };
         FaceStatus {
@@ -287,9 +314,19 @@ impl Faces {
         }
     }
 
+    /// Returns an error when there are as many faces as others than on-demand ones may fill.
+    fn check_commanded(&mut self) -> Result<(), FaceError> {
+        if self.slots.len() >= self.commanded_faces_max() {
+            self.drops.shortages.record(SharedPool::Faces);
+            return Err(FaceError::TooMany(self.commanded_faces_max()));
+        }
+        Ok(())
+    }
+
     /// Makes a face, if there may be one more, and tells.
     fn add_face(&mut self, make: impl FnOnce(FaceId) -> Face) -> Result<FaceId, FaceError> {
         if self.slots.len() >= self.config.faces_max {
+            self.drops.shortages.record(SharedPool::Faces);
             return Err(FaceError::TooMany(self.config.faces_max));
         }
         let id = self.slots.insert(make).ok_or(FaceError::TooMany(self.config.faces_max))?;
@@ -307,7 +344,13 @@ impl Faces {
         LinkService::new(settings, now.as_nanos())
     }
 
+    /// Ends a face. What its connection still holds is read first.
     fn end_face(&mut self, id: FaceId, reason: CloseReason, pool: &mut Pool) {
+        self.read_last(id, pool);
+        self.remove_face(id, reason, pool);
+    }
+
+    fn remove_face(&mut self, id: FaceId, reason: CloseReason, pool: &mut Pool) {
         let Some(mut face) = self.slots.remove(id) else { return };
         let mut tally = Tally { face: &mut face.counters, all: &mut self.drops };
         for item in face.outbox.items() {
@@ -341,9 +384,7 @@ impl Faces {
             None => self.ended.merge(&face.counters),
             Some(_) => self.ended_lanes.push((id, core::mem::take(&mut face.counters))),
         }
-        if let Some(Some(listener)) = face.listener.map(|index| &mut self.listeners[index as usize]) {
-            listener.faces -= 1;
-        }
+        self.forget_owner(&face);
         let status = self.describe(id, &face);
         match &mut face.transport {
             Transport::Stream(stream) => {
@@ -352,7 +393,7 @@ impl Faces {
                 let _ = epoll::delete(&self.epoll, &stream.socket);
             }
             Transport::Datagram { socket, peer, .. } => self.forget_peer(*socket, peer, id),
-            Transport::Internal | Transport::Down => {}
+            Transport::Internal | Transport::Null | Transport::Down => {}
         }
         self.events.push(FaceEvent::Destroyed(Box::new(status), reason));
     }
@@ -419,7 +460,7 @@ impl Faces {
                 self.sockets[*socket].as_ref().map_or(0, DatagramSocket::queue_bytes) + burst.waiting.len()
             }
             Transport::Internal => self.mailbox.bytes(),
-            Transport::Down => 0,
+            Transport::Null | Transport::Down => 0,
         }
     }
 

@@ -9,6 +9,7 @@ use crate::error::FaceError;
 use crate::inherited::InheritedUnix;
 use crate::link::LinkSettings;
 use crate::listener::{self, Listener};
+use crate::shares::Owner;
 use crate::status::{FaceEvent, Persistency};
 use crate::stream::Stream;
 use crate::timers::Timer;
@@ -159,6 +160,7 @@ impl Faces {
                     return Err(FaceError::Exists(existing));
                 }
                 let bind = local_address(uri, local)?;
+                self.check_commanded()?;
                 let (stream, local) = listener::connect(uri, bind, &self.config)?;
                 let connected = stream.connected;
                 let id = self.add_stream(now, stream, (uri.clone(), local), scope, options)?;
@@ -201,6 +203,16 @@ impl Faces {
         self.slots.set_reserved(FaceId::INTERNAL, face);
         self.tell_created(FaceId::INTERNAL);
         FaceId::INTERNAL
+    }
+
+    /// Makes the face that drops all that is sent to it, [`FaceId::NULL`]: what a route to it covers goes nowhere.
+    pub fn open_null(&mut self, now: Instant) -> FaceId {
+        let ends = (FaceUri::Null, FaceUri::Null);
+        let link = self.link(now, LinkSettings::new(&self.config, None));
+        let face = Face::new(now, ends, Scope::NonLocal, Persistency::Permanent, Transport::Null, link);
+        self.slots.set_reserved(FaceId::NULL, face);
+        self.tell_created(FaceId::NULL);
+        FaceId::NULL
     }
 
     pub(super) fn add_stream(
@@ -282,14 +294,9 @@ impl Faces {
         }
         if let Some(socket) = &mut self.sockets[index] {
             socket.peers.insert(peer, id);
-            if idle.is_some() {
-                socket.waiting_to_yield.push_back((id, now));
-            }
-            // Faces that ended otherwise are cleared away before they outnumber those that live.
-            if socket.waiting_to_yield.len() > 64 + 2 * socket.peers.len() {
-                let slots = &self.slots;
-                socket.waiting_to_yield.retain(|(id, _)| slots.get(*id).is_some());
-            }
+        }
+        if options.persistency == Some(Persistency::OnDemand) {
+            self.note_owner(id, Owner::of_sender(peer));
         }
         Ok(id)
     }
@@ -317,9 +324,7 @@ impl Faces {
         if let Some(existing) = existing.filter_map(|(_, socket)| socket.peers.get(&Peer::Ip(peer))).next() {
             return Err(FaceError::Exists(*existing));
         }
-        if self.slots.len() >= self.config.faces_max {
-            return Err(FaceError::TooMany(self.config.faces_max));
-        }
+        self.check_commanded()?;
         let index = match found {
             Some(index) => index,
             None => {

@@ -18,6 +18,7 @@ use std::os::fd::AsFd;
 impl Faces {
     /// A stream has come to its end, and with it its face, unless that is permanent and was connected before.
     pub(super) fn lose_stream(&mut self, now: Instant, id: FaceId, reason: CloseReason, pool: &mut Pool) {
+        self.read_last(id, pool);
         let Some(face) = self.slots.get_mut(id) else { return };
         if let CloseReason::SharedMemory(fault) = reason {
             tracing::debug!(peer = %face.uri, %fault, "a neighbour at shared memory breaks the rules");

@@ -188,7 +188,16 @@ impl Shared {
             }
             let waits = self.reader.wait(&self.memory, &mut self.due).map_err(CloseReason::SharedMemory)?;
             if waits {
-                return self.hear_bell(socket).map(|()| 0);
+                return match self.hear_bell(socket) {
+                    // It may have written and left since the ring was found empty.
+                    Err(CloseReason::PeerClosed) => {
+                        match self.reader.read(&self.memory, buffer).map_err(CloseReason::SharedMemory)? {
+                            0 => Err(CloseReason::PeerClosed),
+                            read => Ok(read),
+                        }
+                    }
+                    heard => heard.map(|()| 0),
+                };
             }
         }
         // What was there is not any more: somebody takes back what he wrote.

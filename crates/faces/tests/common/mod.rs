@@ -61,19 +61,25 @@ impl Host {
             let (token, flags) = (event.data.u64(), event.flags);
             assert!(Faces::owns(token));
             self.faces.on_ready(now, token, flags, &mut self.pool, &mut self.batch);
-            self.events.extend(self.faces.events());
-            for packet in self.batch.drain(..) {
-                let meta = self.pool.meta(&packet);
-                self.marked += usize::from(meta.link.congestion_mark > 0);
-                self.received.push((meta.ingress, meta.kind, self.pool.bytes(&packet).to_vec()));
-                self.pool.release(packet);
-            }
+            self.take_in();
         }
         let count = ready.len();
         self.faces.tick(now, &mut self.pool);
         self.faces.flush(&mut self.pool);
-        self.events.extend(self.faces.events());
+        self.take_in();
         count
+    }
+
+    /// Takes events and packets.
+    pub fn take_in(&mut self) {
+        self.events.extend(self.faces.events());
+        self.faces.take_last_packets(&mut self.batch);
+        for packet in self.batch.drain(..) {
+            let meta = self.pool.meta(&packet);
+            self.marked += usize::from(meta.link.congestion_mark > 0);
+            self.received.push((meta.ingress, meta.kind, self.pool.bytes(&packet).to_vec()));
+            self.pool.release(packet);
+        }
     }
 
     /// Turns until a condition holds.

@@ -113,6 +113,9 @@ impl Engine {
                     for (face, info, _) in &self.faces.known {
                         slot.element.face_added(*face, *info);
                     }
+                    for (face, peer) in &self.faces.peers {
+                        slot.element.set_peer(*face, *peer);
+                    }
                     self.put(slot)
                 }
             };

@@ -25,7 +25,7 @@ use nw_element::decode::{read_names, read_or_drop};
 use nw_element::parameters::{Making, ParameterError};
 use nw_element::{
     AnyElement, Cause, Context, DropCounters, Element, Erased, FaceId, FaceInfo, Instant, Kind, Lent,
-    PREFETCH_STAGES_MAX, Packet, Parameters, Pool, Runs, Work,
+    PREFETCH_STAGES_MAX, Packet, Parameters, Peer, Pool, Runs, Work,
 };
 use nw_elements::catalogue::Entry;
 use nw_name::HashKey;
@@ -125,6 +125,8 @@ struct Faces {
     of_graph: Vec<Option<FaceId>>,
     /// All there are, with the face of the graph by whose name each was made.
     known: Vec<(FaceId, FaceInfo, String)>,
+    /// Which peers are behind them, where that is known.
+    peers: Vec<(FaceId, Peer)>,
 }
 
 impl Faces {
@@ -201,9 +203,18 @@ impl Engine {
         }
     }
 
+    /// Says which peer is behind a face that was added: see [`Element::set_peer`](nw_element::Element::set_peer).
+    pub fn set_peer(&mut self, face: FaceId, peer: Peer) {
+        self.faces.peers.push((face, peer));
+        for slot in self.slots.iter_mut().flatten() {
+            slot.element.set_peer(face, peer);
+        }
+    }
+
     /// Tells that a face is gone. Where it was the one of a face for a single peer, the next that waits there takes its place.
     pub fn remove_face(&mut self, now: Instant, face: FaceId) {
         self.faces.known.retain(|(known, ..)| *known != face);
+        self.faces.peers.retain(|(known, _)| *known != face);
         for (of, led) in self.graph.faces.iter().zip(&mut self.faces.of_graph) {
             if *led == Some(face) {
                 let mut waiting =

@@ -16,7 +16,7 @@ use crate::model::Graph;
 use crossbeam_channel::{Receiver, Sender};
 use doors::Door;
 use nw_element::{Cause, DropCounters, FaceId, Instant, Kind, Packet, Pool};
-use nw_faces::{FaceError, FaceEvent, FaceStatus, Faces, FacesConfig};
+use nw_faces::{CloseReason, FaceError, FaceEvent, FaceStatus, Faces, FacesConfig};
 use nw_name::HashKey;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
@@ -162,6 +162,8 @@ pub struct Host {
     doors: Vec<Door>,
     /// Faces that were accepted where nothing listens any more: they stay until a change is complete.
     leaving: Vec<FaceId>,
+    /// Faces that ended and whose last packets may still have to be processed: elements do not know of it yet.
+    ended: Vec<(Box<FaceStatus>, CloseReason)>,
     pool: Pool,
     batch: Vec<Packet>,
     out: Vec<Packet>,
@@ -223,6 +225,7 @@ impl Host {
             faces,
             doors,
             leaving: Vec::new(),
+            ended: Vec::new(),
             pool: Pool::new(key, CHUNKS_MAX, PACKETS_MAX),
             batch: Vec::new(),
             out: Vec::new(),
@@ -244,6 +247,7 @@ impl Host {
         }
         self.open_missing(now);
         self.take_in_faces(now);
+        self.take_in_ended(now);
         Ok(())
     }
 
@@ -338,6 +342,11 @@ impl Host {
             }
             self.tick(now);
             self.faces.flush(&mut self.pool);
+            // A write may have failed: that face has ended, and the loop does not sleep over it.
+            while self.faces.has_events() {
+                self.forward(now);
+                self.faces.flush(&mut self.pool);
+            }
             if self.is_drained(now) {
                 return Ok(());
             }
@@ -360,6 +369,7 @@ impl Host {
         self.engine.process(now, &mut self.batch, &mut self.pool, &mut self.out);
         self.exchange_work(now);
         self.send(now);
+        self.take_in_ended(now);
     }
 
     /// Takes back what other threads have done, and gives them what waits.
@@ -419,7 +429,8 @@ impl Host {
         }
     }
 
-    /// Tells elements of faces that came and went.
+    /// Tells elements of faces that came. Those that ended wait for [`take_in_ended`](Self::take_in_ended): what they received before is
+    /// processed first.
     fn take_in_faces(&mut self, now: Instant) {
         let mut routes_change = false;
         for event in self.faces.events() {
@@ -427,6 +438,7 @@ impl Host {
                 FaceEvent::Created(status) => match self.door_of(&status) {
                     Some((at, is_accepted)) => {
                         self.engine.add_face(status.id, status.info(), at, is_accepted);
+                        self.engine.set_peer(status.id, status.peer());
                         self.doors[at].is_connecting = !is_accepted && !status.up;
                         routes_change |= !is_accepted || self.engine.graph().faces[at].is_single;
                         tracing::debug!(face = self.doors[at].name, id = status.id.number(), uri = %status.uri, "face");
@@ -434,21 +446,31 @@ impl Host {
                     // Its listener is of a graph that runs no longer.
                     None => drop(self.faces.close(status.id, &mut self.pool)),
                 },
-                FaceEvent::Destroyed(status, reason) => {
-                    tracing::debug!(id = status.id.number(), uri = %status.uri, %reason, "face ended");
-                    self.engine.remove_face(now, status.id);
-                    routes_change |= self.engine.graph().faces.iter().any(|face| face.is_single);
-                    if let Some(door) = self.doors.iter_mut().find(|door| door.face == Some(status.id)) {
-                        let again = door.gone(now, &reason);
-                        self.retry = Some(self.retry.map_or(again, |retry| retry.min(again)));
-                    }
-                }
+                FaceEvent::Destroyed(status, reason) => self.ended.push((status, reason)),
                 FaceEvent::Up(id) => {
                     self.doors.iter_mut().filter(|door| door.face == Some(id)).for_each(Door::up);
                 }
                 FaceEvent::Down(id) => {
                     self.doors.iter_mut().filter(|door| door.face == Some(id)).for_each(Door::down);
                 }
+            }
+        }
+        self.faces.take_last_packets(&mut self.batch);
+        if routes_change {
+            self.apply(now);
+        }
+    }
+
+    /// Tells elements of faces that ended.
+    fn take_in_ended(&mut self, now: Instant) {
+        let mut routes_change = false;
+        for (status, reason) in core::mem::take(&mut self.ended) {
+            tracing::debug!(id = status.id.number(), uri = %status.uri, %reason, "face ended");
+            self.engine.remove_face(now, status.id);
+            routes_change |= self.engine.graph().faces.iter().any(|face| face.is_single);
+            if let Some(door) = self.doors.iter_mut().find(|door| door.face == Some(status.id)) {
+                let again = door.gone(now, &reason);
+                self.retry = Some(self.retry.map_or(again, |retry| retry.min(again)));
             }
         }
         if routes_change {
@@ -513,7 +535,7 @@ impl Host {
         mut doors: Vec<Door>,
         order: ChangeOrder,
     ) -> Result<(), HostError> {
-        self.take_in_faces(now);
+        self.forward(now);
         let changed = self.engine.change(now, graph, order, &mut self.pool, &mut self.out);
         let changed = changed.map_err(HostError::Faults)?;
         for old in &mut self.doors {
@@ -528,10 +550,11 @@ impl Host {
             }
         }
         // Those that ended are told of while their names are known.
-        self.take_in_faces(now);
+        self.forward(now);
         self.doors = doors;
         self.open_missing(now);
         self.take_in_faces(now);
+        self.take_in_ended(now);
         self.apply(now);
         let crate::engine::Changed { kept, added, removed, not_in_effect, .. } = changed;
         tracing::info!(kept, added, removed, "graph changed");

@@ -146,7 +146,7 @@ pub struct Direction {
     pub data: u64,
     /// Nacks.
     pub nacks: u64,
-    /// NDNLPv2 fragments, and later fragments of IPv4 packets.
+    /// NDNLPv2 fragments after the first, which counts as what the packet is; and later fragments of IPv4 packets.
     pub fragments: u64,
     /// Anything else, to the member's own port: what it is, is not looked at beyond its first octets.
     pub others: u64,

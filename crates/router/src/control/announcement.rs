@@ -3,6 +3,7 @@
 use nw_api::management::number::EXPIRATION_PERIOD;
 use nw_name::NameRef;
 use nw_name::convention::{Kind, PREFIX_ANNOUNCEMENT};
+use nw_trust::calendar::parse_moment;
 use nw_wire::types::{NOT_AFTER, NOT_BEFORE, VALIDITY_PERIOD, content_type};
 use nw_wire::{Data, Error, Fault, Reader, Tlv};
 
@@ -73,61 +74,7 @@ fn validity(element: &Tlv<'_>) -> Result<(u64, u64), Error> {
             .next()?
             .filter(|part| part.typ == typ)
             .ok_or(Error::new(Fault::MissingField, element.start))?;
-        seconds(part.value).ok_or(Error::new(Fault::FieldValue, part.start))
+        parse_moment(part.value).ok_or(Error::new(Fault::FieldValue, part.start))
     };
     Ok((moment(NOT_BEFORE)?, moment(NOT_AFTER)?))
-}
-
-/// Seconds since 1970 of `YYYYMMDDThhmmss`, UTC.
-fn seconds(text: &[u8]) -> Option<u64> {
-    if text.len() != 15 || text[8] != b'T' {
-        return None;
-    }
-    let number = |from: usize, to: usize| {
-        let digits = &text[from..to];
-        digits.iter().try_fold(0u64, |number, digit| {
-            digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0'))
-        })
-    };
-    let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
-    let (hour, minute, second) = (number(9, 11)?, number(11, 13)?, number(13, 15)?);
-    if year < 1970
-        || !(1..=12).contains(&month)
-        || !(1..=31).contains(&day)
-        || hour > 23
-        || minute > 59
-        || second > 60
-    {
-        return None;
-    }
-    // Days since 1 March of year 0, as months then end with the day that leap years add.
-    let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
-    let since_1970 = days.checked_sub(DAYS_TO_1970)?;
-    Some(since_1970 * 86_400 + hour * 3600 + minute * 60 + second)
-}
-
-/// From 1 March of year 0 to 1 January 1970.
-const DAYS_TO_1970: u64 = 719_468;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times() {
-        assert_eq!(seconds(b"19700101T000000"), Some(0));
-        assert_eq!(seconds(b"20000229T235959"), Some(951_868_799));
-        assert_eq!(seconds(b"20261121T003000"), Some(1_795_221_000));
-        for bad in [
-            &b"20261121 003000"[..],
-            b"20261321T003000",
-            b"2026",
-            b"19691231T235959",
-            b"20261121T243000",
-            b"2026x121T003000",
-        ] {
-            assert_eq!(seconds(bad), None);
-        }
-    }
 }

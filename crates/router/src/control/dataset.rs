@@ -83,7 +83,7 @@ impl Control {
         }
         // What changed while it was made may be in it or not.
         making.generation = making.generation.filter(|made| self.generation(making.dataset) == Some(*made));
-        let (packet, asking) = self.publisher.publish(now, self.unix_ms(now), making);
+        let (packet, asking) = self.publisher.publish(now, env.unix_ms(), making);
         if let Some(packet) = packet {
             asking.into_iter().for_each(|token| env.send(&packet, token));
         }
@@ -154,9 +154,7 @@ impl Control {
             Dataset::StatusGeneral => {
                 let status = ForwarderStatus {
                     version: self.config.version.clone(),
-                    start_timestamp: self.config.start_unix_ms,
-                    current_timestamp: self.unix_ms(now),
-                    fib_entries: self.rib.prefixes_len() as u64,
+                    fib_entries: self.rib.listed_len() as u64,
                     ..env.forwarder_status()
                 };
                 status.encode_fields(&mut item);

@@ -12,13 +12,22 @@ use nw_name::{Name, NameRef};
 use nw_tables::cs::Erasing;
 use nw_tables::fib::{NextHop, StrategyId};
 use nw_tables::{FaceId, Instant};
+use nw_trust::{Clocks, Peer};
 use nw_wire::{Data, Interest, Token};
+use std::borrow::Cow;
 
 /// The router, as management sees and changes it.
 pub trait Environment {
+    /// Reads the wall clock: milliseconds since 1970. It may have been set since the last call.
+    fn unix_ms(&self) -> u64;
+
     /// Makes an outgoing face. A connection that takes its time is [`Created::Later`]: the host then calls
     /// [`Control::face_completed`](super::Control::face_completed) with the same ticket, exactly once, also when the connection fails.
     fn create_face(&mut self, ticket: Ticket, request: &FaceRequest<'_>) -> Created;
+
+    /// Gives up a face of which [`Created::Later`] was said: it ends, and [`Control::face_completed`](super::Control::face_completed) is not
+    /// called.
+    fn abandon_face(&mut self, ticket: Ticket);
 
     /// Changes a face that is there.
     ///
@@ -67,7 +76,7 @@ pub trait Environment {
     /// The content store's state and counters.
     fn cs_info(&self) -> CsInfo;
 
-    /// The router's counters. Management fills in version and timestamps itself, so those may be left empty.
+    /// The router's counters and timestamps. Management fills in the version itself, so that may be left empty.
     fn forwarder_status(&self) -> ForwarderStatus;
 
     /// Packets dropped, by reason, in counter order; reasons that never came may be left out.
@@ -199,12 +208,12 @@ pub struct FibRefusal {
 }
 
 /// What an authority says of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Carry it out.
     Accept,
     /// Answer 403 with this text.
-    Deny(&'static str),
+    Deny(Cow<'static, str>),
     /// Answer nothing: the signature is malformed.
     Silent,
     /// Nothing yet: a certificate has to be fetched first. The authority keeps the Interest, and the host passes it to
@@ -220,7 +229,7 @@ pub trait Authorize {
     /// A command that is accepted here counts as seen: ask last.
     fn command(
         &mut self,
-        now: Instant,
+        clocks: Clocks,
         interest: &Interest<'_>,
         ingress: Ingress,
         module: &str,
@@ -231,7 +240,7 @@ pub trait Authorize {
     /// May whoever signed this prefix announcement announce that prefix? `interest` brought it; nothing is remembered of being asked.
     fn announcement(
         &mut self,
-        now: Instant,
+        clocks: Clocks,
         announcement: &Data<'_>,
         prefix: NameRef<'_>,
         ingress: Ingress,
@@ -241,7 +250,7 @@ pub trait Authorize {
     /// As [`announcement`](Self::announcement), of one that came with Data from a neighbour: nobody commanded, nobody is answered.
     fn learned(
         &mut self,
-        now: Instant,
+        clocks: Clocks,
         announcement: &Data<'_>,
         prefix: NameRef<'_>,
         ingress: Ingress,
@@ -255,4 +264,6 @@ pub struct Ingress {
     pub face: FaceId,
     /// True when its other end is on this machine.
     pub local: bool,
+    /// The peer whose share of bounded pools it uses.
+    pub peer: Peer,
 }

@@ -1,12 +1,15 @@
 //! `faces/create`, `faces/update`, `faces/destroy`.
 
+use super::shares::face_that_gives_way;
 use super::{Asked, CONNECTING_MAX, Control, Created, Environment, FaceChange, FaceRequest, Outcome};
 use nw_api::management::{ControlParameters, ControlResponse, FacePersistency, FaceStatus};
+use nw_element::SharedPool;
 use nw_tables::FaceId;
 
 impl Control {
     pub(super) fn create_face(
         &mut self,
+        asked: Asked,
         parameters: &ControlParameters,
         env: &mut dyn Environment,
     ) -> Outcome {
@@ -15,7 +18,7 @@ impl Control {
         if persistency == FacePersistency::OnDemand {
             return ControlResponse::refuse(406, "a face that is made by command can't be on-demand").into();
         }
-        if self.connecting.len() >= CONNECTING_MAX {
+        if !self.has_place_for_connecting(asked.ingress.face, env) {
             return ControlResponse::refuse(503, "too many faces are being connected: try again later")
                 .into();
         }
@@ -28,8 +31,27 @@ impl Control {
         };
         match env.create_face(ticket, &request) {
             Created::Later => Outcome::Connecting(ticket),
-            done => created(&done, speaks_of_link(parameters), env).into(),
+            done => created(&done, env).into(),
         }
+    }
+
+    /// True when one more face can be connected for `face`; the oldest that is being connected for a face with more is given up if need be.
+    fn has_place_for_connecting(&mut self, face: FaceId, env: &mut dyn Environment) -> bool {
+        if self.connecting.len() < CONNECTING_MAX {
+            return true;
+        }
+        self.shortages.record(SharedPool::Commands);
+        let faces = self.connecting.values().map(|connecting| connecting.face);
+        let Some(most) = face_that_gives_way(face, faces) else { return false };
+        let oldest = self.connecting.iter().find(|(_, connecting)| connecting.face == most);
+        if let Some(ticket) = oldest.map(|(ticket, _)| *ticket)
+            && let Some(given_up) = self.connecting.remove(&ticket)
+        {
+            env.abandon_face(ticket);
+            let refusal = ControlResponse::refuse(503, "given up: too many faces are being connected");
+            self.answer_asker(given_up.asker, refusal, env);
+        }
+        true
     }
 
     pub(super) fn destroy_face(
@@ -49,11 +71,11 @@ impl Control {
                 body,
             };
         }
-        // "destroy: always 200", also when it is not there.
-        if let Some(face) = FaceId::from_number(number) {
-            self.statics.face_unwanted(face);
-            env.destroy_face(face);
-        }
+        let Some(face) = FaceId::from_number(number).filter(|face| env.has_face(*face)) else {
+            return ControlResponse { code: 404, text: format!("there is no face {number}"), body };
+        };
+        self.statics.face_unwanted(face);
+        env.destroy_face(face);
         ControlResponse::ok(body)
     }
 }
@@ -91,18 +113,17 @@ pub(super) fn update(
     }
     match env.face_status(face) {
         Some(status) => {
-            let body = said(properties(&status), speaks_of_link(parameters));
-            ControlResponse::ok(ControlParameters { uri: None, local_uri: None, ..body })
+            ControlResponse::ok(ControlParameters { uri: None, local_uri: None, ..properties(&status) })
         }
         None => ControlResponse { code: 404, text: "there is no such face".to_owned(), body },
     }
 }
 
-/// The answer to `faces/create`; `link`: the command spoke of congestion or MTU.
-pub(super) fn created(created: &Created, link: bool, env: &mut dyn Environment) -> ControlResponse {
+/// The answer to `faces/create`.
+pub(super) fn created(created: &Created, env: &mut dyn Environment) -> ControlResponse {
     match created {
         Created::Now(face) => match env.face_status(*face) {
-            Some(status) => ControlResponse::ok(said(properties(&status), link)),
+            Some(status) => ControlResponse::ok(properties(&status)),
             None => ControlResponse::refuse(504, "the face went away as soon as it was there"),
         },
         // "409 for an existing face with its full properties": nfdc and NDNts depend on them.
@@ -119,26 +140,7 @@ pub(super) fn created(created: &Created, link: bool, env: &mut dyn Environment) 
     }
 }
 
-/// True when a command says something about congestion or MTU.
-pub(super) const fn speaks_of_link(parameters: &ControlParameters) -> bool {
-    parameters.base_congestion_marking_interval.is_some()
-        || parameters.default_congestion_threshold.is_some()
-        || parameters.mtu.is_some()
-}
-
-/// Congestion and MTU are said only to those who spoke of them: python-ndn can't read them in NFD's order, others do without.
-fn said(properties: ControlParameters, link: bool) -> ControlParameters {
-    if link {
-        return properties;
-    }
-    ControlParameters {
-        base_congestion_marking_interval: None,
-        default_congestion_threshold: None,
-        mtu: None,
-        ..properties
-    }
-}
-
+/// All of a face's properties, as NFD answers: in its order too, which python-ndn's models do not read (decision 0045).
 fn properties(face: &FaceStatus) -> ControlParameters {
     ControlParameters {
         face_id: Some(face.face_id),

@@ -11,7 +11,7 @@
 //!   batch of routes, a new configuration, erasing from a large content store) is done in parts by [`Control::work`] and answered when done. Faces
 //!   that take time to connect are answered by [`Control::face_completed`], notifications when something happens.
 //! * State and bounds: the [`Rib`]'s, 64 MiB of published datasets, 4096 notifications, 1024 faces being connected, 16384 answers that wait, 16
-//!   erasures under way.
+//!   erasures under way. Each is shared by face: see [`shares`].
 //! * Timers: call [`Control::on_timeout`] when [`Control::next_timeout`] has come.
 
 mod advertise;
@@ -24,6 +24,7 @@ mod publisher;
 mod quiet;
 pub mod rib;
 mod self_learning;
+mod shares;
 mod statics;
 mod table_commands;
 #[cfg(test)]
@@ -39,9 +40,13 @@ use advertise::Advertiser;
 use events::Events;
 use nw_api::config::Reach;
 use nw_api::management::command::{self, Request};
-use nw_api::management::{ControlParameters, ControlResponse, FaceEventKind, FaceStatus, Root, Verb};
+use nw_api::management::{
+    ControlParameters, ControlResponse, Dataset, FaceEventKind, FaceQueryFilter, FaceStatus, Root, Verb,
+};
+use nw_element::{SharedPool, Shortages};
 use nw_name::{Component, Name, NameRef};
 use nw_tables::{FaceId, Instant};
+use nw_trust::{Clocks, Peer};
 use nw_wire::{DataBuilder, DigestSha256, Interest, PACKET_LEN_MAX, Token};
 use publisher::Publisher;
 use quiet::Quiet;
@@ -56,6 +61,8 @@ use work::{Asker, Work};
 const FRESHNESS_MS: u64 = 1000;
 /// Faces that may be connecting at one time on command.
 const CONNECTING_MAX: usize = 1024;
+/// Bytes of an answer's text.
+const TEXT_LEN_MAX: usize = 1024;
 /// Routes that end in one call of [`Control::on_timeout`].
 const EXPIRE_MAX: usize = 8;
 /// Names have at most so many components in the FIB.
@@ -66,8 +73,8 @@ const COMPONENTS_MAX: usize = 32;
 pub struct ControlConfig {
     /// Software and version, as `status/general` says it.
     pub version: String,
-    /// Milliseconds since 1970 at [`Instant::START`].
-    pub start_unix_ms: u64,
+    /// A random number, for nonces.
+    pub seed: u64,
     /// Next hops that a prefix may have in the FIB.
     pub next_hops_max: usize,
     /// Routes, all prefixes together.
@@ -96,14 +103,14 @@ pub struct Control {
     publisher: Publisher,
     events: Events,
     statics: Statics,
-    /// Commands whose face is being connected: the Interest's name and token (none: the host's own command), and whether it spoke of congestion or
-    /// MTU.
-    connecting: BTreeMap<Ticket, (Option<(Name, Token)>, bool)>,
+    /// Commands whose face is being connected.
+    connecting: BTreeMap<Ticket, Connecting>,
     tickets: u64,
     /// Answers to the host's own commands that had to wait.
     answered: Vec<(Ticket, ControlResponse)>,
     work: Work,
     refusals: Quiet,
+    shortages: Shortages,
     advertiser: Advertiser,
 }
 
@@ -115,6 +122,13 @@ struct Asked {
     root: Root,
     /// What its answer is to carry, so that it satisfies this Interest and no other.
     token: Token,
+}
+
+impl Asked {
+    /// Reads both clocks.
+    fn clocks(&self, env: &dyn Environment) -> Clocks {
+        Clocks { elapsed_ms: self.now.as_millis(), unix_ms: env.unix_ms() }
+    }
 }
 
 /// What carrying out a command comes to.
@@ -155,14 +169,17 @@ impl Control {
             tickets: 0,
             answered: Vec::new(),
             work: Work::default(),
-            advertiser: Advertiser::new(config.start_unix_ms),
+            advertiser: Advertiser::new(config.seed),
             refusals: Quiet::default(),
+            shortages: Shortages::default(),
             config,
         };
         for (prefix, strategy) in statics::BUILT_IN {
             control.choose(named(prefix).as_ref(), named(strategy).as_ref(), env)?;
         }
         control.set_by_hand(named(LOCALHOST_NFD).as_ref(), FaceId::INTERNAL, Some(ByHand::Cost(0)), env)?;
+        // Programs look for any management Data under /localhost, as there is where NFD runs.
+        control.set_by_hand(named(LOCALHOST).as_ref(), FaceId::INTERNAL, Some(ByHand::Unlisted), env)?;
         Ok(control)
     }
 
@@ -192,7 +209,9 @@ impl Control {
         env: &mut dyn Environment,
     ) -> Reply {
         let Ok(interest) = Interest::check(wire) else { return Reply::Silent };
-        let Some((root, request)) = command::parse(&interest) else { return Reply::Silent };
+        let Some((root, request)) = command::parse(&interest) else {
+            return self.on_discovery(now, ingress, token, &interest, env);
+        };
         let served = match root {
             Root::Localhost => ingress.local,
             Root::Localhop => reaches(self.localhop, ingress.local),
@@ -225,6 +244,7 @@ impl Control {
                     version,
                     segment,
                     can_be_prefix: interest.can_be_prefix(),
+                    face: ingress.face,
                 };
                 self.on_dataset(now, asks, filter, token, env)
             }
@@ -242,6 +262,36 @@ impl Control {
                 Reply::Silent
             }
         }
+    }
+
+    /// An Interest for anything under a name that begins those of datasets, such as `/localhost`: answered by the first of them.
+    fn on_discovery(
+        &mut self,
+        now: Instant,
+        ingress: Ingress,
+        token: Token,
+        interest: &Interest<'_>,
+        env: &mut dyn Environment,
+    ) -> Reply {
+        let name = interest.name();
+        if !interest.can_be_prefix() || !ingress.local || name.is_empty() {
+            return Reply::Silent;
+        }
+        let begins = |dataset: &Dataset| {
+            *dataset != Dataset::FacesQuery && name.is_prefix_of(dataset.name(Root::Localhost).as_ref())
+        };
+        let all = [Dataset::StatusGeneral].iter().chain(Dataset::ALL);
+        let Some(dataset) = all.copied().find(begins) else { return Reply::Silent };
+        let prefix = dataset.name(Root::Localhost);
+        let asks = publisher::Asks {
+            dataset,
+            prefix: prefix.as_ref(),
+            version: None,
+            segment: None,
+            can_be_prefix: true,
+            face: ingress.face,
+        };
+        self.on_dataset(now, asks, FaceQueryFilter::default(), token, env)
     }
 
     /// Something happened to a face. Tell every creation and end, and links that fail and work again.
@@ -273,16 +323,13 @@ impl Control {
         done: Result<FaceId, Refusal>,
         env: &mut dyn Environment,
     ) {
-        if let Some((asker, link)) = self.connecting.remove(&ticket) {
+        if let Some(Connecting { asker, .. }) = self.connecting.remove(&ticket) {
             let created = match done {
                 Ok(face) => Created::Now(face),
                 Err(refusal) => Created::Refused(refusal),
             };
-            let response = face_commands::created(&created, link, env);
-            match asker {
-                Some((name, token)) => drop(self.answer(name.as_ref(), token, &response, env)),
-                None => self.answered.push((ticket, response)),
-            }
+            let response = face_commands::created(&created, env);
+            self.answer_asker(asker, response, env);
         } else {
             self.static_completed(now, ticket, done, env);
         }
@@ -321,13 +368,20 @@ impl Control {
         env: &mut dyn Environment,
     ) -> Reply {
         let prefix = prefix_of(verb, parameters);
-        match authority.command(asked.now, interest, asked.ingress, verb.module(), verb.word(), prefix) {
+        match authority.command(
+            asked.clocks(env),
+            interest,
+            asked.ingress,
+            verb.module(),
+            verb.word(),
+            prefix,
+        ) {
             Verdict::Silent => return Reply::Silent,
             Verdict::Later => return Reply::Later,
-            Verdict::Deny(why) => return self.deny(asked, interest, why, env),
+            Verdict::Deny(why) => return self.deny(asked, interest, &why, env),
             Verdict::Accept => {}
         }
-        if self.is_busy() {
+        if self.is_busy(asked.ingress.face) {
             let refusal = ControlResponse::refuse(503, "too many changes are under way: try again");
             return self.answer(interest.name(), asked.token, &refusal, env);
         }
@@ -338,20 +392,22 @@ impl Control {
         };
         match outcome {
             Outcome::Done(response) => {
+                let response = as_protocol_answers(verb, *response);
                 tracing::debug!(%verb, face = %asked.ingress.face, code = response.code, text = %response.text, "command");
                 let about = prefix.filter(|name| response.is_ok() && self.rib.is_walking(*name));
                 if about.is_some() || response.is_ok() && self.rib.asked() > before {
-                    return self.answer_when_in_effect(interest.name(), asked.token, *response, env);
+                    return self.answer_when_in_effect(interest.name(), asked, response, env);
                 }
                 self.answer(interest.name(), asked.token, &response, env)
             }
             Outcome::Connecting(ticket) => {
-                let link = face_commands::speaks_of_link(parameters);
-                self.connecting.insert(ticket, (Some((interest.name().to_name(), asked.token)), link));
+                let asker = Asker::Interest(interest.name().to_name(), asked.token);
+                self.connecting.insert(ticket, Connecting { asker, face: asked.ingress.face });
                 Reply::Later
             }
             Outcome::Erasing(erasure) => {
-                self.erase_in_parts(Asker::Interest(interest.name().to_name(), asked.token), erasure);
+                let asker = Asker::Interest(interest.name().to_name(), asked.token);
+                self.erase_in_parts(asker, asked.ingress.face, erasure);
                 Reply::Later
             }
         }
@@ -372,26 +428,36 @@ impl Control {
         if let Err(why) = verb.check(parameters) {
             return Ok(ControlResponse::refuse(400, why));
         }
-        if self.is_busy() {
+        if self.is_busy(FaceId::INTERNAL) {
             return Ok(ControlResponse::refuse(503, "too many changes are under way: try again"));
         }
-        let ingress = Ingress { face: FaceId::INTERNAL, local: true };
+        let peer = Peer::Face(FaceId::INTERNAL.number());
+        let ingress = Ingress { face: FaceId::INTERNAL, local: true, peer };
         let asked = Asked { now, ingress, root: Root::Localhost, token: Token::NONE };
         match self.carry_out(asked, verb, parameters, env) {
             Outcome::Done(response) => {
                 tracing::debug!(%verb, code = response.code, text = %response.text, "command by REST");
-                self.own_when_in_effect(*response)
+                self.own_when_in_effect(bounded(*response))
             }
             Outcome::Connecting(ticket) => {
-                self.connecting.insert(ticket, (None, face_commands::speaks_of_link(parameters)));
+                let connecting = Connecting { asker: Asker::Host(ticket), face: FaceId::INTERNAL };
+                self.connecting.insert(ticket, connecting);
                 Err(ticket)
             }
             Outcome::Erasing(erasure) => {
                 let ticket = self.next_ticket();
-                self.erase_in_parts(Asker::Host(ticket), erasure);
+                self.erase_in_parts(Asker::Host(ticket), FaceId::INTERNAL, erasure);
                 Err(ticket)
             }
         }
+    }
+
+    /// Returns how often pools of management were short.
+    pub fn shortages(&self) -> Shortages {
+        let mut all = self.shortages.clone();
+        let of_datasets = self.publisher.shortages();
+        all.set(SharedPool::Commands, all.count(SharedPool::Commands) + of_datasets);
+        all
     }
 
     /// Answers to commands of the host that had to wait.
@@ -404,19 +470,8 @@ impl Control {
         &self.config.version
     }
 
-    /// The time, milliseconds since 1970.
-    pub fn wall_ms(&self, now: Instant) -> u64 {
-        self.unix_ms(now)
-    }
-
     /// 403, and a line in the log: a few of them a second.
-    fn deny(
-        &mut self,
-        asked: Asked,
-        interest: &Interest<'_>,
-        why: &'static str,
-        env: &mut dyn Environment,
-    ) -> Reply {
+    fn deny(&mut self, asked: Asked, interest: &Interest<'_>, why: &str, env: &mut dyn Environment) -> Reply {
         if let Some(unsaid) = self.refusals.speak(asked.now) {
             let name = interest.name().prefix(4);
             tracing::info!(face = %asked.ingress.face, local = asked.ingress.local, command = %name, unsaid, "command refused: {why}");
@@ -432,7 +487,7 @@ impl Control {
         env: &mut dyn Environment,
     ) -> Outcome {
         match verb {
-            Verb::FacesCreate => self.create_face(parameters, env),
+            Verb::FacesCreate => self.create_face(asked, parameters, env),
             Verb::FacesUpdate => face_commands::update(asked, parameters, env).into(),
             Verb::FacesDestroy => self.destroy_face(parameters, env).into(),
             Verb::FibAddNextHop => self.add_next_hop(asked, parameters, env).into(),
@@ -443,14 +498,14 @@ impl Control {
                 ControlResponse::refuse(400, "a prefix announcement goes in ApplicationParameters").into()
             }
             Verb::CsConfig => table_commands::cs_config(parameters, env).into(),
-            Verb::CsErase => self.erase(parameters, env),
+            Verb::CsErase => self.erase(asked, parameters, env),
             Verb::StrategyChoiceSet => self.set_strategy(parameters, env).into(),
             Verb::StrategyChoiceUnset => self.unset_strategy(parameters, env).into(),
         }
     }
 
-    fn erase(&mut self, parameters: &ControlParameters, env: &mut dyn Environment) -> Outcome {
-        if self.has_erasures_enough() {
+    fn erase(&mut self, asked: Asked, parameters: &ControlParameters, env: &mut dyn Environment) -> Outcome {
+        if !self.has_place_for_erasure(asked.ingress.face) {
             return ControlResponse::refuse(503, "too many erasures are going on; ask again").into();
         }
         let mut erasure = Erasure::new(parameters);
@@ -475,10 +530,15 @@ impl Control {
             let Ok(wire) = DataBuilder::new(name, &content).freshness_ms(FRESHNESS_MS).encode(&DigestSha256);
             wire
         };
-        let mut wire = encode(response);
+        let mut wire = encode(&bounded(response.clone()));
         if wire.len() > PACKET_LEN_MAX {
             // A name said twice can be too long.
-            wire = encode(&ControlResponse { body: ControlParameters::default(), ..response.clone() });
+            wire =
+                encode(&ControlResponse { body: ControlParameters::default(), ..bounded(response.clone()) });
+        }
+        if wire.len() > PACKET_LEN_MAX {
+            // So can a text behind a long name.
+            wire = encode(&ControlResponse::refuse(response.code, ""));
         }
         if wire.len() > PACKET_LEN_MAX {
             return Reply::Silent;
@@ -554,16 +614,43 @@ impl Control {
         Err(refusal)
     }
 
-    fn unix_ms(&self, now: Instant) -> u64 {
-        self.config.start_unix_ms.saturating_add(now.as_millis())
-    }
-
     fn next_ticket(&mut self) -> Ticket {
         self.tickets += 1;
         Ticket(self.tickets)
     }
 }
 
+/// A command whose face is being connected.
+#[derive(Debug)]
+struct Connecting {
+    asker: Asker,
+    /// The face that uses this place.
+    face: FaceId,
+}
+
+/// The answer with its text cut to [`TEXT_LEN_MAX`]: texts repeat what was sent, which may be as long as a packet.
+fn bounded(mut response: ControlResponse) -> ControlResponse {
+    if response.text.len() > TEXT_LEN_MAX {
+        let end = response.text.floor_char_boundary(TEXT_LEN_MAX);
+        response.text.truncate(end);
+        response.text.push_str(" …");
+    }
+    response
+}
+
+/// What the management protocol answers: "always 200" where something is removed, also when it was not there. The text says so then.
+fn as_protocol_answers(verb: Verb, response: ControlResponse) -> ControlResponse {
+    match verb {
+        Verb::FacesDestroy | Verb::RibUnregister | Verb::FibRemoveNextHop | Verb::StrategyChoiceUnset
+            if response.code == 404 =>
+        {
+            response.into_nothing_removed()
+        }
+        _ => response,
+    }
+}
+
+const LOCALHOST: &str = "/localhost";
 const LOCALHOST_NFD: &str = "/localhost/nfd";
 const LOCALHOP_NFD: &str = "/localhop/nfd";
 

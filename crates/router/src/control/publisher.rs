@@ -1,19 +1,23 @@
-//! Datasets as Data packets: versioned, in segments, kept for as long as somebody fetches them.
+//! Datasets as Data packets: versioned, in segments, kept while they are fetched and while they are among the last 256 packets.
 //!
-//! "`<name>/<version>/<segment>`, 8000 octets a segment, FreshnessPeriod 1 s, kept 1 s, CachePolicy NoCache." FinalBlockId is in all segments: NDNd's
+//! "`<name>/<version>/<segment>`, 8000 octets a segment, FreshnessPeriod 1 s, CachePolicy NoCache." FinalBlockId is in all segments: NDNd's
 //! client wants it in the first, others in the last. Only content is kept; packets are made when asked for.
 //!
 //! A dataset is made a part at a time, as tables can be long; who asks for it meanwhile waits for the same one.
 
 use super::FRESHNESS_MS;
+use super::shares::face_that_gives_way;
 use nw_api::management::{Dataset, FaceQueryFilter};
 use nw_name::{Name, NameRef};
 use nw_tables::{FaceId, Instant};
 use nw_wire::{DataBuilder, DigestSha256, PACKET_LEN_MAX, Token};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 const SEGMENT_LEN_MAX: usize = 8000;
-/// A version is kept for so long after it was last asked for.
+/// The last packets are kept whatever their age, as NFD keeps so many: a client may ask once more for what it lost after seconds.
+const KEPT_PACKETS: usize = 256;
+/// A version that is not among them is kept for so long after it was last asked for.
 const KEPT_MS: u64 = 1000;
 /// Octets of content kept; the version asked for longest ago gives way. The newest is kept whatever its size.
 const KEPT_LEN_MAX: usize = 64 << 20;
@@ -34,6 +38,8 @@ pub(super) struct Asks<'a> {
     pub(super) version: Option<u64>,
     pub(super) segment: Option<u64>,
     pub(super) can_be_prefix: bool,
+    /// The face whose share it uses.
+    pub(super) face: FaceId,
 }
 
 /// How far the making of a dataset has come.
@@ -57,6 +63,7 @@ pub(super) struct Making {
     pub(super) generation: Option<u64>,
     pub(super) content: Segments,
     prefix: Name,
+    face: FaceId,
     asking: Vec<Token>,
 }
 
@@ -87,6 +94,7 @@ impl Segments {
 #[derive(Debug)]
 struct Publication {
     prefix: Name,
+    face: FaceId,
     version: u64,
     generation: Option<u64>,
     content: Segments,
@@ -102,6 +110,8 @@ pub(super) struct Publisher {
     making: VecDeque<Making>,
     /// Contents that nobody fetches any more: freeing much at once takes its time, and so did gathering the segments of all in one list.
     freed: Vec<Vec<Vec<u8>>>,
+    /// How often there were too many.
+    shortages: u64,
 }
 
 impl Publisher {
@@ -125,15 +135,20 @@ impl Publisher {
             if making.asking.contains(&token) {
                 return true;
             }
-            let room = making.asking.len() < ASKING_MAX;
-            if room {
-                making.asking.push(token);
+            if making.asking.len() >= ASKING_MAX {
+                self.shortages += 1;
+                making.asking.remove(0);
             }
-            return room;
+            making.asking.push(token);
+            return true;
         }
         let Some(segment_len) = segment_len(asks.prefix) else { return false };
         if self.making.len() >= MAKING_MAX {
-            return false;
+            self.shortages += 1;
+            let faces = self.making.iter().map(|making| making.face);
+            let Some(most) = face_that_gives_way(asks.face, faces) else { return false };
+            let at = self.making.iter().position(|making| making.face == most);
+            at.and_then(|at| self.making.remove(at));
         }
         self.making.push_back(Making {
             dataset: asks.dataset,
@@ -142,6 +157,7 @@ impl Publisher {
             generation,
             content: Segments { segments: Vec::new(), segment_len, len: 0 },
             prefix: asks.prefix.to_name(),
+            face: asks.face,
             asking: vec![token],
         });
         true
@@ -168,11 +184,11 @@ impl Publisher {
         unix_ms: u64,
         making: Making,
     ) -> (Option<Vec<u8>>, Vec<Token>) {
-        self.make_room(making.content.len);
+        self.make_room(making.content.len, making.face);
         // Versions grow, also when the clock does not.
         self.version = unix_ms.max(self.version + 1);
-        let Making { prefix, generation, content, asking, .. } = making;
-        self.kept.push(Publication { prefix, version: self.version, generation, content, used: now });
+        let Making { prefix, face, generation, content, asking, .. } = making;
+        self.kept.push(Publication { prefix, face, version: self.version, generation, content, used: now });
         (self.use_segment(now, self.kept.len() - 1, 0), asking)
     }
 
@@ -190,12 +206,28 @@ impl Publisher {
     }
 
     pub(super) fn next_expiry(&self) -> Option<Instant> {
-        self.kept.first().map(|oldest| oldest.used.plus_millis(KEPT_MS))
+        self.kept[..self.beyond_packets()].first().map(|oldest| oldest.used.plus_millis(KEPT_MS))
     }
 
     pub(super) fn expire(&mut self, now: Instant) {
-        let over = self.kept.partition_point(|kept| kept.used.plus_millis(KEPT_MS) <= now);
-        self.give_way(over);
+        let beyond = self.beyond_packets();
+        let over = self.kept[..beyond].partition_point(|kept| kept.used.plus_millis(KEPT_MS) <= now);
+        self.give_way(0..over);
+    }
+
+    /// How many of the versions, the oldest first, are not among the last [`KEPT_PACKETS`] packets.
+    fn beyond_packets(&self) -> usize {
+        let mut packets = 0;
+        let recent = self.kept.iter().rev().take_while(|kept| {
+            packets += kept.content.segments.len().max(1);
+            packets <= KEPT_PACKETS
+        });
+        self.kept.len() - recent.count()
+    }
+
+    /// Returns how often there were too many datasets or askers.
+    pub(super) const fn shortages(&self) -> u64 {
+        self.shortages
     }
 
     /// True when a dataset is being made, or old ones are to be freed.
@@ -218,18 +250,20 @@ impl Publisher {
         self.kept.last()?.segment(segment)
     }
 
-    fn make_room(&mut self, len: usize) {
+    fn make_room(&mut self, len: usize, face: FaceId) {
         let mut total = len + self.kept.iter().map(|kept| kept.content.len).sum::<usize>();
-        let mut over = 0;
-        while over < self.kept.len() && (total > KEPT_LEN_MAX || self.kept.len() - over >= KEPT_COUNT_MAX) {
-            total -= self.kept[over].content.len;
-            over += 1;
+        while !self.kept.is_empty() && (total > KEPT_LEN_MAX || self.kept.len() >= KEPT_COUNT_MAX) {
+            // Each face pushes out its own before those of others that have less.
+            let faces = self.kept.iter().map(|kept| kept.face);
+            let most = face_that_gives_way(face, faces).unwrap_or(face);
+            let at = self.kept.iter().position(|kept| kept.face == most).unwrap_or(0);
+            total -= self.kept[at].content.len;
+            self.give_way(at..at + 1);
         }
-        self.give_way(over);
     }
 
-    fn give_way(&mut self, over: usize) {
-        let segments = self.kept.drain(..over).map(|old| old.content.segments);
+    fn give_way(&mut self, over: Range<usize>) {
+        let segments = self.kept.drain(over).map(|old| old.content.segments);
         self.freed.extend(segments.filter(|segments| segments.len() > FREED_PER_PART));
     }
 }
@@ -264,9 +298,11 @@ mod tests {
     #[test]
     fn what_was_long_is_freed_where_it_is_and_in_parts() {
         let mut publisher = Publisher::default();
-        for (version, segments) in [(1, 1), (2, 2 * FREED_PER_PART + 1), (3, FREED_PER_PART + 1)] {
+        let (second, third) = (2 * FREED_PER_PART + 1, FREED_PER_PART + 1);
+        for (version, segments) in [(1, 1), (2, second), (3, third), (4, KEPT_PACKETS)] {
             publisher.kept.push(Publication {
                 prefix: Name::new(),
+                face: FaceId::INTERNAL,
                 version,
                 generation: None,
                 content: Segments { segments: vec![vec![0; 8]; segments], segment_len: 8, len: 8 * segments },
@@ -275,7 +311,7 @@ mod tests {
         }
         let before = publisher.kept[1].content.segments.as_ptr();
         publisher.expire(Instant::START.plus_millis(KEPT_MS));
-        assert!(publisher.kept.is_empty());
+        assert_eq!(publisher.kept.len(), 1, "the last packets are kept");
         assert_eq!(publisher.freed[0].as_ptr(), before, "a long list is not copied");
         let mut parts = 0;
         while publisher.has_work() {

@@ -7,6 +7,7 @@ use super::{Authorize, COMPONENTS_MAX, Control, Environment, Ingress, Verdict, i
 use nw_api::management::{flags, origin};
 use nw_name::{Component, NameRef};
 use nw_tables::Instant;
+use nw_trust::Clocks;
 
 /// Longest life of a learnt route, milliseconds, as the reference has it; discovery finds it again.
 const LIFETIME_MAX_MS: u64 = 600_000;
@@ -31,13 +32,14 @@ impl Control {
         };
         let prefix = announcement.prefix;
         let local = prefix.component(0) == Some(Component::generic(b"localhost"));
-        let lifetime_ms = announcement.lifetime_ms(self.unix_ms(now)).map(|ms| ms.min(LIFETIME_MAX_MS));
+        let clocks = Clocks { elapsed_ms: now.as_millis(), unix_ms: env.unix_ms() };
+        let lifetime_ms = announcement.lifetime_ms(clocks.unix_ms).map(|ms| ms.min(LIFETIME_MAX_MS));
         let Some(lifetime_ms) =
             lifetime_ms.filter(|_| prefix.len() <= COMPONENTS_MAX && !is_reserved(prefix) && !local)
         else {
             return false;
         };
-        if authority.learned(now, &announcement.data, prefix, ingress) != Verdict::Accept
+        if authority.learned(clocks, &announcement.data, prefix, ingress) != Verdict::Accept
             || !env.has_face(ingress.face)
         {
             return false;

@@ -52,15 +52,17 @@ impl Control {
         };
         let name = parameters.name.as_ref().map_or(NameRef::ROOT, |name| name.as_ref());
         let origin = parameters.origin.unwrap_or(origin::APP);
-        if let Some(face) = FaceId::from_number(number) {
-            self.rib.unregister(name, face, origin);
-            if let Err(refusal) = self.commit(env) {
-                return refusal.into();
-            }
-        }
         let body =
             ControlParameters { face_id: Some(number), origin: Some(origin), ..ControlParameters::of(name) };
-        ControlResponse::ok(body)
+        let face = FaceId::from_number(number);
+        if face.and_then(|face| self.rib.unregister(name, face, origin)).is_none() {
+            let text = format!("there is no route {name} to face {number} of this origin");
+            return ControlResponse { code: 404, text, body };
+        }
+        match self.commit(env) {
+            Err(refusal) => refusal.into(),
+            Ok(()) => ControlResponse::ok(body),
+        }
     }
 
     /// `rib/announce`: a route to the asker, for a prefix that a signed announcement speaks for.
@@ -79,9 +81,10 @@ impl Control {
             }
         };
         let (now, ingress, prefix) = (asked.now, asked.ingress, announcement.prefix);
+        let clocks = asked.clocks(env);
         // The command last: accepted, it counts as seen.
-        let verdict = match authority.announcement(now, &announcement.data, prefix, ingress, interest) {
-            Verdict::Accept => authority.command(now, interest, ingress, "rib", "announce", Some(prefix)),
+        let verdict = match authority.announcement(clocks, &announcement.data, prefix, ingress, interest) {
+            Verdict::Accept => authority.command(clocks, interest, ingress, "rib", "announce", Some(prefix)),
             verdict => verdict,
         };
         match verdict {
@@ -93,11 +96,11 @@ impl Control {
                     env.keep_announcement(prefix, wire, now.plus_millis(life_ms));
                 }
                 if response.is_ok() && (self.rib.asked() > before || self.rib.is_walking(prefix)) {
-                    return self.answer_when_in_effect(interest.name(), asked.token, response, env);
+                    return self.answer_when_in_effect(interest.name(), asked, response, env);
                 }
                 self.answer(interest.name(), asked.token, &response, env)
             }
-            Verdict::Deny(why) => self.deny(asked, interest, why, env),
+            Verdict::Deny(why) => self.deny(asked, interest, &why, env),
             Verdict::Silent => Reply::Silent,
             Verdict::Later => Reply::Later,
         }
@@ -109,7 +112,7 @@ impl Control {
         announcement: &Announcement<'_>,
         env: &mut dyn Environment,
     ) -> ControlResponse {
-        let Some(lifetime_ms) = announcement.lifetime_ms(self.unix_ms(asked.now)) else {
+        let Some(lifetime_ms) = announcement.lifetime_ms(env.unix_ms()) else {
             return ControlResponse::refuse(403, "the announcement is not valid at this time");
         };
         let parameters = ControlParameters {
@@ -158,13 +161,15 @@ impl Control {
         if is_reserved(name) {
             return ControlResponse::refuse(403, "this name is the router's own");
         }
-        if let Some(face) = FaceId::from_number(number) {
-            self.rib.remove_next_hop(name, face);
-            if let Err(refusal) = self.commit(env) {
-                return refusal.into();
-            }
+        let body = ControlParameters { face_id: Some(number), ..ControlParameters::of(name) };
+        if !FaceId::from_number(number).is_some_and(|face| self.rib.remove_next_hop(name, face)) {
+            let text = format!("face {number} is no next hop of {name}");
+            return ControlResponse { code: 404, text, body };
         }
-        ControlResponse::ok(ControlParameters { face_id: Some(number), ..ControlParameters::of(name) })
+        match self.commit(env) {
+            Err(refusal) => refusal.into(),
+            Ok(()) => ControlResponse::ok(body),
+        }
     }
 
     pub(super) fn set_strategy(
@@ -191,10 +196,14 @@ impl Control {
         env: &mut dyn Environment,
     ) -> ControlResponse {
         let name = parameters.name.as_ref().map_or(NameRef::ROOT, |name| name.as_ref());
-        self.rib.unset_strategy(name);
+        let body = ControlParameters::of(name);
+        if self.rib.unset_strategy(name).is_none() {
+            let text = format!("no strategy is chosen for {name} itself");
+            return ControlResponse { code: 404, text, body };
+        }
         match self.commit(env) {
             Err(refusal) => refusal.into(),
-            Ok(()) => ControlResponse::ok(ControlParameters::of(name)),
+            Ok(()) => ControlResponse::ok(body),
         }
     }
 

@@ -2,14 +2,16 @@
 //! configuration. Each call of [`Control::work`] does a little of each; the host decides how many calls fit between packets. A part is small even when
 //! memory is a hundred times slower than usual, as it is where a hypervisor takes its pages back: the host can end a turn between any two.
 
+use super::shares::face_that_gives_way;
 use super::table_commands::{Erasure, to_route};
-use super::{Asked, Authorize, Control, Environment, Refusal, Reply, Ticket, Verdict};
+use super::{Asked, Authorize, Control, Environment, Refusal, Reply, Ticket, Verdict, bounded};
 use nw_api::management::{ControlParameters, ControlResponse};
+use nw_element::SharedPool;
 use nw_name::tlv::Reader;
 use nw_name::{Name, NameRef};
-use nw_tables::Instant;
+use nw_tables::{FaceId, Instant};
 use nw_wire::{Interest, Token};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Names below a changed one that are brought up to date in one part.
 const NAMES_PER_PART: usize = 8;
@@ -29,9 +31,11 @@ const ERASURES_MAX: usize = 16;
 pub(super) struct Work {
     /// In the order of `when`.
     waiting: VecDeque<Waiting>,
+    /// How many of these are of each face.
+    waiting_of: BTreeMap<FaceId, usize>,
     batches: VecDeque<Batch>,
     /// They take turns.
-    erasures: VecDeque<(Asker, Erasure)>,
+    erasures: VecDeque<(Asker, FaceId, Erasure)>,
     /// Answers to the host's own commands, in the order of when.
     own: VecDeque<(u64, Ticket, ControlResponse)>,
 }
@@ -42,6 +46,7 @@ struct Waiting {
     when: u64,
     name: Name,
     token: Token,
+    face: FaceId,
     response: ControlResponse,
 }
 
@@ -97,6 +102,12 @@ impl Control {
             let Some(waiting) = self.work.waiting.pop_front_if(|waiting| waiting.when <= settled) else {
                 break;
             };
+            if let Some(count) = self.work.waiting_of.get_mut(&waiting.face) {
+                *count -= 1;
+                if *count == 0 {
+                    self.work.waiting_of.remove(&waiting.face);
+                }
+            }
             self.answer(waiting.name.as_ref(), waiting.token, &waiting.response, env);
         }
         while let Some((_, ticket, response)) =
@@ -120,29 +131,54 @@ impl Control {
         Err(ticket)
     }
 
-    /// True when so much is under way that no more is begun.
-    pub(super) fn is_busy(&self) -> bool {
-        self.work.waiting.len() >= WAITING_MAX
+    /// True when so much is under way that no more is begun for a face. A face has at most as many answers that wait as there are places left, so
+    /// that there are always some for others; the host's own commands are begun in any case.
+    pub(super) fn is_busy(&mut self, face: FaceId) -> bool {
+        let own = self.work.waiting_of.get(&face).copied().unwrap_or(0);
+        let busy = face != FaceId::INTERNAL && own >= WAITING_MAX.saturating_sub(self.work.waiting.len());
+        if busy {
+            self.shortages.record(SharedPool::Commands);
+        }
+        busy
     }
 
-    /// True when no more erasures are begun.
-    pub(super) fn has_erasures_enough(&self) -> bool {
-        self.work.erasures.len() >= ERASURES_MAX
+    /// True when an erasure can be begun for a face. Each has at most as many as there are places left; the host's own have places beyond.
+    pub(super) fn has_place_for_erasure(&mut self, face: FaceId) -> bool {
+        let of_face = |(_, other, _): &&(Asker, FaceId, Erasure)| *other == face;
+        let own = self.work.erasures.iter().filter(of_face).count();
+        let free = match face {
+            FaceId::INTERNAL => own < ERASURES_MAX,
+            _ => own < ERASURES_MAX.saturating_sub(self.work.erasures.len()),
+        };
+        if !free {
+            self.shortages.record(SharedPool::Commands);
+        }
+        free
     }
 
     /// Goes on with an erasure when others had their turn.
-    pub(super) fn erase_in_parts(&mut self, asker: Asker, erasure: Erasure) {
-        self.work.erasures.push_back((asker, erasure));
+    pub(super) fn erase_in_parts(&mut self, asker: Asker, face: FaceId, erasure: Erasure) {
+        self.work.erasures.push_back((asker, face, erasure));
     }
 
     fn work_on_erasures(&mut self, env: &mut dyn Environment) {
-        let Some((asker, mut erasure)) = self.work.erasures.pop_front() else { return };
-        match (erasure.go_on(env), asker) {
-            (None, asker) => self.erase_in_parts(asker, erasure),
-            (Some(response), Asker::Interest(name, token)) => {
-                self.answer(name.as_ref(), token, &response, env);
-            }
-            (Some(response), Asker::Host(ticket)) => self.answered.push((ticket, response)),
+        let Some((asker, face, mut erasure)) = self.work.erasures.pop_front() else { return };
+        match erasure.go_on(env) {
+            None => self.erase_in_parts(asker, face, erasure),
+            Some(response) => self.answer_asker(asker, response, env),
+        }
+    }
+
+    /// Answers a command that had to wait.
+    pub(super) fn answer_asker(
+        &mut self,
+        asker: Asker,
+        response: ControlResponse,
+        env: &mut dyn Environment,
+    ) {
+        match asker {
+            Asker::Interest(name, token) => drop(self.answer(name.as_ref(), token, &response, env)),
+            Asker::Host(ticket) => self.answered.push((ticket, bounded(response))),
         }
     }
 
@@ -150,15 +186,17 @@ impl Control {
     pub(super) fn answer_when_in_effect(
         &mut self,
         name: NameRef<'_>,
-        token: Token,
+        asked: Asked,
         response: ControlResponse,
         env: &mut dyn Environment,
     ) -> Reply {
         let when = self.rib.asked();
+        let (token, face) = (asked.token, asked.ingress.face);
         if self.rib.settled() >= when {
             return self.answer(name, token, &response, env);
         }
-        self.work.waiting.push_back(Waiting { when, name: name.to_name(), token, response });
+        *self.work.waiting_of.entry(face).or_insert(0) += 1;
+        self.work.waiting.push_back(Waiting { when, name: name.to_name(), token, face, response });
         Reply::Later
     }
 
@@ -171,20 +209,45 @@ impl Control {
         authority: &mut dyn Authorize,
         env: &mut dyn Environment,
     ) -> Reply {
-        match authority.command(asked.now, interest, asked.ingress, "rib", "import", Some(NameRef::ROOT)) {
+        match authority.command(
+            asked.clocks(env),
+            interest,
+            asked.ingress,
+            "rib",
+            "import",
+            Some(NameRef::ROOT),
+        ) {
             Verdict::Silent => return Reply::Silent,
             Verdict::Later => return Reply::Later,
-            Verdict::Deny(why) => return self.deny(asked, interest, why, env),
+            Verdict::Deny(why) => return self.deny(asked, interest, &why, env),
             Verdict::Accept => {}
         }
         let name = interest.name();
-        if self.work.batches.len() >= BATCHES_MAX || self.is_busy() {
+        if self.is_busy(asked.ingress.face) || !self.has_place_for_batch(asked.ingress.face, env) {
             let refusal = ControlResponse::refuse(503, "too many batches are under way: try again");
             return self.answer(name, asked.token, &refusal, env);
         }
         let batch = Batch { asked, name: name.to_name(), wire: routes.to_vec(), at: 0, done: 0 };
         self.work.batches.push_back(batch);
         Reply::Later
+    }
+
+    /// True when a batch can wait for a face; one of a face with more gives way if need be.
+    fn has_place_for_batch(&mut self, face: FaceId, env: &mut dyn Environment) -> bool {
+        if self.work.batches.len() < BATCHES_MAX {
+            return true;
+        }
+        self.shortages.record(SharedPool::Commands);
+        let faces = self.work.batches.iter().map(|batch| batch.asked.ingress.face);
+        let Some(most) = face_that_gives_way(face, faces) else { return false };
+        // The last of its batches: the first may have begun.
+        let at = self.work.batches.iter().rposition(|batch| batch.asked.ingress.face == most);
+        if let Some(batch) = at.and_then(|at| self.work.batches.remove(at)) {
+            let mut refusal = ControlResponse::refuse(503, "too many batches are under way: try again");
+            refusal.body.count = Some(batch.done);
+            self.answer(batch.name.as_ref(), batch.asked.token, &refusal, env);
+        }
+        true
     }
 
     fn work_on_batches(&mut self, now: Instant, env: &mut dyn Environment) {
@@ -224,7 +287,7 @@ impl Control {
             if !response.is_ok() {
                 response.text = format!("route {} of the batch: {}", batch.done + 1, response.text);
             }
-            self.answer_when_in_effect(batch.name.as_ref(), batch.asked.token, response, env);
+            self.answer_when_in_effect(batch.name.as_ref(), batch.asked, response, env);
         }
     }
 

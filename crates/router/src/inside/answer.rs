@@ -2,7 +2,7 @@
 
 use super::{Answer, PAGE, Question, Reply, Traced, WAITING_MAX};
 use crate::Host;
-use crate::control::Environment;
+use crate::control::{Environment, Ticket};
 use crate::environment::drop_name;
 use crate::shards::order::Order;
 use core::time::Duration;
@@ -20,16 +20,12 @@ impl Host {
         let answer = match question {
             Question::Alive => Answer::Alive,
             Question::Command(verb, parameters) => {
-                if self.waiting.len() >= WAITING_MAX {
-                    let refusal = ControlResponse::refuse(503, "too many commands wait: try again later");
-                    return reply(Answer::Command(Box::new(refusal)), Duration::ZERO);
-                }
                 let done =
                     self.with_control(now, |control, hands| control.command(now, verb, &parameters, hands));
                 self.forward(now);
                 match done {
                     Ok(response) => Answer::Command(Box::new(response)),
-                    Err(ticket) => return self.waiting.push((ticket, reply)),
+                    Err(ticket) => return self.wait_for_answer(ticket, reply),
                 }
             }
             Question::Status => Answer::Status(Box::new(self.router_status(now))),
@@ -53,11 +49,13 @@ impl Host {
             Question::Prefixes(components) => Answer::Prefixes(Box::new(self.top_prefixes(now, components))),
             Question::StartTap(filter) => {
                 let started = self.watch.get_or_insert_default().start_tap(now, *filter);
-                let start_ns = self.control.wall_ms(Instant::START) * 1_000_000;
-                Answer::TapStarted(started.map(|id| (id, start_ns)))
+                Answer::TapStarted(started)
             }
             Question::TakeTap(id) => {
-                let capture = self.watch.as_mut().and_then(|watch| watch.take_tap(now, id));
+                let mut capture = self.watch.as_mut().and_then(|watch| watch.take_tap(now, id));
+                // Read anew each time: the wall clock may have been set since the last.
+                let start_unix_ns = self.wall.unix().saturating_sub(self.started()).as_nanos() as u64;
+                capture.iter_mut().for_each(|capture| capture.start_unix_ns = start_unix_ns);
                 Answer::Tap(capture.map(Box::new))
             }
             Question::StopTap(id) => {
@@ -81,6 +79,21 @@ impl Host {
         self.gather_lanes();
         let spent = self.now().since(began);
         reply(answer, spent);
+    }
+
+    /// Keeps a command until its answer is there. When all places are used the one that has waited longest gives way, so that an operator's next
+    /// command is always carried out.
+    fn wait_for_answer(&mut self, ticket: Ticket, reply: Reply) {
+        if self.waiting.len() >= WAITING_MAX {
+            self.rest_shortages.record(SharedPool::Commands);
+            let (_, oldest) = self.waiting.remove(0);
+            let refusal = ControlResponse::refuse(
+                503,
+                "it goes on, but too many later commands wait as well: look at its result later",
+            );
+            oldest(Answer::Command(Box::new(refusal)), Duration::ZERO);
+        }
+        self.waiting.push((ticket, reply));
     }
 
     /// Ends what nobody asks for any more.
@@ -164,7 +177,7 @@ impl Host {
         }
         for (ticket, response) in self.control.take_answered() {
             if let Some(at) = self.waiting.iter().position(|(waiting, _)| *waiting == ticket) {
-                let (_, reply) = self.waiting.swap_remove(at);
+                let (_, reply) = self.waiting.remove(at);
                 reply(Answer::Command(Box::new(response)), Duration::ZERO);
             }
         }
@@ -186,13 +199,11 @@ impl Host {
         let (forwarder, content_store, shards) =
             self.with_control(now, |_, hands| (hands.forwarder_status(), hands.cs_info(), hands.shards()));
         let totals = self.faces.totals();
-        let current_timestamp = self.control.wall_ms(now);
         let reports = || self.crew.iter().flat_map(|crew| crew.reports());
         RouterStatus {
             forwarder: ForwarderStatus {
                 version: self.control.version().to_owned(),
-                start_timestamp: self.control.wall_ms(Instant::START),
-                current_timestamp,
+                fib_entries: self.control.rib().listed_len() as u64,
                 ..forwarder
             },
             content_store,

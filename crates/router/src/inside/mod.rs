@@ -91,8 +91,8 @@ pub enum Answer {
     Drops(Vec<DropCount>),
     /// See there; the strategy's name is for the routes' explanation.
     Prefixes(Box<TopPrefixes>),
-    /// The capture's number, and the wall clock at its zero, nanoseconds since 1970; `None`: too many captures.
-    TapStarted(Option<(u64, u64)>),
+    /// The capture's number; `None`: too many captures.
+    TapStarted(Option<u64>),
     /// `None`: there is no such capture any more.
     Tap(Option<Box<Capture>>),
     /// The trace's number; `None`: somebody traces already.

@@ -65,11 +65,18 @@ pub struct Capture {
     bytes: Vec<u8>,
     /// Packets that did not fit since the last time.
     pub lost: u64,
+    /// Nanoseconds since 1970 at [`Instant::START`], by the wall clock as it was when this was taken.
+    pub start_unix_ns: u64,
 }
 
 impl Capture {
     fn with_room() -> Self {
-        Capture { packets: Vec::with_capacity(RING_PACKETS), bytes: Vec::with_capacity(RING_LEN), lost: 0 }
+        Capture {
+            packets: Vec::with_capacity(RING_PACKETS),
+            bytes: Vec::with_capacity(RING_LEN),
+            lost: 0,
+            start_unix_ns: 0,
+        }
     }
 
     /// Packets in order, each with its octets: bare, or with the link header that says what its link fields were.

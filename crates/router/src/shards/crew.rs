@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use nw_api::config::Config;
 use nw_api::management::ShardStatus;
 use nw_element::journal::{EVENTS_MAX, Event};
-use nw_element::{DropCounters, FaceId, FaceTable, Instant, Pool};
+use nw_element::{DropCounters, FaceId, FaceTable, Instant, Peer, Pool};
 use nw_elements::router::routes;
 use nw_faces::{Faces, Twins};
 use nw_kernel::{Dispatch, ShardCounters};
@@ -239,7 +239,10 @@ impl Crew {
     pub fn tell_face(&mut self, faces: &Faces, known: &FaceTable, id: FaceId) {
         let lane = faces.lane(id).filter(|_| !self.observed).map(Box::new);
         match known.info(id) {
-            Some(info) => self.order(&Order::Face(id, info, lane)),
+            Some(info) => {
+                let peer = faces.status(id).map_or(Peer::UNKNOWN, |status| status.peer());
+                self.order(&Order::Face(id, info, peer, lane));
+            }
             None => self.order(&Order::FaceGone(id)),
         }
     }

@@ -7,7 +7,7 @@ use crossbeam_channel::Sender;
 use nw_api::config::ContentStore;
 use nw_api::management::ShardStatus;
 use nw_element::journal::Event;
-use nw_element::{DropCounters, FaceId, FaceInfo, Instant};
+use nw_element::{DropCounters, FaceId, FaceInfo, Instant, Peer};
 use nw_elements::router::routes::NewNextHops;
 use nw_elements::strategy::StrategyId;
 use nw_faces::xdp::News as XdpNews;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub enum Order {
     /// A face is there, or has changed; with its lane, where that shard is to have one.
-    Face(FaceId, FaceInfo, Option<Box<Lane>>),
+    Face(FaceId, FaceInfo, Peer, Option<Box<Lane>>),
     /// A face is gone.
     FaceGone(FaceId),
     /// Changes of the FIB that were found good.

@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, Sender};
 use nw_api::management::ShardStatus;
 use nw_element::decode::decode;
 use nw_element::journal::Journal;
-use nw_element::{DropReason, Instant, Packet, Pool};
+use nw_element::{DropReason, Element as _, Instant, Packet, Pool};
 use nw_faces::{FaceEvent, Faces};
 use nw_tables::cs::Erasing;
 use rustix::event::epoll;
@@ -256,9 +256,11 @@ impl Worker {
 
     fn carry_out(&mut self, now: Instant, order: Order) {
         match order {
-            Order::Face(id, info, lane) => {
-                self.plane
-                    .with_router(now, &mut self.pool, &mut self.out, |router, _| router.add_face(id, info));
+            Order::Face(id, info, peer, lane) => {
+                self.plane.with_router(now, &mut self.pool, &mut self.out, |router, _| {
+                    router.add_face(id, info);
+                    router.set_peer(id, peer);
+                });
                 match lane {
                     Some(lane) => self.faces.open_lane(now, *lane),
                     None => self.faces.close_lane(id, &mut self.pool),

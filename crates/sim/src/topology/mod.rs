@@ -98,11 +98,19 @@ impl Topology {
     pub fn load(path: &Path) -> Result<Self, TopologyError> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| TopologyError(format!("can't read {}: {error}", path.display())))?;
-        let file = path.display().to_string();
-        if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gml")) {
-            gml::read(&file, &text)
+        Topology::parse(&path.display().to_string(), &text)
+    }
+
+    /// Reads the text of a file of this name, which [`load`](Self::load) would open.
+    ///
+    /// # Errors
+    /// Every mistake, with its line.
+    pub fn parse(file: &str, text: &str) -> Result<Self, TopologyError> {
+        let extension = Path::new(file).extension();
+        if extension.is_some_and(|ending| ending.eq_ignore_ascii_case("gml")) {
+            gml::read(file, text)
         } else {
-            edges::read(&file, &text)
+            edges::read(file, text)
         }
     }
 

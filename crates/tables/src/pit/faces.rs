@@ -28,6 +28,12 @@ impl FaceCounts {
         self.counts.memory_bytes()
     }
 
+    /// In-records of a face.
+    #[inline]
+    pub fn ins(&self, face: FaceId) -> u32 {
+        self.counts[face.slot()].ins
+    }
+
     #[inline]
     pub fn is_full(&self, face: FaceId) -> bool {
         self.counts[face.slot()].ins >= self.ins_max

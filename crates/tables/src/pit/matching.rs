@@ -52,6 +52,11 @@ impl PrefixLengths {
             || self.counts.get(length).is_some_and(|count| *count > 0)
     }
 
+    /// Lengths beyond [`PREFIXES_MAX`] in use.
+    pub const fn deep(&self) -> usize {
+        self.deep
+    }
+
     pub fn add(&mut self, length: usize) {
         self.counts[length] += 1;
         if length <= PREFIXES_MAX {

@@ -17,6 +17,7 @@ mod matching;
 mod record_store;
 mod records;
 mod reference;
+mod shares;
 mod slots;
 mod wheel;
 
@@ -25,12 +26,15 @@ mod matching_tests;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
+mod shares_tests;
+#[cfg(test)]
 mod tests;
 
 pub use faces::FaceScan;
 pub use matching::{DEEP_LENGTHS_MAX, DIGESTS_PER_NAME_MAX, MATCHES_MAX, Single};
 pub use records::{Asker, InRecord, InRecords, OutRecord, OutRecords, RECORDS_PER_ENTRY_MAX};
 pub use reference::{EntryRef, TOKEN_LEN};
+pub use shares::{Claim, MANAGEMENT_INS_MAX, SAMPLE_LEN, Shortage};
 pub use slots::{INTEREST_CLASSES, INTEREST_LEN_MAX, INTEREST_SHORT_MAX, INTEREST_SLOT_LENS};
 
 use crate::index::{Index, Spot, Vacancy};
@@ -44,6 +48,7 @@ use nw_name::{HashKey, NameRef, Prefixes};
 use nw_wire::Token;
 use record_store::RecordStore;
 use reference::INDEX_BITS;
+use shares::Shares;
 use slots::{FreeList, InterestStore};
 use wheel::Wheel;
 
@@ -122,6 +127,7 @@ pub struct Pit {
     wheel: Wheel,
     lengths: PrefixLengths,
     faces: FaceCounts,
+    shares: Shares,
 }
 
 impl Pit {
@@ -145,6 +151,7 @@ impl Pit {
             wheel: Wheel::new(),
             lengths: PrefixLengths::new(),
             faces: FaceCounts::new(),
+            shares: Shares::default(),
         }
     }
 
@@ -545,6 +552,11 @@ impl Pit {
         self.records.len()
     }
 
+    /// True when no further record has room.
+    pub fn records_full(&self) -> bool {
+        self.records.len() == self.records.records.len()
+    }
+
     /// Slots in use for Interests of each of [`INTEREST_SLOT_LENS`].
     pub fn interests_len(&self) -> [usize; INTEREST_CLASSES] {
         self.interests.in_use()
@@ -560,6 +572,7 @@ impl Pit {
             + self.wheel.memory_bytes()
             + self.lengths.memory_bytes()
             + self.faces.memory_bytes()
+            + self.shares.memory_bytes()
     }
 
     /// Asks for memory that an Interest, or a Data without token, will need: 0 the index, 1 entries that may be it, 2 their names and

@@ -2,7 +2,7 @@
 
 use super::tests::{KEY, wire_of};
 use super::*;
-use crate::FaceId;
+use crate::{FaceId, Peer, Scope};
 use nw_name::{Component, ComponentType, Name};
 use nw_wire::Token;
 use proptest::prelude::*;
@@ -44,6 +44,8 @@ enum Operation {
     Expire { pick: usize, offset_ms: i64 },
     Advance { ms: u64, rearm: Option<u64> },
     Data { name: Shape, digest: u8, token: Option<usize> },
+    GiveWay { face: u64, is_management: bool, keep: Option<usize> },
+    Shorten { ms: u64, part: u32 },
 }
 
 #[derive(Clone, Debug, Default)]
@@ -83,6 +85,27 @@ fn has_come(expiry: Instant, now: Instant) -> bool {
 
 fn face(number: u64) -> FaceId {
     FaceId::from_number(300 + number).unwrap()
+}
+
+/// A face that the table does not know.
+const GONE: u64 = 7;
+
+/// 0 and 1 are local; 2, 3 and 4 belong to one peer.
+fn is_local(number: u64) -> bool {
+    number < 2
+}
+
+fn peer_of(number: u64) -> u64 {
+    if (2..5).contains(&number) { 2 } else { number }
+}
+
+fn add_faces(pit: &mut Pit) {
+    for number in 0..GONE {
+        pit.add_face(face(number), if is_local(number) { Scope::Local } else { Scope::NonLocal });
+        if peer_of(number) == 2 {
+            pit.set_peer(face(number), Peer::of_mac([7; 6]));
+        }
+    }
 }
 
 impl Model {
@@ -233,6 +256,93 @@ impl Model {
         self.forget(&identity);
     }
 
+    fn ins(&self, number: u64) -> u64 {
+        self.pending.values().filter(|pending| pending.ins.contains_key(&number)).count() as u64
+    }
+
+    /// In-records of all faces of its peer.
+    fn weight(&self, number: u64) -> u64 {
+        if number == GONE {
+            return u64::MAX;
+        }
+        (0..8).filter(|other| peer_of(*other) == peer_of(number)).map(|other| self.ins(other)).sum()
+    }
+
+    /// By what an entry is chosen among all; the greatest gives way.
+    fn rank(&self, pending: &Pending, prefers_remote: bool) -> (bool, bool, u64, u64, Instant) {
+        let lightest = pending.ins.keys().min_by_key(|number| (self.weight(**number), **number));
+        let Some(&number) = lightest else { return (true, true, u64::MAX, 0, Instant::START) };
+        let (weight, ins) = (self.weight(number), self.ins(number));
+        let open = !prefers_remote || !is_local(number);
+        (weight == u64::MAX, open, weight, ins, pending.ins[&number].expiry)
+    }
+
+    fn give_way(&mut self, pit: &mut Pit, number: u64, is_management: bool, keep: Option<usize>) {
+        if number == GONE {
+            return;
+        }
+        let keep = keep.and_then(|pick| self.pick(pick)).map(|(_, entry)| entry);
+        let claim = Claim { face: face(number), is_management, keep };
+        let local_ins: u64 = (0..8).filter(|other| is_local(*other)).map(|other| self.ins(other)).sum();
+        let local_has_less = local_ins < (ENTRIES_MAX / 8) as u64;
+        let ranks = self.pending.iter().filter(|(identity, _)| Some(self.refs[*identity]) != keep);
+        let prefers_remote = local_has_less && !is_management;
+        let greatest = ranks.map(|(_, pending)| self.rank(pending, prefers_remote)).max();
+        let chosen = pit.victim(Shortage::Entries, &claim);
+        let chosen = self.refs.iter().find(|(_, entry)| Some(**entry) == chosen).map(|(id, _)| id.clone());
+        if let Some(identity) = &chosen {
+            let pending = &self.pending[identity];
+            assert_eq!(Some(self.rank(pending, prefers_remote)), greatest);
+            let lightest = pending.ins.keys().min_by_key(|number| (self.weight(**number), **number)).copied();
+            assert!(
+                is_management
+                    || lightest.is_none_or(|victim| self.must_yield(victim, number, local_has_less))
+            );
+            assert!(pit.remove(self.refs[identity]));
+            self.forget(&identity.clone());
+        } else if let Some((unwanted, open, weight, ..)) = greatest {
+            assert!(!unwanted && !is_management, "the newcomer was refused");
+            let is_heavy = weight <= self.weight(number) + 1;
+            assert!(is_heavy || !open || peer_of(number) == 2, "one with less was refused");
+        }
+    }
+
+    fn must_yield(&self, victim: u64, newcomer: u64, local_has_less: bool) -> bool {
+        if self.weight(victim) == u64::MAX || local_has_less && is_local(newcomer) && !is_local(victim) {
+            return true;
+        }
+        if local_has_less && is_local(victim) && !is_local(newcomer) {
+            return false;
+        }
+        match peer_of(victim) == peer_of(newcomer) {
+            true => self.ins(victim) > self.ins(newcomer) + 1,
+            false => self.weight(victim) > self.weight(newcomer) + 1,
+        }
+    }
+
+    fn shorten(&mut self, pit: &mut Pit, ms: u64, part: u32) {
+        let until = self.now.plus_millis(ms);
+        let mut from = Some(0);
+        while let Some(slot) = from {
+            from = pit.shorten_part(slot, part, until);
+        }
+        for pending in self.pending.values_mut() {
+            let mut changed = false;
+            for (number, record) in &mut pending.ins {
+                if !is_local(*number) && record.expiry > until {
+                    record.expiry = until;
+                    changed = true;
+                }
+            }
+            let latest = pending.ins.values().map(|record| record.expiry).max();
+            if let (Some(expiry), Some(latest)) = (&mut pending.expiry, latest)
+                && changed
+            {
+                *expiry = latest.min(*expiry);
+            }
+        }
+    }
+
     fn apply(&mut self, pit: &mut Pit, operation: Operation) {
         match operation {
             Operation::Insert { name, flags } => self.insert(pit, (name.name(), flags.0, flags.1)),
@@ -292,6 +402,8 @@ impl Model {
             }
             Operation::Advance { ms, rearm } => self.advance(pit, ms, rearm),
             Operation::Data { name, digest, token } => self.data(pit, &name.name(), digest, token),
+            Operation::GiveWay { face, is_management, keep } => self.give_way(pit, face, is_management, keep),
+            Operation::Shorten { ms, part } => self.shorten(pit, ms, part),
         }
     }
 
@@ -373,6 +485,9 @@ fn operation() -> impl Strategy<Value = Operation> {
         3 => (steps, prop::option::weighted(0.3, 0_u64..30_000)).prop_map(|(ms, rearm)| Operation::Advance { ms, rearm }),
         6 => (shape(), 0_u8..2, any::<Option<usize>>())
             .prop_map(|(name, digest, token)| Operation::Data { name, digest, token }),
+        5 => (0_u64..8, prop::bool::weighted(0.2), any::<Option<usize>>())
+            .prop_map(|(face, is_management, keep)| Operation::GiveWay { face, is_management, keep }),
+        2 => (0_u64..5000, 1_u32..20).prop_map(|(ms, part)| Operation::Shorten { ms, part }),
     ]
 }
 
@@ -382,6 +497,7 @@ proptest! {
     fn the_table_is_its_model(operations in proptest::collection::vec(operation(), 1..120)) {
         let config = PitConfig { entries_max: ENTRIES_MAX, records_max: RECORDS_MAX, interest_slots: [3, ENTRIES_MAX, 2, 2] };
         let (mut pit, mut model) = (Pit::new(KEY, 3, config), Model::default());
+        add_faces(&mut pit);
         for operation in operations {
             model.apply(&mut pit, operation);
             model.compare(&pit);

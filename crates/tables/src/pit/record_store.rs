@@ -8,12 +8,17 @@ use crate::{FaceId, Instant};
 use nw_wire::{NackReason, Token};
 use zerocopy::FromZeros;
 
-/// A record of either kind outside its entry: one cache line.
+/// In `nack`: it is an in-record.
+const INCOMING: u8 = u8::MAX;
+
+/// A record of either kind outside its entry: one cache line. An in-record has the number of its entry in `sent`, an out-record in `token`, which
+/// it does not need otherwise.
 #[derive(FromZeros)]
 #[repr(C, align(64))]
 pub(super) struct Record {
-    expiry: u64,
+    pub expiry: u64,
     sent: u64,
+    /// 0 in a free record.
     pub face: u32,
     nonce: u32,
     /// Place plus one of the next.
@@ -80,6 +85,12 @@ impl RecordStore {
         Some(place as usize)
     }
 
+    /// Takes back a record that is in no chain any more.
+    pub fn give(&mut self, place: u32) {
+        self.records[place as usize].face = 0;
+        self.free.give(place);
+    }
+
     /// Takes the face's record out of a chain.
     pub fn unlink(&mut self, first: &mut u32, face: FaceId) -> bool {
         let (mut link, mut last) = (*first, None);
@@ -91,7 +102,7 @@ impl RecordStore {
                     Some(last) => self.records[last as usize].next = next,
                     None => *first = next,
                 }
-                self.free.give(place as u32);
+                self.give(place as u32);
                 return true;
             }
             last = Some(place as u32);
@@ -102,7 +113,16 @@ impl RecordStore {
 }
 
 impl Record {
-    pub fn set_in(&mut self, record: &InRecord) {
+    /// The entry it belongs to, if it is in use.
+    pub fn owner(&self) -> Option<u32> {
+        let [a, b, c, d, ..] = self.token;
+        let owner = if self.nack == INCOMING { self.sent as u32 } else { u32::from_ne_bytes([a, b, c, d]) };
+        (self.face != 0).then_some(owner)
+    }
+
+    pub fn set_in(&mut self, record: &InRecord, entry: u32) {
+        self.sent = u64::from(entry);
+        self.nack = INCOMING;
         self.face = record.face.bits();
         self.nonce = record.nonce;
         self.expiry = record.expiry.as_nanos();
@@ -118,7 +138,8 @@ impl Record {
         }
     }
 
-    pub fn set_out(&mut self, record: &OutRecord) {
+    pub fn set_out(&mut self, record: &OutRecord, entry: u32) {
+        self.token[..4].copy_from_slice(&entry.to_ne_bytes());
         self.face = record.face.bits();
         self.nonce = record.nonce;
         self.sent = record.sent.as_nanos();

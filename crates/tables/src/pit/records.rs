@@ -107,7 +107,7 @@ impl Pit {
         }
         let (last, len) = match records.find(e.more_in, record.face) {
             Found::At(place) => {
-                records.records[place].set_in(record);
+                records.records[place].set_in(record, entry.index);
                 return Ok(false);
             }
             Found::Nowhere { last, len } => (last, len),
@@ -122,7 +122,7 @@ impl Pit {
                 return Err(PitFull::Table);
             }
             let place = records.append(&mut e.more_in, last).ok_or(PitFull::Table)?;
-            records.records[place].set_in(record);
+            records.records[place].set_in(record, entry.index);
             if was_inline {
                 // Its token got longer than the entry has room for.
                 e.incoming.face = 0;
@@ -211,7 +211,7 @@ impl Pit {
         }
         let (last, len) = match records.find(e.more_out, record.face) {
             Found::At(place) => {
-                records.records[place].set_out(record);
+                records.records[place].set_out(record, entry.index);
                 return Ok(false);
             }
             Found::Nowhere { last, len } => (last, len),
@@ -223,7 +223,7 @@ impl Pit {
                 return Err(PitFull::Table);
             }
             let place = records.append(&mut e.more_out, last).ok_or(PitFull::Table)?;
-            records.records[place].set_out(record);
+            records.records[place].set_out(record, entry.index);
         }
         faces.add_out(record.face);
         Ok(true)
@@ -289,17 +289,17 @@ impl Pit {
         }
         let mut link = core::mem::take(&mut e.more_in);
         while link != NONE {
-            let record = &records.records[link as usize - 1];
-            faces.remove_in(FaceId::from_bits(record.face));
-            records.free.give(link - 1);
-            link = record.next;
+            let Record { face, next, .. } = records.records[link as usize - 1];
+            faces.remove_in(FaceId::from_bits(face));
+            records.give(link - 1);
+            link = next;
         }
         let mut link = core::mem::take(&mut e.more_out);
         while link != NONE {
-            let record = &records.records[link as usize - 1];
-            faces.remove_out(FaceId::from_bits(record.face));
-            records.free.give(link - 1);
-            link = record.next;
+            let Record { face, next, .. } = records.records[link as usize - 1];
+            faces.remove_out(FaceId::from_bits(face));
+            records.give(link - 1);
+            link = next;
         }
     }
 }

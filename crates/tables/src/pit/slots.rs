@@ -62,6 +62,21 @@ impl FreeList {
         self.freed_len += 1;
     }
 
+    /// Slots there are.
+    pub fn len(&self) -> usize {
+        self.freed.len()
+    }
+
+    /// The number of the slot at a position, counted from 0.
+    pub const fn number(&self, position: u32) -> u32 {
+        self.first + position * self.step
+    }
+
+    /// The position of a slot with this number.
+    pub const fn position(&self, number: u32) -> usize {
+        ((number - self.first) / self.step) as usize
+    }
+
     pub fn in_use(&self) -> usize {
         self.touched as usize - self.freed_len
     }
@@ -79,6 +94,8 @@ impl FreeList {
 struct Class {
     slot_len: usize,
     free: FreeList,
+    /// By slot: its entry. Of the first class, which has a slot for each entry, none.
+    owners: Lines<u32>,
     /// The first line behind its slots.
     end: u32,
 }
@@ -100,7 +117,8 @@ impl InterestStore {
             let slot_lines = (slot_len / LINE) as u32;
             let slots = slots[at].min(((u32::MAX - first) / slot_lines) as usize);
             end += slots as u32 * slot_lines;
-            Class { slot_len, free: FreeList::spaced(slots, first, slot_lines), end }
+            let owners = Lines::new(if at == 0 { 0 } else { slots });
+            Class { slot_len, free: FreeList::spaced(slots, first, slot_lines), owners, end }
         });
         InterestStore { memory: Lines::new(end as usize), classes, own: entries }
     }
@@ -108,15 +126,56 @@ impl InterestStore {
     /// Copies into the line of this entry, or into the smallest slot there is; `None` when there is none.
     #[inline(always)]
     pub fn insert(&mut self, entry: u32, bytes: &[u8]) -> Option<u32> {
-        let place = if bytes.len() <= INTEREST_SHORT_MAX { entry } else { self.take(bytes.len())? };
+        let place = if bytes.len() <= INTEREST_SHORT_MAX { entry } else { self.take(bytes.len(), entry)? };
         octets::copy(bytes, &mut self.memory.as_flattened_mut()[start_of(place)..]);
         Some(place)
     }
 
     #[inline(never)]
-    fn take(&mut self, len: usize) -> Option<u32> {
-        let suitable = self.classes.iter_mut().filter(|class| len <= class.slot_len);
-        suitable.filter_map(|class| class.free.take()).next()
+    fn take(&mut self, len: usize, entry: u32) -> Option<u32> {
+        for class in self.classes.iter_mut().filter(|class| len <= class.slot_len) {
+            if let Some(place) = class.free.take() {
+                let slot = class.free.position(place);
+                if let Some(owner) = class.owners.get_mut(slot) {
+                    *owner = entry;
+                }
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    /// The smallest class of slots that an Interest of this length fits, if neither that nor a larger one has a free slot.
+    pub fn class_without_room(&self, len: usize) -> Option<usize> {
+        if len <= INTEREST_SHORT_MAX {
+            return None;
+        }
+        let smallest = self.classes.iter().position(|class| len <= class.slot_len)?;
+        let is_full = |class: &Class| class.free.in_use() == class.free.len();
+        self.classes[smallest..].iter().all(is_full).then(|| {
+            // One without any slot has none to give.
+            (smallest..INTEREST_CLASSES).find(|class| self.classes[*class].free.len() > 0).unwrap_or(smallest)
+        })
+    }
+
+    /// The entry that took a slot of a class last; slots are counted from 0 up to [`touched`](Self::touched).
+    pub fn owner(&self, class: usize, slot: u32) -> Option<u32> {
+        self.classes[class].owners.get(slot as usize).copied()
+    }
+
+    /// The place of a slot of a class.
+    pub fn place(&self, class: usize, slot: u32) -> u32 {
+        self.classes[class].free.number(slot)
+    }
+
+    /// Slots of a class that were ever used.
+    pub fn touched(&self, class: usize) -> u32 {
+        self.classes[class].free.touched()
+    }
+
+    /// True for a place in a slot, false for an entry's own line.
+    pub fn is_slot(&self, place: u32) -> bool {
+        place >= self.own
     }
 
     #[inline(always)]
@@ -147,12 +206,18 @@ impl InterestStore {
         }
     }
 
+    pub fn capacity(&self) -> [usize; INTEREST_CLASSES] {
+        core::array::from_fn(|at| self.classes[at].free.len())
+    }
+
     pub fn in_use(&self) -> [usize; INTEREST_CLASSES] {
         core::array::from_fn(|at| self.classes[at].free.in_use())
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.memory.memory_bytes() + self.classes.iter().map(|class| class.free.memory_bytes()).sum::<usize>()
+        let classes =
+            self.classes.iter().map(|class| class.free.memory_bytes() + class.owners.memory_bytes());
+        self.memory.memory_bytes() + classes.sum::<usize>()
     }
 }
 

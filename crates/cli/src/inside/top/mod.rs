@@ -101,15 +101,17 @@ fn lines(args: &Top, source: &mut Source, interval: Duration, ended: &Ended) -> 
 }
 
 fn print(rates: &Rates) -> Result<()> {
-    rates.head().iter().for_each(|line| println!("{line}"));
-    println!();
+    for line in rates.head() {
+        outln!("{line}")?;
+    }
+    outln!()?;
     table(&rates.face_rows())?;
     if !rates.prefixes.is_empty() {
-        println!();
+        outln!()?;
         table(&rates.prefix_rows())?;
     }
     if !rates.drops.is_empty() {
-        println!();
+        outln!()?;
         table(&rates.drop_rows())?;
     }
     Ok(())

@@ -25,7 +25,8 @@ pub fn run(args: &Top, source: &mut Source, interval: Duration, ended: &Ended) -
     let mut terminal = ratatui::try_init()?;
     let result =
         Screen::new(args, source, interval).and_then(|mut screen| screen.run(&mut terminal, source, ended));
-    ratatui::restore();
+    // A terminal that is gone needs nothing.
+    let _ = ratatui::try_restore();
     result.map(|()| ExitCode::SUCCESS)
 }
 

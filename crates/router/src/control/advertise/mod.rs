@@ -67,14 +67,14 @@ pub(super) struct Advertiser {
 
 impl Advertiser {
     /// Tells nobody anything yet.
-    pub(super) fn new(start_unix_ms: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Advertiser {
             options: config::Rib::default(),
             signer: Signer::Digest,
             sources: BTreeMap::new(),
             prefixes: BTreeMap::new(),
             targets: BTreeSet::new(),
-            sessions: Sessions::new(start_unix_ms),
+            sessions: Sessions::new(seed),
             touched: VecDeque::new(),
             scan: None,
             faces: Vec::new(),
@@ -278,7 +278,7 @@ impl Control {
 
     /// Sends commands whose time has come, and gives up those that were not answered.
     pub(super) fn tell_others(&mut self, now: Instant, env: &mut dyn Environment) {
-        let unix_ms = self.unix_ms(now);
+        let unix_ms = env.unix_ms();
         let Advertiser { sessions, options, signer, .. } = &mut self.advertiser;
         sessions.work(now, unix_ms, options, signer, env);
     }

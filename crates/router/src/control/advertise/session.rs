@@ -16,6 +16,8 @@ const OPEN_MAX: usize = 64;
 const PER_PART: usize = 2;
 /// The routing daemon is told again after so long.
 const DAEMON_REFRESH_MS: u64 = 3_600_000;
+/// How far timestamps may be ahead of the wall clock, so that they go on growing: half of what others accept.
+const AHEAD_MAX_MS: u64 = 60_000;
 /// A route told upstream outlives so many refreshes.
 const REFRESHES_KEPT: u64 = 3;
 
@@ -147,8 +149,7 @@ impl Sessions {
         (session.due, session.command) = (None, command);
         let here = session.here;
         let (target, prefix) = key;
-        // A signer's times grow, whatever the clock does.
-        self.time_ms = unix_ms.max(self.time_ms + 1);
+        self.time_ms = next_time(self.time_ms, unix_ms);
         let unique = Uniqueness {
             nonce: mix(self.seed ^ command) as u32,
             signature_nonce: mix(self.seed.wrapping_add(command)).to_be_bytes(),
@@ -250,9 +251,28 @@ fn encode(
     }
 }
 
+/// Returns the timestamp of the next command: a signer's timestamps grow, also when the clock is set back a little. When it is set back by much,
+/// others would refuse those that grow, as they are too far from their own clocks.
+const fn next_time(last_ms: u64, unix_ms: u64) -> u64 {
+    if last_ms < unix_ms || last_ms > unix_ms.saturating_add(AHEAD_MAX_MS) { unix_ms } else { last_ms + 1 }
+}
+
 /// Spreads a count over all numbers.
 const fn mix(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ (number >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_grow_unless_the_clock_was_set_back_by_much() {
+        assert_eq!(next_time(0, 1_000_000), 1_000_000);
+        assert_eq!(next_time(1_000_000, 1_000_000), 1_000_001);
+        assert_eq!(next_time(1_000_000, 990_000), 1_000_001);
+        assert_eq!(next_time(86_400_000, 1_000_000), 1_000_000);
+    }
 }

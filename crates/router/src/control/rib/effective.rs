@@ -32,6 +32,7 @@ impl Rib {
         let changed = hops(&before) != hops(&after);
         let name = entry.name.clone();
         self.changes.push(Change { name, before, after });
+        self.count_listed(id);
         changed
     }
 
@@ -104,6 +105,7 @@ impl Rib {
     pub(super) fn own_cost(&self, id: EntryId, face: FaceId) -> Option<u32> {
         match self.by_hand.get(&(id, face)) {
             Some(ByHand::Cost(cost)) => Some(*cost),
+            Some(ByHand::Unlisted) => Some(0),
             Some(ByHand::Without) => None,
             None => {
                 self.routes.range((id, face, 0)..=(id, face, u64::MAX)).map(|(_, route)| cost_of(route)).min()

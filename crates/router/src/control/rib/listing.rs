@@ -41,8 +41,7 @@ impl Rib {
         mut each: impl FnMut(NameRef<'_>, &[NextHop]),
     ) -> Option<Name> {
         part(&self.names, behind, names_max, |name, id| {
-            let hops = self.next_hops_of(*id).filter(|hops| self.entry(*id).is_routed() && !hops.is_empty());
-            if let Some(hops) = hops {
+            if let Some(hops) = self.next_hops_of(*id).filter(|_| self.entry(*id).is_listed()) {
                 each(name, hops);
             }
         })
@@ -73,7 +72,12 @@ impl Rib {
         self.routes.get(&(*self.index.get(name.as_bytes())?, face, origin))
     }
 
-    /// Prefixes that the FIB holds.
+    /// Prefixes that [`next_hops_part`](Self::next_hops_part) shows.
+    pub const fn listed_len(&self) -> usize {
+        self.listed
+    }
+
+    /// Prefixes that the FIB holds: those too that only have a strategy.
     pub fn prefixes_len(&self) -> usize {
         self.names.len()
     }

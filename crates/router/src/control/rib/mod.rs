@@ -41,6 +41,8 @@ pub struct Route {
 pub enum ByHand {
     /// It is there, whatever routes say.
     Cost(u32),
+    /// As a cost of 0, for the router's own purposes: not listed.
+    Unlisted,
     /// It is not, until a route of that face is registered again.
     Without,
 }
@@ -66,6 +68,10 @@ struct Entry {
     /// Routes with CAPTURE.
     captures: u32,
     by_hand: u32,
+    /// Of these, next hops that are not listed.
+    unlisted: u32,
+    /// It is counted among those that are listed.
+    listed: bool,
     strategy: Option<StrategyId>,
     /// What the FIB holds, or will hold once the changes are applied.
     effective: Option<Effective>,
@@ -100,6 +106,8 @@ pub struct Rib {
     expiries: BTreeSet<(Instant, EntryId, FaceId, u64)>,
     strategies: BTreeMap<Octets, (StrategyId, Name)>,
     changes: Vec<Change>,
+    /// Entries that are listed: those with next hops of their own.
+    listed: usize,
     generation: u64,
     walks: Walks,
     /// Faces that are gone and still have routes here.
@@ -138,6 +146,7 @@ impl Rib {
             expiries: BTreeSet::new(),
             strategies: BTreeMap::new(),
             changes: Vec::new(),
+            listed: 0,
             generation: 0,
             walks: Walks::default(),
             leaving: BTreeSet::new(),
@@ -212,11 +221,11 @@ impl Rib {
     }
 
     /// Removes a next hop of exactly this prefix, whoever set it.
-    pub fn remove_next_hop(&mut self, name: NameRef<'_>, face: FaceId) {
+    pub fn remove_next_hop(&mut self, name: NameRef<'_>, face: FaceId) -> bool {
         self.at_once_left = self.at_once_max;
-        let Some(&id) = self.index.get(name.as_bytes()) else { return };
+        let Some(&id) = self.index.get(name.as_bytes()) else { return false };
         if !self.next_hops_of(id).is_some_and(|hops| hops.iter().any(|hop| hop.face == face)) {
-            return;
+            return false;
         }
         // A next hop that only was set by hand needs no mark that it is not there.
         let has_routes = self.entry(id).routes > 0;
@@ -225,6 +234,7 @@ impl Rib {
         self.change_face(id, face, true, |rib| {
             rib.put_by_hand(id, face, by_hand);
         });
+        true
     }
 
     /// Chooses a name's strategy; returns the choice before.
@@ -396,8 +406,9 @@ impl Rib {
     fn take_back(&mut self, changes: impl Iterator<Item = Change>) {
         for change in changes {
             if let Some(id) = self.index.get(&change.name) {
-                self.entries[*id as usize].as_mut().expect("named entries are there").effective =
-                    change.before;
+                let id = *id;
+                self.entry_mut(id).effective = change.before;
+                self.count_listed(id);
             }
         }
     }
@@ -415,8 +426,16 @@ impl Rib {
             return *id;
         }
         let name: Octets = name.as_bytes().into();
-        let entry =
-            Entry { name: name.clone(), routes: 0, captures: 0, by_hand: 0, strategy: None, effective: None };
+        let entry = Entry {
+            name: name.clone(),
+            routes: 0,
+            captures: 0,
+            by_hand: 0,
+            unlisted: 0,
+            listed: false,
+            strategy: None,
+            effective: None,
+        };
         let id = match self.entries_free.pop() {
             Some(id) => {
                 self.entries[id as usize] = Some(entry);
@@ -436,6 +455,7 @@ impl Rib {
         let entry = self.entry(id);
         if entry.routes == 0 && entry.by_hand == 0 && entry.strategy.is_none() {
             let name = entry.name.clone();
+            self.listed -= usize::from(entry.listed);
             self.names.remove(&name);
             self.index.remove(&name);
             self.entries[id as usize] = None;
@@ -475,7 +495,16 @@ impl Rib {
         if force || inherits || own != own_now || routed != (self.entry(id).routes > 0) {
             self.refresh(id, inherits, false);
         }
+        self.count_listed(id);
         self.release_if_empty(id);
+    }
+
+    /// Keeps count of the entries that are listed, after one of them changed.
+    fn count_listed(&mut self, id: EntryId) {
+        let entry = self.entries[id as usize].as_mut().expect("an id is used while its entry is there");
+        let listed = entry.is_listed();
+        self.listed = self.listed + usize::from(listed) - usize::from(entry.listed);
+        entry.listed = listed;
     }
 
     /// Without routes there is nothing that a mark [`ByHand::Without`] could take away.
@@ -520,8 +549,12 @@ impl Rib {
             None => self.by_hand.remove(&(id, face)),
         };
         let entry = self.entry_mut(id);
-        entry.by_hand += u32::from(by_hand.is_some());
-        entry.by_hand -= u32::from(before.is_some());
+        let count = |by_hand: Option<ByHand>| {
+            (u32::from(by_hand.is_some()), u32::from(by_hand == Some(ByHand::Unlisted)))
+        };
+        let (now, then) = (count(by_hand), count(before));
+        entry.by_hand = entry.by_hand + now.0 - then.0;
+        entry.unlisted = entry.unlisted + now.1 - then.1;
         before
     }
 }
@@ -529,6 +562,12 @@ impl Rib {
 impl Entry {
     const fn is_routed(&self) -> bool {
         self.routes > 0 || self.by_hand > 0
+    }
+
+    /// True when it has next hops of its own that clients are shown.
+    fn is_listed(&self) -> bool {
+        let has_hops = self.effective.as_ref().is_some_and(|effective| !effective.next_hops.is_empty());
+        (self.routes > 0 || self.by_hand > self.unlisted) && has_hops
     }
 }
 

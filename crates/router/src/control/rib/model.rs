@@ -113,6 +113,7 @@ impl Model {
         for ((_, face), by_hand) in self.by_hand.iter().filter(|((n, _), _)| n == name) {
             match by_hand {
                 ByHand::Cost(cost) => hops.insert(*face, *cost),
+                ByHand::Unlisted => hops.insert(*face, 0),
                 ByHand::Without => hops.remove(face),
             };
         }
@@ -199,7 +200,7 @@ fn take(step: Step, rib: &mut Rib, model: &mut Model) {
             model.forget_marks(&name);
         }
         Step::ByHand { name, face, cost } => {
-            let by_hand = cost.map(ByHand::Cost);
+            let by_hand = cost.map(|cost| if cost == 0 { ByHand::Unlisted } else { ByHand::Cost(cost) });
             rib.set_by_hand(name.as_ref(), id(face), by_hand).unwrap();
             match by_hand {
                 Some(by_hand) => model.by_hand.insert((name, id(face)), by_hand),
@@ -247,6 +248,13 @@ fn take(step: Step, rib: &mut Rib, model: &mut Model) {
     }
 }
 
+/// Prefixes that are shown, counted one by one.
+fn listed(rib: &Rib) -> usize {
+    let mut count = 0;
+    rib.next_hops_part(None, usize::MAX, |_, _| count += 1);
+    count
+}
+
 proptest! {
     #[test]
     fn as_the_model(steps in proptest::collection::vec(steps(), 0..60)) {
@@ -257,6 +265,7 @@ proptest! {
             take(step, &mut rib, &mut model);
             prop_assert!(flush(&mut rib, &mut fib, usize::MAX));
             prop_assert_eq!(&fib, &model.fib());
+            prop_assert_eq!(rib.listed_len(), listed(&rib));
             prop_assert_eq!(rib.routes_len(), model.routes.len());
         }
         let mut routed: Vec<Name> = Vec::new();
@@ -302,10 +311,12 @@ proptest! {
             }
             if alone && rib.settled() >= asked {
                 prop_assert_eq!(&fib, &model.fib());
+                prop_assert_eq!(rib.listed_len(), listed(&rib));
             }
         }
         settle(&mut rib, &mut fib, part);
         prop_assert_eq!(&fib, &model.fib());
+        prop_assert_eq!(rib.listed_len(), listed(&rib));
         prop_assert_eq!(rib.routes_len(), model.routes.len());
     }
 
@@ -336,6 +347,7 @@ proptest! {
                 prop_assert!(flush(&mut rib, &mut fib, prefixes_max));
             }
             prop_assert_eq!(&fib, &model.fib());
+            prop_assert_eq!(rib.listed_len(), listed(&rib));
         }
     }
 }

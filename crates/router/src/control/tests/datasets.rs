@@ -30,9 +30,9 @@ fn every_dataset_is_answered() {
     assert_eq!(choices[0].strategy, Strategy(named(fake::STRATEGIES[0])));
     assert_eq!(client::decode_cs_info(&bench.fetch(Dataset::CsInfo)).unwrap(), bench.env.cs);
     let status = client::decode_status(&bench.fetch(Dataset::StatusGeneral)).unwrap();
-    assert_eq!((status.version.as_str(), status.pit_entries, status.fib_entries), ("namewire test", 7, 5));
+    assert_eq!((status.version.as_str(), status.pit_entries, status.fib_entries), ("namewire test", 7, 2));
     assert_eq!(bench.items::<DropCount>(Dataset::StatusDrops)[0].count, 9);
-    assert_eq!(status.current_timestamp - status.start_timestamp, 2000);
+    assert_eq!(status.current_timestamp - status.start_timestamp, 1000);
 }
 
 #[test]
@@ -85,7 +85,18 @@ fn segments_say_which_is_last_and_are_kept_while_fetched() {
     }
     let beyond = InterestBuilder::new(versioned.clone().with_segment(last + 1)).encode();
     assert_eq!(bench.interest(APP, &beyond), Reply::Silent);
-    bench.now = bench.control.next_timeout();
+    // The last 256 packets are kept, so that a client may ask once more after seconds.
+    bench.now = bench.now.plus_millis(60_000);
+    bench.control.on_timeout(bench.now, &mut bench.env);
+    let again = InterestBuilder::new(versioned.clone().with_segment(1)).encode();
+    assert_eq!(bench.interest(APP, &again), Reply::Sent);
+    bench.env.sent.clear();
+    for n in 0..256 {
+        let filter = FaceQueryFilter { face_id: Some(n), ..Default::default() };
+        assert_eq!(bench.interest(APP, &client::dataset(Dataset::FacesQuery, Some(&filter), 1)), Reply::Sent);
+    }
+    bench.env.sent.clear();
+    bench.now = bench.now.plus_millis(1000);
     bench.control.on_timeout(bench.now, &mut bench.env);
     let gone = InterestBuilder::new(versioned.with_segment(0)).encode();
     assert_eq!(bench.interest(APP, &gone), Reply::Silent);
@@ -145,8 +156,8 @@ fn ten_thousand_routes() {
     assert_eq!(bench.env.fib.len(), 10_004);
     assert_eq!(
         bench.env.fib_changes,
-        10_004 + 1,
-        "one change each; the way to management came with a strategy before"
+        10_004 + 2,
+        "one change each; the two names of management came with a strategy before"
     );
     assert_eq!(bench.items::<RibEntry>(Dataset::RibList).len(), 10_000);
     let face = bench.env.face_status(FaceId::from_number(APP).unwrap()).unwrap();
@@ -169,4 +180,29 @@ fn publications_are_bounded() {
         bench.interest(APP, &InterestBuilder::new(name).encode()) == Reply::Sent
     });
     assert_eq!(answered.count(), 256);
+}
+
+/// As programs do that look whether there is a router: ndn-cxx in its own tests.
+#[test]
+fn any_management_data_answers_an_interest_for_what_is_under_localhost() {
+    let mut bench = Bench::new();
+    for (name, wanted) in [
+        ("/localhost", "/localhost/nfd/status/general"),
+        ("/localhost/nfd", "/localhost/nfd/status/general"),
+        ("/localhost/nfd/rib", "/localhost/nfd/rib/list"),
+    ] {
+        let wire = InterestBuilder::new(named(name)).can_be_prefix(true).encode();
+        assert_eq!(bench.ask(APP, &wire), Reply::Sent, "{name}");
+        let (data, token) = bench.env.sent.pop().unwrap();
+        assert!(token == bench.token);
+        let data = Data::check(&data).unwrap();
+        assert!(named(wanted).as_ref().is_prefix_of(data.name()), "{}", data.name());
+        let exact = InterestBuilder::new(named(name)).encode();
+        assert_eq!(bench.interest(APP, &exact), Reply::Silent);
+        assert_eq!(bench.interest(NEIGHBOUR, &wire), Reply::Silent);
+    }
+    for name in ["/localhost/other", "/localhop/nfd", "/a"] {
+        let wire = InterestBuilder::new(named(name)).can_be_prefix(true).encode();
+        assert_eq!(bench.interest(APP, &wire), Reply::Silent, "{name}");
+    }
 }

@@ -36,13 +36,12 @@ fn create_says_all_properties() {
     assert_eq!((again.code, again.body), (409, body));
 }
 
-/// python-ndn can't read these three behind Flags, where NFD's order has them.
 #[test]
-fn congestion_and_mtu_are_said_to_who_spoke_of_them() {
+fn answers_to_create_and_update_say_congestion_and_mtu() {
     let mut bench = Bench::new();
-    let brief = bench.command(Verb::FacesCreate, uri("udp4://192.0.2.8:6363"));
-    assert_eq!((brief.code, brief.body.face_id, brief.body.flags), (200, Some(401), Some(0)));
-    assert_eq!((brief.body.mtu, brief.body.base_congestion_marking_interval), (None, None));
+    let made = bench.command(Verb::FacesCreate, uri("udp4://192.0.2.8:6363"));
+    assert_eq!((made.code, made.body.face_id, made.body.flags), (200, Some(401), Some(0)));
+    assert_eq!((made.body.mtu, made.body.base_congestion_marking_interval), (Some(8800), Some(100_000_000)));
     let whole = bench.command(
         Verb::FacesUpdate,
         ControlParameters { face_id: Some(401), mtu: Some(1400), ..Default::default() },
@@ -51,9 +50,9 @@ fn congestion_and_mtu_are_said_to_who_spoke_of_them() {
         (whole.code, whole.body.mtu, whole.body.default_congestion_threshold),
         (200, Some(1400), Some(65_536))
     );
-    let brief =
+    let same =
         bench.command(Verb::FacesUpdate, ControlParameters { face_id: Some(401), ..Default::default() });
-    assert_eq!((brief.code, brief.body.mtu, brief.body.face_persistency), (200, None, Some(0)));
+    assert_eq!((same.code, same.body.mtu, same.body.face_persistency), (200, Some(1400), Some(0)));
 }
 
 #[test]
@@ -143,13 +142,16 @@ fn destroy_is_always_200() {
     };
     let body = ControlParameters { face_id: Some(NEIGHBOUR), ..Default::default() };
     assert_eq!(destroy(&mut bench, Some(NEIGHBOUR)), ControlResponse::ok(body));
-    assert_eq!(destroy(&mut bench, Some(5000)).code, 200);
-    assert_eq!(destroy(&mut bench, Some(u64::MAX)).code, 200);
-    assert_eq!(bench.env.destroyed, [NEIGHBOUR, 5000]);
+    for absent in [5000, u64::MAX] {
+        let response = destroy(&mut bench, Some(absent));
+        assert_eq!((response.code, response.body.face_id), (200, Some(absent)));
+        assert_eq!(response.nothing_removed(), Some(format!("there is no face {absent}").as_str()));
+    }
+    assert_eq!(bench.env.destroyed, [NEIGHBOUR]);
     assert_eq!(destroy(&mut bench, None).code, 400);
     assert_eq!(destroy(&mut bench, Some(0)).code, 400);
     assert_eq!(destroy(&mut bench, Some(1)).code, 403);
-    assert_eq!(bench.env.destroyed.len(), 2);
+    assert_eq!(bench.env.destroyed.len(), 1);
 }
 
 fn event(bench: &mut Bench, kind: FaceEventKind, face: u64) {
@@ -208,4 +210,76 @@ fn notifications() {
     bench.now = bench.now.plus_millis(600_001);
     event(&mut bench, FaceEventKind::Up, NEIGHBOUR);
     assert!(bench.env.sent.is_empty());
+}
+
+/// The management protocol answers 200; the host's own commands, which REST gives, say 404.
+#[test]
+fn removing_what_is_not_there_says_so() {
+    let mut bench = Bench::new();
+    let face = ControlParameters { face_id: Some(999_999), ..Default::default() };
+    for (verb, parameters, says) in [
+        (Verb::FacesDestroy, face.clone(), "there is no face 999999"),
+        (Verb::RibUnregister, named_parameters("/a"), "there is no route /a to face"),
+        (Verb::FibRemoveNextHop, named_parameters("/a"), "is no next hop of /a"),
+        (Verb::StrategyChoiceUnset, named_parameters("/a"), "no strategy is chosen for /a itself"),
+    ] {
+        let response = bench.command(verb, parameters.clone());
+        assert_eq!(response.code, 200, "{verb}");
+        assert!(response.nothing_removed().unwrap().contains(says), "{response:?}");
+        let own = bench.control.command(bench.now, verb, &parameters, &mut bench.env).unwrap();
+        assert_eq!(own.code, 404, "{verb}");
+        assert!(own.text.contains(says), "{own:?}");
+    }
+    let unknown = ControlParameters {
+        strategy: Some(nw_api::management::Strategy(named("/localhost/nfd/strategy/magic"))),
+        ..named_parameters("/a")
+    };
+    assert_eq!(bench.command(Verb::StrategyChoiceSet, unknown).code, 404);
+    let update = ControlParameters { mtu: Some(1400), ..face };
+    assert_eq!(bench.command(Verb::FacesUpdate, update).code, 404);
+}
+
+#[test]
+fn answer_to_a_long_request_fits_a_packet() {
+    let mut bench = Bench::new();
+    for len in [100, 3000, 5000, 7000, 8300] {
+        let long = format!("udp4://{}", "x".repeat(len));
+        bench
+            .env
+            .outcomes
+            .insert(long.clone(), Created::Refused(Refusal::new(400, format!("{long} is no URI"))));
+        let response = bench.command(Verb::FacesCreate, uri(&long));
+        assert_eq!(response.code, 400, "{len}");
+        assert!(response.text.len() <= 1030 && (len > 7000 || response.text.starts_with("udp4://xxx")));
+        let own = bench.control.command(bench.now, Verb::FacesCreate, &uri(&long), &mut bench.env).unwrap();
+        assert!(own.text.len() <= 1030);
+    }
+}
+
+#[test]
+fn places_for_connecting_faces_are_shared_by_face() {
+    let mut bench = Bench::new();
+    let slow = "tcp4://192.0.2.9:6363";
+    bench.env.outcomes.insert(slow.to_owned(), Created::Later);
+    let wires: Vec<_> = (0..=CONNECTING_MAX)
+        .map(|_| bench.command_wire(Root::Localhost, Verb::FacesCreate, &uri(slow)))
+        .collect();
+    for wire in &wires[..CONNECTING_MAX] {
+        assert_eq!(bench.interest(APP, wire), Reply::Later);
+    }
+    assert_eq!(bench.interest(APP, &wires[CONNECTING_MAX]), Reply::Answered(503));
+    bench.env.sent.clear();
+    // Another face has its place: the first of the face with most is given up, and answered.
+    let other = bench.command_wire(Root::Localhost, Verb::FacesCreate, &uri(slow));
+    assert_eq!(bench.interest(302, &other), Reply::Later);
+    let first = bench.env.tickets[0].0;
+    assert_eq!(bench.env.abandoned, [first]);
+    let (data, _) = bench.env.sent.pop().unwrap();
+    let data = Data::check(&data).unwrap();
+    assert_eq!(data.name(), Interest::check(&wires[0]).unwrap().name());
+    assert_eq!(ControlResponse::decode(data.content()).unwrap().code, 503);
+    // So has the operator.
+    assert!(bench.control.command(bench.now, Verb::FacesCreate, &uri(slow), &mut bench.env).is_err());
+    assert_eq!(bench.env.abandoned.len(), 2);
+    assert_eq!(bench.control.shortages().total(), 3);
 }

@@ -26,7 +26,10 @@ pub(in crate::control) struct Fake {
     pub(in crate::control) outcomes: BTreeMap<String, Created>,
     pub(in crate::control) tickets: Vec<(Ticket, String)>,
     pub(in crate::control) destroyed: Vec<u64>,
+    pub(in crate::control) abandoned: Vec<Ticket>,
     pub(in crate::control) announced: BTreeMap<Name, (Vec<u8>, Instant)>,
+    /// What the wall clock shows.
+    pub(in crate::control) unix_ms: u64,
     next: u64,
 }
 
@@ -61,7 +64,9 @@ impl Fake {
             outcomes: BTreeMap::new(),
             tickets: Vec::new(),
             destroyed: Vec::new(),
+            abandoned: Vec::new(),
             announced: BTreeMap::new(),
+            unix_ms: 1_795_221_001_000,
             next: 400,
         }
     }
@@ -79,6 +84,10 @@ impl Fake {
 }
 
 impl Environment for Fake {
+    fn unix_ms(&self) -> u64 {
+        self.unix_ms
+    }
+
     fn create_face(&mut self, ticket: Ticket, request: &FaceRequest<'_>) -> Created {
         self.tickets.push((ticket, request.uri.to_owned()));
         if let Some(created) = self.outcomes.get(request.uri) {
@@ -93,6 +102,10 @@ impl Environment for Fake {
         status.flags = request.options.flags & request.options.mask;
         status.mtu = request.options.mtu.or(status.mtu);
         Created::Now(id)
+    }
+
+    fn abandon_face(&mut self, ticket: Ticket) {
+        self.abandoned.push(ticket);
     }
 
     fn update_face(&mut self, face: FaceId, change: &FaceChange) -> Result<(), UpdateRefusal> {
@@ -182,7 +195,13 @@ impl Environment for Fake {
     }
 
     fn forwarder_status(&self) -> ForwarderStatus {
-        ForwarderStatus { in_interests: 5, pit_entries: 7, ..ForwarderStatus::default() }
+        ForwarderStatus {
+            start_timestamp: 1_795_221_000_000,
+            current_timestamp: self.unix_ms,
+            in_interests: 5,
+            pit_entries: 7,
+            ..ForwarderStatus::default()
+        }
     }
 
     fn drops(&self) -> Vec<DropCount> {
@@ -213,7 +232,7 @@ impl Default for Gate {
 impl Authorize for Gate {
     fn command(
         &mut self,
-        _: Instant,
+        _: Clocks,
         _: &Interest<'_>,
         _: Ingress,
         module: &str,
@@ -223,24 +242,24 @@ impl Authorize for Gate {
         assert!(!module.is_empty() && !verb.is_empty());
         let without = module == "faces" || (module, verb) == ("cs", "config");
         assert_eq!(prefix.is_none(), without, "{module}/{verb}");
-        self.commands
+        self.commands.clone()
     }
 
-    fn learned(&mut self, _: Instant, _: &Data<'_>, prefix: NameRef<'_>, _: Ingress) -> Verdict {
+    fn learned(&mut self, _: Clocks, _: &Data<'_>, prefix: NameRef<'_>, _: Ingress) -> Verdict {
         assert!(!prefix.to_string().contains("32=PA"));
-        self.announcements
+        self.announcements.clone()
     }
 
     fn announcement(
         &mut self,
-        _: Instant,
+        _: Clocks,
         _: &Data<'_>,
         prefix: NameRef<'_>,
         _: Ingress,
         _: &Interest<'_>,
     ) -> Verdict {
         assert!(!prefix.to_string().contains("32=PA"));
-        self.announcements
+        self.announcements.clone()
     }
 }
 

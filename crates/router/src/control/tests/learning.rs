@@ -54,7 +54,7 @@ fn what_may_not_be_learnt() {
     }
     assert!(!learn(&mut bench, b"noise"));
     assert!(!learn(&mut bench, &announcement("/a/32=PA/v=1/seg=0", &[])));
-    bench.gate.announcements = Verdict::Deny("an unknown key");
+    bench.gate.announcements = Verdict::Deny("an unknown key".into());
     assert!(!learn(&mut bench, &announcement("/a/32=PA/v=1/seg=0", &HOUR)));
     bench.gate.announcements = Verdict::Accept;
     bench.env.faces.remove(&FaceId::from_number(NEIGHBOUR).unwrap());

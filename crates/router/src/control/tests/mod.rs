@@ -40,7 +40,7 @@ impl Bench {
     pub(super) fn with(mut env: Fake) -> Self {
         let config = ControlConfig {
             version: "namewire test".to_owned(),
-            start_unix_ms: 1_795_221_000_000,
+            seed: 7,
             next_hops_max: 4,
             routes_max: 20_000,
         };
@@ -56,7 +56,7 @@ impl Bench {
     }
 
     fn ingress(&self, face: u64) -> Ingress {
-        Ingress { face: FaceId::from_number(face).unwrap(), local: face != NEIGHBOUR }
+        Ingress { face: FaceId::from_number(face).unwrap(), local: face != NEIGHBOUR, peer: Peer::Face(face) }
     }
 
     pub(super) fn interest(&mut self, face: u64, wire: &[u8]) -> Reply {

@@ -61,7 +61,7 @@ fn batches() {
     assert!(response.text.contains("route 8"), "{}", response.text);
     assert!(bench.hops("/batch/206").is_some() && bench.hops("/batch/207").is_none());
     assert_eq!(import(&mut bench, &[]).body.count, Some(0));
-    bench.gate.commands = Verdict::Deny("no");
+    bench.gate.commands = Verdict::Deny("no".into());
     let unique = Uniqueness { nonce: 1, signature_nonce: [9; 8], time_ms: 1 };
     let Ok(wire) = client::import(&[1, 2, 3], 4000, unique, &DigestSha256);
     assert_eq!(bench.interest(APP, &wire), Reply::Answered(403));

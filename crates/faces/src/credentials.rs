@@ -1,0 +1,51 @@
+//! Which user and process is at the other end of a Unix socket (SO_PEERCRED), without a process id of zero being an error: that of a process
+//! in another namespace is.
+
+#![allow(unsafe_code)]
+
+use core::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// The user and process that connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// Effective user id.
+    pub uid: u32,
+    /// Process id; 0 if it has none in this namespace.
+    pub pid: u32,
+}
+
+/// Returns the credentials of the peer of a connected Unix socket. `None` for other sockets.
+pub fn of_peer(socket: BorrowedFd<'_>) -> Option<Credentials> {
+    let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `found`, which is that long and made of integers.
+    let code = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut found).cast(),
+            &mut len,
+        )
+    };
+    // A socket without credentials has user -1.
+    let is_known = code == 0 && found.uid != u32::MAX;
+    is_known.then(|| Credentials { uid: found.uid, pid: u32::try_from(found.pid).unwrap_or(0) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn credentials_are_those_of_the_connecting_process() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let own = Credentials { uid: rustix::process::geteuid().as_raw(), pid: std::process::id() };
+        assert_eq!(of_peer(one.as_fd()), Some(own));
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(of_peer(tcp.as_fd()), None);
+    }
+}

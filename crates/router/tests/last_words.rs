@@ -1,0 +1,241 @@
+//! What a peer sent right before its connection ended is forwarded: Data to those that asked, Interests to producers.
+
+use nw_api::config::Config;
+use nw_api::management::{ControlParameters, Root, Verb, client};
+use nw_name::Name;
+use nw_name::tlv::push_tlv;
+use nw_router::{Handle, Host};
+use nw_wire::{DigestSha256, types};
+use rustix::net::sockopt;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+struct Router {
+    handle: Handle,
+    thread: Option<JoinHandle<()>>,
+    unix: PathBuf,
+    tcp: SocketAddr,
+    websocket: SocketAddr,
+    _folder: tempfile::TempDir,
+}
+
+impl Router {
+    fn start(shards: u32) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let unix = folder.path().join("nw.sock");
+        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (tcp, websocket) = (free(), free());
+        let text = format!(
+            "[faces.unix]\npath = \"{}\"\n[faces.tcp]\nlisten = [\"{tcp}\"]\n[faces.udp]\nlisten = []\n\
+             [faces.websocket]\nlisten = [\"{websocket}\"]\n[forwarder]\nshards = {shards}\n",
+            unix.display(),
+        );
+        let mut host = Host::new(Config::parse("test", &text).unwrap()).unwrap();
+        let handle = host.handle();
+        let thread = std::thread::spawn(move || host.run().unwrap());
+        Router { handle, thread: Some(thread), unix, tcp, websocket, _folder: folder }
+    }
+
+    fn connect(&self, how: How) -> Box<dyn Stream> {
+        match how {
+            How::Unix => Box::new(UnixStream::connect(&self.unix).unwrap()),
+            How::Tcp => Box::new(TcpStream::connect(self.tcp).unwrap()),
+            How::WebSocket => {
+                let mut stream = TcpStream::connect(self.websocket).unwrap();
+                stream
+                    .write_all(
+                        b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+                    )
+                    .unwrap();
+                let mut answer = Vec::new();
+                while !answer.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).unwrap();
+                    answer.extend(byte);
+                }
+                Box::new(stream)
+            }
+        }
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        self.handle.stop();
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Unix,
+    Tcp,
+    WebSocket,
+}
+
+/// How a connection ends, in the write that holds its last packet or right behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Close,
+    Garbage,
+    Reset,
+    WebSocketClose,
+    WebSocketText,
+}
+
+trait Stream: Read + Write {
+    fn patience(&self, patience: Duration);
+    /// The next close is a reset, where there is such a thing.
+    fn reset(&self) {}
+}
+
+impl Stream for UnixStream {
+    fn patience(&self, patience: Duration) {
+        self.set_read_timeout(Some(patience)).unwrap();
+    }
+}
+
+impl Stream for TcpStream {
+    fn patience(&self, patience: Duration) {
+        self.set_read_timeout(Some(patience)).unwrap();
+    }
+
+    fn reset(&self) {
+        sockopt::set_socket_linger(self, Some(Duration::ZERO)).unwrap();
+    }
+}
+
+/// A packet as a transport has it.
+fn framed(how: How, first: u8, packet: &[u8]) -> Vec<u8> {
+    if how != How::WebSocket {
+        return packet.to_vec();
+    }
+    let mut out = vec![first];
+    match packet.len() {
+        len @ 0..126 => out.push(0x80 | len as u8),
+        len => {
+            out.push(0x80 | 126);
+            out.extend((len as u16).to_be_bytes());
+        }
+    }
+    out.extend([0; 4]);
+    out.extend(packet);
+    out
+}
+
+fn finish(mut stream: Box<dyn Stream>, how: How, end: End, packet: &[u8]) {
+    let mut bytes = framed(how, 0x82, packet);
+    match end {
+        End::Close => {}
+        End::Garbage => bytes.extend(b"GET / HTTP/1.1\r\n\r\n"),
+        End::Reset => stream.reset(),
+        End::WebSocketClose => bytes.extend(framed(how, 0x88, &1000u16.to_be_bytes())),
+        End::WebSocketText => bytes.extend(framed(how, 0x81, b"bye")),
+    }
+    stream.write_all(&bytes).unwrap();
+}
+
+fn interest(name: &Name, nonce: u32) -> Vec<u8> {
+    let mut inner = Vec::new();
+    push_tlv(types::NAME, name.as_ref().as_bytes(), &mut inner);
+    push_tlv(types::NONCE, &nonce.to_be_bytes(), &mut inner);
+    let mut wire = Vec::new();
+    push_tlv(types::INTEREST, &inner, &mut wire);
+    wire
+}
+
+fn data(name: &Name) -> Vec<u8> {
+    let mut inner = Vec::new();
+    push_tlv(types::NAME, name.as_ref().as_bytes(), &mut inner);
+    push_tlv(types::CONTENT, b"here", &mut inner);
+    push_tlv(types::SIGNATURE_INFO, &[0x1b, 1, 0], &mut inner);
+    push_tlv(types::SIGNATURE_VALUE, &[0; 32], &mut inner);
+    let mut wire = Vec::new();
+    push_tlv(types::DATA, &inner, &mut wire);
+    wire
+}
+
+/// Reads until these bytes came; false when they did not in time.
+fn comes(stream: &mut dyn Stream, wanted: &[u8]) -> bool {
+    stream.patience(Duration::from_secs(5));
+    let (mut seen, mut buffer) = (Vec::<u8>::new(), [0; 9000]);
+    while !seen.windows(wanted.len()).any(|part| part == wanted) {
+        match stream.read(&mut buffer) {
+            Ok(len @ 1..) => seen.extend(&buffer[..len]),
+            _ => return false,
+        }
+    }
+    true
+}
+
+fn register(stream: &mut dyn Stream, how: How, prefix: &str, nonce: u32) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let unique = client::Uniqueness {
+        nonce,
+        signature_nonce: u64::from(nonce).to_be_bytes(),
+        time_ms: now.as_millis() as u64,
+    };
+    let parameters = ControlParameters::of(prefix.parse::<Name>().unwrap());
+    let command =
+        client::command(Root::Localhost, Verb::RibRegister, &parameters, unique, &DigestSha256).unwrap();
+    stream.write_all(&framed(how, 0x82, &command)).unwrap();
+    // The code in the answer.
+    assert!(comes(stream, &[0x66, 1, 200]), "the registration is refused");
+}
+
+const CASES: [(How, End); 9] = [
+    (How::Unix, End::Close),
+    (How::Unix, End::Garbage),
+    (How::Tcp, End::Close),
+    (How::Tcp, End::Garbage),
+    (How::Tcp, End::Reset),
+    (How::WebSocket, End::Close),
+    (How::WebSocket, End::Reset),
+    (How::WebSocket, End::WebSocketClose),
+    (How::WebSocket, End::WebSocketText),
+];
+
+#[test]
+fn data_before_the_end_satisfies_interests() {
+    for shards in [1, 2] {
+        let router = Router::start(shards);
+        for (at, (how, end)) in CASES.into_iter().enumerate() {
+            // Several names, so that each shard has some.
+            for round in 0..6u32 {
+                let nonce = shards * 10_000 + at as u32 * 100 + round;
+                let prefix = format!("/data/{nonce}");
+                let mut producer = router.connect(how);
+                register(&mut *producer, how, &prefix, nonce);
+                let name: Name = format!("{prefix}/x").parse().unwrap();
+                let mut consumer = router.connect(How::Unix);
+                consumer.write_all(&interest(&name, nonce)).unwrap();
+                assert!(comes(&mut *producer, name.as_ref().as_bytes()), "{how:?} {end:?}: no Interest");
+                finish(producer, how, end, &data(&name));
+                assert!(comes(&mut *consumer, &data(&name)), "{how:?} {end:?}, {shards} shards: Data lost");
+            }
+        }
+    }
+}
+
+#[test]
+fn interest_before_the_end_is_forwarded() {
+    for shards in [1, 2] {
+        let router = Router::start(shards);
+        let mut producer = router.connect(How::Unix);
+        register(&mut *producer, How::Unix, "/interest", shards);
+        for (at, (how, end)) in CASES.into_iter().enumerate() {
+            for round in 0..6u32 {
+                let nonce = shards * 10_000 + at as u32 * 100 + round;
+                let name: Name = format!("/interest/{nonce}").parse().unwrap();
+                finish(router.connect(how), how, end, &interest(&name, nonce));
+                let came = comes(&mut *producer, name.as_ref().as_bytes());
+                assert!(came, "{how:?} {end:?}, {shards} shards: the Interest is lost");
+            }
+        }
+    }
+}

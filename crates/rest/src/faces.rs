@@ -60,7 +60,7 @@ pub async fn show(
 #[utoipa::path(
     post, path = "/v1/faces", tag = "faces", operation_id = "create_face", request_body = FaceWanted,
     responses(
-        (status = 201, body = ControlParameters, description = "The face, as it was made"),
+        (status = 201, body = FaceStatus, description = "The face, as it was made"),
         (status = 409, body = Problem, description = "There is a face to this peer, or this router can't make such a face"),
         (status = 504, body = Problem, description = "The peer can't be reached, or does not accept")
     )
@@ -68,7 +68,7 @@ pub async fn show(
 pub async fn create(
     Shared(state): Shared<State>,
     Body(wanted): Body<FaceWanted>,
-) -> Result<(StatusCode, Json<ControlParameters>), Refused> {
+) -> Result<(StatusCode, Json<FaceStatus>), Refused> {
     let parameters = ControlParameters {
         uri: Some(wanted.uri),
         local_uri: wanted.local_uri,
@@ -77,7 +77,10 @@ pub async fn create(
         ..ControlParameters::default()
     };
     let made = state.asker.command(Verb::FacesCreate, parameters).await?;
-    Ok((StatusCode::CREATED, Json(made)))
+    match state.asker.ask(Question::Face(made.face_id.unwrap_or(0))).await? {
+        Answer::Face(Some(face)) => Ok((StatusCode::CREATED, Json(*face))),
+        _ => Err(Refused::new(504, "the face went away as soon as it was there")),
+    }
 }
 
 /// End a face

@@ -51,6 +51,9 @@ pub enum LogVerb {
     Show {
         #[command(flatten)]
         control: Control,
+        /// Print JSON instead of text
+        #[arg(long)]
+        json: bool,
     },
     /// Log something else, until the router ends or reads its configuration again
     Set {
@@ -58,6 +61,9 @@ pub enum LogVerb {
         filter: String,
         #[command(flatten)]
         control: Control,
+        /// Print JSON instead of text
+        #[arg(long)]
+        json: bool,
     },
 }
 

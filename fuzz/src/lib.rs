@@ -3,6 +3,7 @@
 pub mod balancer_target;
 pub mod command_target;
 pub mod graph_target;
+pub mod rest_target;
 pub mod safebag_target;
 pub mod scenario_target;
 pub mod shared_memory_target;

@@ -126,7 +126,7 @@ class Rest(Looking):
         tcp = f"http://127.0.0.1:{port}"
         for words in ((path,), (tcp, "--token-file", token)):
             self.assertEqual(self.nw("log", "show", "--control", *words, router=other).stdout, b"info\n")
-        self.assertIn("--token-file", self.sentence(self.nw("log", "show", "--control", tcp, router=other, code=1)))
+        self.assertIn("--token-file", self.sentence(self.nw("log", "show", "--control", tcp, router=other, code=6)))
 
     def test_tcp_without_a_token_is_for_monitoring(self):
         control, metrics = (free_port(socket.SOCK_STREAM) for _ in range(2))
@@ -137,8 +137,10 @@ class Rest(Looking):
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_S) as answer:
                     self.assertEqual(answer.status, 200)
             for words in (["log", "set", "debug"], ["top", "--once"], ["trace", "/a"], ["tap", "-c", "1"]):
-                said = self.nw(*words, "--control", f"http://127.0.0.1:{port}", router=router, code=1).stderr.decode()
-                self.assertRegex(said, "control.token_file|for monitoring")
+                command = [NW, *words, "--control", f"http://127.0.0.1:{port}"]
+                done = subprocess.run(command, env=router.environment(), capture_output=True, timeout=PATIENCE_S)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertRegex(done.stderr.decode(), "control.token_file|for monitoring")
         self.assertEqual(self.nw("log", "show", router=router).stdout, b"info\n")
 
     def test_hostile_clients_do_not_disturb_forwarding(self):
@@ -202,6 +204,8 @@ class Logs(Looking):
     def test_levels_change_while_it_runs(self):
         router = self.router()
         self.assertEqual(self.nw("log", "show", router=router).stdout, b"info\n")
+        for words in (("show",), ("set", "info")):
+            self.assertEqual(json.loads(self.nw("log", *words, "--json", router=router).stdout), {"filter": "info"})
         self.assertNotIn("DEBUG", router.said())
         self.assertEqual(self.nw("log", "set", "router=debug", router=router).stdout, b"router=debug\n")
         self.nw("face", "create", f"udp4://127.0.0.1:{free_port()}", router=router)

@@ -1,6 +1,6 @@
 //! What REST says beside the management messages, which it shows as they are: same fields, same words as `--json`.
 
-use crate::management::{CsInfo, FacePersistency, FaceStatus, ForwarderStatus, ShardStatus};
+use crate::management::{CsInfo, FacePersistency, FaceStatus, ForwarderStatus, Route, ShardStatus};
 use crate::schema::{FaceUriText, LogFilterText, NameText, OriginText, PrefixText, StrategyText};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -100,6 +100,17 @@ pub struct RouteWanted {
     /// Ends by itself after so many milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_ms: Option<u64>,
+}
+
+/// A route that was added or changed, as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RouteMade {
+    /// Its prefix.
+    #[schema(value_type = PrefixText)]
+    pub name: String,
+    /// Its face, cost, origin, flags and lifetime.
+    #[serde(flatten)]
+    pub route: Route,
 }
 
 /// `PUT /v1/strategies`: the strategy of a prefix.

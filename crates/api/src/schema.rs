@@ -127,7 +127,13 @@ texts! {
     /// The URI of a face's end, with an address in numbers: the client resolves host names.
     FaceUriText: face_uri_pattern!(), 7, None, "udp4://192.0.2.1:6363";
     /// The origin of a route: a word, or a number.
-    OriginText: "^(?:app|static|client|autoreg|autoconf|nlsr|prefixann|[0-9]{1,19})$", 1, Some(19), "static";
+    OriginText: "^(?:app|static|client|autoreg|autoconf|nlsr|prefixann|[0-9]{1,19}|1[0-7][0-9]{18}|18[0-3][0-9]{17})$", 1, Some(20), "static";
+    /// A flag of a face: its word, or the digits of a bit without one.
+    FaceFlagText: "^(?:local-fields|reliability|congestion-marking|[0-9]{1,20})$", 1, Some(20), "congestion-marking";
+    /// A flag of a route: its word, or the digits of a bit without one.
+    RouteFlagText: "^(?:child-inherit|capture|[0-9]{1,20})$", 1, Some(20), "child-inherit";
+    /// A flag of the content store: its word, or the digits of a bit without one.
+    CsFlagText: "^(?:admit|serve|[0-9]{1,20})$", 1, Some(20), "admit";
     /// A strategy: its short word, or a whole name, perhaps with parameters.
     StrategyText: concat!("^(?:[a-z][a-z-]*|/", component!(), "(?:/", component!(), ")*/?)$"), 1, None, "multicast";
     /// Kinds of packets, with commas between them.

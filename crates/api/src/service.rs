@@ -30,8 +30,8 @@ pub struct ServiceStatus {
 pub struct ServiceLink {
     /// In the graph.
     pub name: String,
-    /// Number of the face; 0 while it is not there, and tried again.
-    pub id: u64,
+    /// Number of the face; null while it is not there, and tried again.
+    pub id: Option<u64>,
     /// The peer.
     pub uri: String,
     /// The near end.

@@ -241,7 +241,8 @@ fn links(place: &Place, json: bool) -> Result<()> {
     let mut rows = vec![output::row([&"link", &"id", &"peer", &"up", &"received", &"sent"])];
     let sum = |counts: &[u64; 3]| counts.iter().sum::<u64>();
     rows.extend(links.iter().map(|link| {
-        output::row([&link.name, &link.id, &link.uri, &link.up, &sum(&link.received), &sum(&link.sent)])
+        let id = link.id.map_or_else(|| "-".to_owned(), |id| id.to_string());
+        output::row([&link.name, &id, &link.uri, &link.up, &sum(&link.received), &sum(&link.sent)])
     }));
     output::table(&rows)
 }

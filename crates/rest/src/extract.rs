@@ -18,18 +18,30 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Refused;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refused> {
-        let Json(Object(fields)) = Json::from_request(request, state).await?;
-        match serde_json::from_value(Value::Object(fields)) {
-            Ok(body) => Ok(Body(body)),
-            Err(error) => {
-                Err(Refused::new(422, format!("the body is not what this operation takes: {error}")))
-            }
-        }
+        let Json(object) = Json::<Object>::from_request(request, state).await?;
+        object.read().map(Body)
     }
+}
+
+/// Reads a body without its request, as [`Body`] does.
+///
+/// # Errors
+/// 400 for what is no JSON object, 422 for one that is another.
+pub fn read_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refused> {
+    let object: Object =
+        serde_json::from_slice(bytes).map_err(|error| Refused::new(400, error.to_string()))?;
+    object.read()
 }
 
 /// A type's own deserializer would take an array for an object.
 struct Object(Map<String, Value>);
+
+impl Object {
+    fn read<T: DeserializeOwned>(self) -> Result<T, Refused> {
+        serde_json::from_value(Value::Object(self.0))
+            .map_err(|error| Refused::new(422, format!("the body is not what this operation takes: {error}")))
+    }
+}
 
 impl<'de> Deserialize<'de> for Object {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -9,7 +9,6 @@ use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use nw_api::management::{ControlParameters, FacePersistency, FaceStatus, Verb};
 use nw_api::rest::{FaceWanted, Problem};
-use nw_element::FaceId;
 use nw_router::inside::{Answer, Question};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -61,7 +60,7 @@ pub async fn show(
 #[utoipa::path(
     post, path = "/v1/faces", tag = "faces", operation_id = "create_face", request_body = FaceWanted,
     responses(
-        (status = 201, body = ControlParameters, description = "The face, as it was made"),
+        (status = 201, body = FaceStatus, description = "The face, as it was made"),
         (status = 409, body = Problem, description = "There is a face to this peer, or this router can't make such a face"),
         (status = 504, body = Problem, description = "The peer can't be reached, or does not accept")
     )
@@ -69,7 +68,7 @@ pub async fn show(
 pub async fn create(
     Shared(state): Shared<State>,
     Body(wanted): Body<FaceWanted>,
-) -> Result<(StatusCode, Json<ControlParameters>), Refused> {
+) -> Result<(StatusCode, Json<FaceStatus>), Refused> {
     let parameters = ControlParameters {
         uri: Some(wanted.uri),
         local_uri: wanted.local_uri,
@@ -78,7 +77,10 @@ pub async fn create(
         ..ControlParameters::default()
     };
     let made = state.asker.command(Verb::FacesCreate, parameters).await?;
-    Ok((StatusCode::CREATED, Json(made)))
+    match state.asker.ask(Question::Face(made.face_id.unwrap_or(0))).await? {
+        Answer::Face(Some(face)) => Ok((StatusCode::CREATED, Json(*face))),
+        _ => Err(Refused::new(504, "the face went away as soon as it was there")),
+    }
 }
 
 /// End a face
@@ -94,11 +96,6 @@ pub async fn create(
 )]
 pub async fn destroy(Shared(state): Shared<State>, Segment(id): Segment<u64>) -> Result<StatusCode, Refused> {
     let id = within("the face's id", id, 1..=u64::MAX)?;
-    let there = matches!(state.asker.ask(Question::Face(id)).await?, Answer::Face(Some(_)));
-    // The management protocol says 200 for a face that is not there, but not for the router's own.
-    if !there && id >= u64::from(FaceId::FIRST) {
-        return Err(Refused::new(404, format!("there is no face {id}")));
-    }
     let parameters = ControlParameters { face_id: Some(id), ..ControlParameters::default() };
     state.asker.command(Verb::FacesDestroy, parameters).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -24,7 +24,7 @@ mod trace;
 
 pub use asker::Refused;
 pub use document::complete as complete_document;
-pub use extract::{Body, Query, Segment};
+pub use extract::{Body, Query, Segment, read_body};
 pub use listen::{ServeError, Server, serve, serve_paths};
 pub use logs::LogSwitch;
 pub use metrics::{Snapshot, encode as encode_metrics};

@@ -8,9 +8,9 @@ use axum::Json;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use nw_api::management::{
-    ControlParameters, FibEntry, RibEntry, Strategy, StrategyChoice, Verb, flags, origin,
+    ControlParameters, FibEntry, RibEntry, Route, Strategy, StrategyChoice, Verb, flags, origin,
 };
-use nw_api::rest::{Problem, RouteWanted, StrategyWanted};
+use nw_api::rest::{Problem, RouteMade, RouteWanted, StrategyWanted};
 use nw_api::schema::{NameText, NamedPrefixText, OriginText};
 use nw_name::Name;
 use serde::Deserialize;
@@ -107,7 +107,7 @@ pub async fn fib(
 #[utoipa::path(
     put, path = "/v1/routes", tag = "routes", operation_id = "add_route", request_body = RouteWanted,
     responses(
-        (status = 200, body = ControlParameters, description = "The route, as it is now"),
+        (status = 200, body = RouteMade, description = "The route, as it is now"),
         (status = 403, body = Problem, description = "The prefix is the router's own"),
         (status = 404, body = Problem, description = "There is no such face")
     )
@@ -115,7 +115,7 @@ pub async fn fib(
 pub async fn add(
     Shared(state): Shared<State>,
     Body(wanted): Body<RouteWanted>,
-) -> Result<Json<ControlParameters>, Refused> {
+) -> Result<Json<RouteMade>, Refused> {
     let bit = |yes: bool, flag: u64| if yes { flag } else { 0 };
     let parameters = ControlParameters {
         face_id: Some(at_least_one("face_id", wanted.face_id)?),
@@ -125,13 +125,23 @@ pub async fn add(
         expiration_period: wanted.expires_ms,
         ..ControlParameters::of(name(&wanted.prefix)?)
     };
-    Ok(Json(state.asker.command(Verb::RibRegister, parameters).await?))
+    let made = state.asker.command(Verb::RibRegister, parameters).await?;
+    Ok(Json(RouteMade {
+        name: made.name.unwrap_or_default().to_string(),
+        route: Route {
+            face_id: made.face_id.unwrap_or(0),
+            origin: made.origin.unwrap_or(0),
+            cost: made.cost.unwrap_or(0),
+            flags: made.flags.unwrap_or(0),
+            expiration_period: made.expiration_period,
+        },
+    }))
 }
 
 /// Remove a route
 #[utoipa::path(
     delete, path = "/v1/routes", tag = "routes", operation_id = "remove_route", params(Which),
-    responses((status = 204), (status = 400, body = Problem), (status = 404, body = Problem))
+    responses((status = 204), (status = 404, body = Problem, description = "There is no such route"))
 )]
 pub async fn remove(Shared(state): Shared<State>, Query(which): Query<Which>) -> Result<StatusCode, Refused> {
     let parameters = ControlParameters {
@@ -160,7 +170,7 @@ pub async fn strategies(
 #[utoipa::path(
     put, path = "/v1/strategies", tag = "strategies", operation_id = "set_strategy", request_body = StrategyWanted,
     responses(
-        (status = 200, body = ControlParameters, description = "The choice, as it is now"),
+        (status = 200, body = StrategyChoice, description = "The choice, as it is now"),
         (status = 404, body = Problem, description = "There is no such strategy"),
         (status = 409, body = Problem, description = "The strategy does not take these parameters")
     )
@@ -168,22 +178,24 @@ pub async fn strategies(
 pub async fn choose(
     Shared(state): Shared<State>,
     Body(wanted): Body<StrategyWanted>,
-) -> Result<Json<ControlParameters>, Refused> {
+) -> Result<Json<StrategyChoice>, Refused> {
     let strategy = match wanted.strategy.starts_with('/') {
         true => name(&wanted.strategy)?,
         false => name(&format!("/localhost/nfd/strategy/{}", wanted.strategy))?,
     };
     let parameters = ControlParameters {
-        strategy: Some(Strategy(strategy)),
+        strategy: Some(Strategy(strategy.clone())),
         ..ControlParameters::of(name(&wanted.prefix)?)
     };
-    Ok(Json(state.asker.command(Verb::StrategyChoiceSet, parameters).await?))
+    let made = state.asker.command(Verb::StrategyChoiceSet, parameters).await?;
+    let strategy = made.strategy.unwrap_or(Strategy(strategy));
+    Ok(Json(StrategyChoice { name: made.name.unwrap_or_default(), strategy }))
 }
 
 /// Leave a prefix' strategy to shorter prefixes
 #[utoipa::path(
     delete, path = "/v1/strategies", tag = "strategies", operation_id = "unset_strategy", params(Prefix),
-    responses((status = 204), (status = 400, body = Problem), (status = 404, body = Problem))
+    responses((status = 204), (status = 404, body = Problem, description = "No strategy was chosen for this prefix"))
 )]
 pub async fn unset(Shared(state): Shared<State>, Query(which): Query<Prefix>) -> Result<StatusCode, Refused> {
     let parameters = ControlParameters::of(name(&which.prefix)?);

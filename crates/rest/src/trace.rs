@@ -42,7 +42,7 @@ pub struct Wanted {
     get, path = "/v1/trace", tag = "router", params(Wanted),
     responses(
         (status = 200, content_type = "application/x-ndjson", body = TraceEvent), (status = 400, body = Problem),
-        (status = 409, body = Problem, description = "There is a trace already")
+        (status = 409, body = Problem, description = "Another client traces already")
     )
 )]
 pub async fn trace(
@@ -53,7 +53,7 @@ pub async fn trace(
     let seconds = within("seconds", wanted.seconds.unwrap_or(SECONDS_DEFAULT), 1..=SECONDS_MAX)?;
     let question = Question::StartTrace(prefix, Duration::from_secs(seconds));
     let Answer::TraceStarted(Some(id)) = state.asker.ask(question).await? else {
-        return Err(Refused::new(409, "there is a trace already: wait until it has ended"));
+        return Err(Refused::new(409, "another client traces already: wait until that has ended"));
     };
     let (sender, body) = stream::body();
     tokio::spawn(async move {

@@ -164,7 +164,7 @@ async fn ready(State(shared): State<Shared>) -> Result<Json<Health>, Refused> {
 async fn links(State(shared): State<Shared>) -> Result<Json<Vec<ServiceLink>>, Refused> {
     let link = |face: nw_graph::host::FaceReport| ServiceLink {
         name: face.name,
-        id: face.id,
+        id: Some(face.id),
         uri: face.uri,
         local: face.local,
         up: face.up,
@@ -175,7 +175,7 @@ async fn links(State(shared): State<Shared>) -> Result<Json<Vec<ServiceLink>>, R
     // What is not there has no number.
     let missing = report.missing.into_iter().map(|(name, uri)| ServiceLink {
         name,
-        id: 0,
+        id: None,
         uri,
         local: String::new(),
         up: false,

@@ -95,7 +95,9 @@ record! {
         in_bytes: u64 = n::N_IN_BYTES,
         /// Octets sent.
         out_bytes: u64 = n::N_OUT_BYTES,
-        /// Bits: see [`flags`](super::flags).
+        /// Bits: see [`FACE_FLAGS`](super::named::FACE_FLAGS); words in JSON.
+        #[serde(with = "super::named::face_flags")]
+        #[schema(value_type = Vec<crate::schema::FaceFlagText>)]
         flags: u64 = n::FLAGS,
     }
 }
@@ -213,7 +215,9 @@ record! {
         persistency: FacePersistency = n::FACE_PERSISTENCY,
         /// Who hears what is sent.
         link_type: LinkType = n::LINK_TYPE,
-        /// Bits: see [`flags`](super::flags).
+        /// Bits: see [`FACE_FLAGS`](super::named::FACE_FLAGS); words in JSON.
+        #[serde(with = "super::named::face_flags")]
+        #[schema(value_type = Vec<crate::schema::FaceFlagText>)]
         flags: u64 = n::FLAGS,
     }
 }

@@ -5,6 +5,7 @@
 pub mod client;
 pub mod command;
 pub mod face;
+pub mod named;
 pub mod number;
 pub mod parameters;
 pub(crate) mod record;

@@ -56,6 +56,11 @@ pub mod origin {
         }
     }
 
+    /// Returns the word, or the digits of a number without one.
+    pub fn describe(origin: u64) -> String {
+        word(origin).map_or_else(|| origin.to_string(), str::to_owned)
+    }
+
     /// From the word or number people write.
     pub fn from_word(word: &str) -> Option<u64> {
         let known = [APP, AUTOREG, CLIENT, AUTOCONF, NLSR, PREFIX_ANNOUNCEMENT, STATIC];
@@ -100,7 +105,8 @@ record! {
         #[serde(skip_serializing_if = "Option::is_none")]
         local_uri: Option<String> = n::LOCAL_URI,
         /// Who made a route: see [`origin`].
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(with = "super::named::origin_option", default, skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<crate::schema::OriginText>)]
         origin: Option<u64> = n::ORIGIN,
         /// Cost of a route.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,7 +130,11 @@ record! {
         #[serde(rename = "expiration_period_ms", skip_serializing_if = "Option::is_none")]
         expiration_period: Option<u64> = n::EXPIRATION_PERIOD,
         /// Number of a [`FacePersistency`](super::FacePersistency); any number here, so that a wrong one can be answered.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(
+            rename = "persistency", alias = "face_persistency", with = "super::named::persistency_option", default,
+            skip_serializing_if = "Option::is_none"
+        )]
+        #[schema(value_type = Option<super::FacePersistency>)]
         face_persistency: Option<u64> = n::FACE_PERSISTENCY,
         /// Nanoseconds between congestion marks at first.
         #[serde(rename = "base_congestion_marking_interval_ns", skip_serializing_if = "Option::is_none")]

@@ -32,11 +32,15 @@ record! {
     Route {
         /// Its face.
         face_id: u64 = n::FACE_ID,
-        /// Who made it: see [`origin`](super::origin).
+        /// Its origin: see [`origin`](super::origin); a word in JSON.
+        #[serde(with = "super::named::route_origin")]
+        #[schema(value_type = crate::schema::OriginText)]
         origin: u64 = n::ORIGIN,
         /// Its cost.
         cost: u64 = n::COST,
-        /// Bits: see [`flags`](super::flags).
+        /// Bits: see [`ROUTE_FLAGS`](super::named::ROUTE_FLAGS); words in JSON.
+        #[serde(with = "super::named::route_flags")]
+        #[schema(value_type = Vec<crate::schema::RouteFlagText>)]
         flags: u64 = n::FLAGS,
         /// Milliseconds it still lives; absent when that is as long as its face.
         #[serde(rename = "expiration_period_ms", skip_serializing_if = "Option::is_none")]
@@ -74,7 +78,9 @@ record! {
     CsInfo {
         /// Packets it may hold.
         capacity: u64 = n::CAPACITY,
-        /// Bits: see [`flags`](super::flags).
+        /// Bits: see [`CS_FLAGS`](super::named::CS_FLAGS); words in JSON.
+        #[serde(with = "super::named::cs_flags")]
+        #[schema(value_type = Vec<crate::schema::CsFlagText>)]
         flags: u64 = n::FLAGS,
         /// Packets it holds.
         entries: u64 = n::N_CS_ENTRIES,

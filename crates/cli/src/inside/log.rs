@@ -8,12 +8,11 @@ use nw_api::rest::LogLevels;
 use std::process::ExitCode;
 
 pub fn log(verb: &LogVerb) -> Result<ExitCode> {
-    let (LogVerb::Show { json, .. } | LogVerb::Set { json, .. }) = verb;
-    let levels: LogLevels = match verb {
-        LogVerb::Show { control, .. } => body(&control.place()?, Method::Get, "/v1/log", None)?,
-        LogVerb::Set { filter, control, .. } => {
+    let (levels, json): (LogLevels, bool) = match verb {
+        LogVerb::Show { control, json } => (body(&control.place()?, Method::Get, "/v1/log", None)?, *json),
+        LogVerb::Set { filter, control, json } => {
             let wanted = serde_json::to_value(LogLevels { filter: filter.clone() })?;
-            body(&control.place()?, Method::Put, "/v1/log", Some(&wanted))?
+            (body(&control.place()?, Method::Put, "/v1/log", Some(&wanted))?, *json)
         }
     };
     match json {

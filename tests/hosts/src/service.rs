@@ -30,7 +30,7 @@ pub struct SharedServices;
 
 /// Octets of a token, and of a return label.
 const TOKEN_LEN_MAX: usize = 32;
-const LABEL_LEN: usize = 4;
+const LABEL_LEN: usize = 5;
 /// Longer than a trace takes.
 const LIFETIME_MS: u16 = 60_000;
 

@@ -233,7 +233,7 @@ mod tests {
         target.write_all(b"content").unwrap();
         match target {
             Target::Unnamed { .. } => assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0),
-            _ => eprintln!("{} has no files without names", folder.path().display()),
+            _ => note!("{} has no files without names", folder.path().display()),
         }
     }
 

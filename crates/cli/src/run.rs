@@ -151,7 +151,7 @@ fn say_where(socket: &Path, enabled: bool, write: bool) {
     }
     let uri = transport::unix_uri(socket);
     let is_known = |path: &&str| Path::new(path) == socket;
-    if !write && (transport::SOCKETS.iter().any(|path| is_known(path)) || transport::is_configured(&uri)) {
+    if !write && (transport::SOCKETS.iter().any(is_known) || transport::is_configured(&uri)) {
         return;
     }
     if !write {

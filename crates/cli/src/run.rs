@@ -152,9 +152,8 @@ fn say_where(socket: &Path, enabled: bool, write: bool) {
         return;
     }
     let uri = transport::unix_uri(socket);
-    if !write
-        && (transport::SOCKETS.iter().any(|path| Path::new(path) == socket) || transport::is_configured(&uri))
-    {
+    let is_known = |path: &&str| Path::new(path) == socket;
+    if !write && (transport::SOCKETS.iter().any(is_known) || transport::is_configured(&uri)) {
         return;
     }
     if !write {

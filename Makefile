@@ -5,7 +5,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help demo test bench build install uninstall fuzz clean
+.PHONY: help demo test bench build install uninstall fuzz fuzz-nightly clean
 .DEFAULT_GOAL := help
 
 help: ## what can be made

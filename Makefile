@@ -5,11 +5,11 @@ SHELL := /bin/bash
 CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help demo test bench build install uninstall fuzz clean
+.PHONY: help demo test bench build install uninstall fuzz fuzz-nightly clean
 .DEFAULT_GOAL := help
 
 help: ## what can be made
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
 build: ## the release binary: target/release/nw
 	@tools/setup build
@@ -29,6 +29,9 @@ bench: ## every benchmark, or ROW=name; target/bench.json for programs
 
 fuzz: ## a minute of fuzzing for each decoder (SECONDS_EACH=60)
 	@fuzz/run.sh "$${SECONDS_EACH:-60}"
+
+fuzz-nightly: ## ten minutes of fuzzing for each decoder, some four hours: for a job that runs at night
+	@fuzz/run.sh 600
 
 # Builds only where nothing was built: root, who may write to /usr/local, need not have Rust. What is installed is what `make build` made last.
 install: $(if $(wildcard target/release/nw),,build) ## nw, its man pages and completions below PREFIX (default /usr/local)

@@ -506,14 +506,14 @@ pub fn discover_version(
     if data.content_type() != types::content_type::BLOB {
         return Err(ObjectError::of_content_type(&data));
     }
-    let versioned = Reader::new(data.content(), 0)
-        .next()
-        .ok()
-        .flatten()
-        .filter(|element| element.typ == types::NAME)
-        .and_then(|element| NameRef::check(element.value).ok())
-        .filter(|versioned| name.is_prefix_of(*versioned));
-    versioned.map(NameRef::to_name).ok_or(ObjectError::BadMetadata(name.to_name()))
+    version_in_metadata(name, data.content()).ok_or(ObjectError::BadMetadata(name.to_name()))
+}
+
+/// Returns the name of the version that the content of `<name>/32=metadata` names. `None` if it is no name below `name`.
+pub fn version_in_metadata(name: NameRef<'_>, content: &[u8]) -> Option<Name> {
+    let element = Reader::new(content, 0).next().ok()??;
+    let versioned = NameRef::check(element.value).ok().filter(|_| element.typ == types::NAME)?;
+    name.is_prefix_of(versioned).then(|| versioned.to_name())
 }
 
 /// What one Interest brought.

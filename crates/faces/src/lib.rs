@@ -33,10 +33,11 @@ pub mod uri;
 pub mod websocket;
 pub mod xdp;
 
-/// The calls that UDP faces are made of, for what they are measured against.
+/// The calls that UDP faces are made of, for what they are measured against; and readers of what the kernel says, for fuzzing.
 #[doc(hidden)]
 pub mod raw {
     pub use crate::datagram::sys::{Message, RECEIVED_MAX, Received, receive, send, set_gro};
+    pub use crate::interfaces::netlink::{News, news};
 }
 
 pub use config::{FaceOptions, FaceUpdate, FacesConfig};

@@ -1,8 +1,10 @@
-//! Replays the corpora of the fuzz targets `websocket` and `shared_memory`; see `crates/wire/tests/corpus.rs` for what file names promise.
+//! Replays the corpora of the fuzz targets `websocket`, `shared_memory`, `link`, `frame` and `netlink`; see `crates/wire/tests/corpus.rs` for what file names promise.
 
 use std::fs;
 use std::path::Path;
 
+#[path = "../../../fuzz/src/link_target.rs"]
+mod link_target;
 #[path = "../../../fuzz/src/shared_memory_target.rs"]
 mod shared_memory_target;
 #[path = "../../../fuzz/src/websocket_target.rs"]
@@ -36,4 +38,22 @@ fn the_websocket_corpus_replays() {
 fn the_shared_memory_corpus_replays() {
     let replayed = replay("shared_memory", shared_memory_target::shared_memory);
     assert!(replayed >= 20, "{replayed} seeds");
+}
+
+#[test]
+fn link_corpus_replays() {
+    let replayed = replay("link", link_target::link);
+    assert!(replayed >= 20, "{replayed} seeds");
+}
+
+#[test]
+fn frame_corpus_replays() {
+    let replayed = replay("frame", link_target::frame);
+    assert!(replayed >= 14, "{replayed} seeds");
+}
+
+#[test]
+fn netlink_corpus_replays() {
+    let replayed = replay("netlink", link_target::netlink);
+    assert!(replayed >= 10, "{replayed} seeds");
 }

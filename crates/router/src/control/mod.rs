@@ -52,6 +52,17 @@ use publisher::Publisher;
 use quiet::Quiet;
 use rib::{ByHand, Rib, Route};
 pub use statics::Plan;
+
+/// Checks a Data as a prefix announcement, for fuzzing.
+///
+/// # Errors
+/// What is wrong with it.
+#[doc(hidden)]
+pub fn check_announcement(wire: &[u8]) -> Result<(), String> {
+    announcement::Announcement::check(wire).map(|announcement| {
+        announcement.lifetime_ms(0);
+    })
+}
 use statics::Statics;
 use std::collections::BTreeMap;
 use table_commands::Erasure;

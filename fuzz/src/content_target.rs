@@ -1,0 +1,12 @@
+//! Content that others publish and our programs act on: prefix announcements. Replayed by `crates/router/tests/corpus.rs`.
+
+/// A Data as a prefix announcement: accepted, or refused with a sentence.
+pub fn announcement(bytes: &[u8]) -> Result<(), &'static str> {
+    match nw_router::control::check_announcement(bytes) {
+        Ok(()) => Ok(()),
+        Err(why) => {
+            assert!(!why.is_empty());
+            Err("refused")
+        }
+    }
+}

@@ -17,7 +17,6 @@ use crate::plane::Plane;
 use crate::resolver::{Resolved, Resolver};
 use crate::settings::{self, Share};
 use crate::shards::Crew;
-use crate::shards::order::Order;
 use crate::shortages::ShortageLog;
 use crate::wall::WallClock;
 use crate::xdp::KernelSteering;
@@ -136,7 +135,7 @@ pub struct Host {
     started: time::Instant,
     pub(crate) wall: WallClock,
     /// Without faces, routes and strategies, which control keeps.
-    config: Config,
+    pub(crate) config: Config,
     pub(crate) faces: Faces,
     pub(crate) known: FaceTable,
     pub(crate) plane: Plane,
@@ -144,7 +143,7 @@ pub struct Host {
     /// The other shards, if there are any.
     pub(crate) crew: Option<Crew>,
     pub(crate) control: Control,
-    authority: Authority,
+    pub(crate) authority: Authority,
     pub(crate) batch: Vec<Packet>,
     pub(crate) out: Vec<Packet>,
     /// Packets that other shards handed over.
@@ -163,7 +162,7 @@ pub struct Host {
     /// Present while somebody looks.
     pub(crate) watch: Option<Box<Watch>>,
     pub(crate) trace_id: u64,
-    shortage_log: ShortageLog,
+    pub(crate) shortage_log: ShortageLog,
     /// Of the places for commands of others that wait.
     pub(crate) rest_shortages: Shortages,
 }
@@ -691,32 +690,6 @@ impl Host {
         self.faces.flush(&mut self.pool);
     }
 
-    /// Returns the shortages of every shared pool of this router.
-    pub(crate) fn shortages(&self) -> Shortages {
-        let mut all = self.drops();
-        all.shortages.merge(self.authority.shortages());
-        all.shortages.merge(&self.control.shortages());
-        all.shortages.merge(&self.rest_shortages);
-        all.shortages
-    }
-
-    fn log_shortages(&mut self, now: Instant) {
-        let parts = [
-            &self.plane.drops().shortages,
-            &self.faces.drops().shortages,
-            self.authority.shortages(),
-            &self.control.shortages(),
-            &self.rest_shortages,
-        ];
-        let total = parts.iter().map(|part| part.total()).sum::<u64>();
-        // Other shards report from time to time; the few sums of their reports are as cheap.
-        let others = self.crew.iter().map(|crew| crew.shortages_total()).sum::<u64>();
-        if self.shortage_log.is_behind(total + others) {
-            let shortages = self.shortages();
-            self.shortage_log.report(now, &shortages);
-        }
-    }
-
     /// False when the router shall end.
     fn take_messages(&mut self, now: Instant) -> bool {
         let mut count = [0; 8];
@@ -738,43 +711,7 @@ impl Host {
                         return true;
                     }
                 }
-                Message::Reload(mut plan, rules) => {
-                    if plan.rest.forwarder.shards == 0 {
-                        plan.rest.forwarder.shards = self.shards();
-                    }
-                    let (store_before, store) = (&self.config.content_store, &plan.rest.content_store);
-                    let share = Share { shard: 0, shards: self.config.forwarder.shards as usize };
-                    let fits = settings::change_store(&mut self.plane, store_before, store, share);
-                    if let Some(crew) = &mut self.crew {
-                        crew.order(&Order::Reload(Arc::new((store_before.clone(), store.clone()))));
-                    }
-                    let mut restart = self.config.restart_options(&plan.rest);
-                    if !fits {
-                        restart.push("content_store above its size at the start".to_owned());
-                    }
-                    if !restart.is_empty() {
-                        let options = restart.join(", ");
-                        tracing::warn!("changed, but in effect only after a restart: {options}");
-                    }
-                    let policy = settings::interfaces(&plan.rest);
-                    if let Err(error) = self.faces.set_interface_policy(now, policy, &mut self.pool) {
-                        tracing::error!("faces of network interfaces stay as they are: {error}");
-                    }
-                    if let Err(error) = self.faces.set_xdp_interfaces(now, settings::xdp(&plan.rest)) {
-                        tracing::error!("interfaces that go by AF_XDP stay as they are: {error}");
-                    }
-                    self.authority.restrict_tcp(plan.rest.management.tcp);
-                    match rules {
-                        Ok(rules) => self.authority.reconfigure(*rules),
-                        Err(error) => tracing::error!("who may command stays as it was: {error}"),
-                    }
-                    let shards = self.shards();
-                    self.config = plan.rest.clone();
-                    self.config.forwarder.shards = shards;
-                    self.control.apply_config(*plan, &mut hands!(self, now));
-                    self.forward(now);
-                    tracing::info!("configuration taken over");
-                }
+                Message::Reload(plan, rules) => self.reload(now, *plan, rules),
             }
         }
         true

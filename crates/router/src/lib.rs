@@ -14,6 +14,7 @@ pub mod inside;
 pub mod placement;
 pub mod plane;
 pub mod privileges;
+mod reload;
 mod resolver;
 mod settings;
 mod shards;

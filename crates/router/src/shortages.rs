@@ -1,5 +1,6 @@
 //! Logs shortages of shared pools: one ERROR line per pool at most every ten seconds, with what an operator can do.
 
+use crate::host::Host;
 use core::time::Duration;
 use nw_element::{Instant, SharedPool, Shortages};
 
@@ -49,6 +50,35 @@ impl ShortageLog {
             }
         }
         due
+    }
+}
+
+impl Host {
+    /// Returns the shortages of every shared pool of this router.
+    pub(crate) fn shortages(&self) -> Shortages {
+        let mut all = self.drops();
+        all.shortages.merge(self.authority.shortages());
+        all.shortages.merge(&self.control.shortages());
+        all.shortages.merge(&self.rest_shortages);
+        all.shortages
+    }
+
+    /// Logs shortages that were not logged yet, if a line is due.
+    pub(crate) fn log_shortages(&mut self, now: Instant) {
+        let parts = [
+            &self.plane.drops().shortages,
+            &self.faces.drops().shortages,
+            self.authority.shortages(),
+            &self.control.shortages(),
+            &self.rest_shortages,
+        ];
+        let total = parts.iter().map(|part| part.total()).sum::<u64>();
+        // Other shards report from time to time; the few sums of their reports are as cheap.
+        let others = self.crew.iter().map(|crew| crew.shortages_total()).sum::<u64>();
+        if self.shortage_log.is_behind(total + others) {
+            let shortages = self.shortages();
+            self.shortage_log.report(now, &shortages);
+        }
     }
 }
 

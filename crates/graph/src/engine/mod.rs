@@ -211,7 +211,7 @@ impl Engine {
         }
     }
 
-    /// Says which peer is behind a face that was added: see [`Element::set_peer`](nw_element::Element::set_peer).
+    /// Says which peer is behind a face that was added: see [`Element::set_peer`].
     pub fn set_peer(&mut self, face: FaceId, peer: Peer) {
         self.faces.peers.push((face, peer));
         for slot in self.slots.iter_mut().flatten() {

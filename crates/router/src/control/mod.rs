@@ -11,7 +11,7 @@
 //!   batch of routes, a new configuration, erasing from a large content store) is done in parts by [`Control::work`] and answered when done. Faces
 //!   that take time to connect are answered by [`Control::face_completed`], notifications when something happens.
 //! * State and bounds: the [`Rib`]'s, 64 MiB of published datasets, 4096 notifications, 1024 faces being connected, 16384 answers that wait, 16
-//!   erasures under way. Each is shared by face: see [`shares`].
+//!   erasures under way. Each is shared by face: see `shares.rs`.
 //! * Timers: call [`Control::on_timeout`] when [`Control::next_timeout`] has come.
 
 mod advertise;

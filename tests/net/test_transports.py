@@ -84,7 +84,7 @@ class Side:
     def faces(self, scheme=None):
         more = ["--scheme", scheme] if scheme else []
         # Ends with 1 when no face is so.
-        return [json.loads(line) for line in self.nw("face", "list", "--json", *more, code=(0, 1)).splitlines()]
+        return [json.loads(line) for line in self.nw("face", "list", "--json", *more, code=(0, 3)).splitlines()]
 
     def face(self, uri):
         """The face whose far end starts so; None if there is none."""

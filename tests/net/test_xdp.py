@@ -237,7 +237,7 @@ class Xdp(Pair):
         self.b.start("[faces.ethernet]\nmulticast = true\n")
         self.a.nw("route", "add", "/v", self.a.face(GROUP)["face_id"])
         self.addCleanup(finish, self.b.background("ping-server", "/v"))
-        self.a.nw("ping", "/v", "--count", "3", "--interval", "20", "--timeout", "500", code=(1,))
+        self.a.nw("ping", "/v", "--count", "3", "--interval", "20", "--timeout", "500", code=(5,))
         self.assertEqual(self.b.face(GROUP)["in_interests"], 0)
 
     def test_ethernet_single_peer(self):

@@ -1,28 +1,11 @@
 //! Replays the corpus of the fuzz target `announcement`; see `crates/wire/tests/corpus.rs` for what file names promise.
 
-use std::fs;
-use std::path::Path;
-
 #[path = "../../../fuzz/src/content_target.rs"]
 mod content_target;
+#[path = "../../../fuzz/src/replay.rs"]
+mod replay;
 
-/// Runs every seed of a target and returns how many there were.
-fn replay(target: &str, run: fn(&[u8]) -> Result<(), &'static str>) -> usize {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let mut replayed = 0;
-    for entry in fs::read_dir(corpus).expect("the corpus") {
-        let path = entry.expect("a directory entry").path();
-        let name = path.file_name().expect("a file").to_string_lossy().into_owned();
-        let outcome = run(&fs::read(&path).expect("a readable seed"));
-        match (outcome, name.split_once('-')) {
-            (Ok(()), Some(("ok", _))) | (_, Some(("found", _))) => {}
-            (Err(fault), Some(("bad", rest))) if rest.split('-').next() == Some(fault) => {}
-            _ => panic!("{target}/{name}: {outcome:?}"),
-        }
-        replayed += 1;
-    }
-    replayed
-}
+use replay::replay;
 
 #[test]
 fn announcement_corpus_replays() {

@@ -65,7 +65,7 @@ pub enum Signer {
 impl fmt::Display for Signer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Signer::Digest => f.write_str("signed by a digest (nobody in particular)"),
+            Signer::Digest => f.write_str("signed by a digest, which identifies no signer"),
             Signer::Verified(key) => write!(f, "signed by {key}, verified"),
             Signer::Unverified(signer) => write!(f, "signed by {signer}, not verified"),
         }

@@ -136,7 +136,7 @@ impl<'a, 'b> Check<'a, 'b> {
             let digest = self.has("management.digest");
             self.say(
                 if digest { "management.digest" } else { "management.unknown_key" },
-                "rules by which nobody may command the router",
+                "rules under which no command is accepted",
                 "trusted_keys, [[allow]], or a wider rule",
             );
         }

@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 pub const SAMPLE_LEN: usize = 32;
 /// Searches for which one addition of sums by peer serves.
 const REFRESH_CALLS: u32 = 256;
+/// Of searches for the peer with the most, one in this many is made; the others are refused at once.
+const HEAVIEST_SEARCHES: u32 = 16;
 /// In-records of one entry that are looked at for the one with the least weight.
 const RECORDS_LOOKED_AT: usize = 8;
 /// While local faces have less than this part of what is short they take from others, whatever their weight, and others not from them.
@@ -73,6 +75,10 @@ pub(super) struct Shares {
     unused: Vec<u32>,
     /// In-records of local faces when they were last added up.
     local_ins: u64,
+    /// The owner that had the most in-records when they were last added up, if more than the reserve of local faces; and its number of faces.
+    heaviest: Option<(Owner, u64)>,
+    /// Searches that are made because a face has ended with entries.
+    ended_searches: u32,
     /// Searches until sums are added up again.
     fresh_calls: u32,
     draws: u64,
@@ -206,6 +212,7 @@ impl Pit {
 
     /// Takes the share of a face that has ended: what is pending for it gives way first.
     pub fn end_share(&mut self, face: FaceId) {
+        self.shares.ended_searches = self.shares.ended_searches.max(self.faces.ins(face));
         self.shares.remove(face);
     }
 
@@ -253,6 +260,9 @@ impl Pit {
     /// The entry that is to give way to an Interest for which there is no room, if one must. It stays until it is [`remove`](Self::remove)d.
     pub fn victim(&mut self, shortage: Shortage, claim: &Claim) -> Option<EntryRef> {
         self.refresh_sums();
+        if shortage == Shortage::Entries && self.is_refused_at_once(claim) {
+            return None;
+        }
         let mut sample = Sample::new();
         self.take_sample(shortage, claim, &mut sample);
         let candidates = &mut sample.candidates[..sample.len];
@@ -292,6 +302,25 @@ impl Pit {
             }
         };
         gives_way.then(|| self.reference(victim.slot))
+    }
+
+    /// Whether an Interest of the peer with the most entries is refused without a search, as a flood must not cost a search for each packet. One
+    /// in [`HEAVIEST_SEARCHES`] is made nevertheless, and evens out faces of the peer. It is always made where the table is searched whole,
+    /// for a face that has less than half of its peer's mean, and after a face has ended, whose entries go first.
+    fn is_refused_at_once(&mut self, claim: &Claim) -> bool {
+        let searches_whole = self.free.touched() as usize <= SAMPLE_LEN;
+        let ins = self.faces.ins(claim.face);
+        let Some((owner, faces)) = self.shares.heaviest else { return false };
+        let has_little = 2 * u64::from(ins) * faces < self.weight(claim.face);
+        let is_management = claim.is_management && ins < MANAGEMENT_INS_MAX;
+        if searches_whole || has_little || is_management || owner != self.shares.owner(claim.face) {
+            return false;
+        }
+        if let Some(left) = self.shares.ended_searches.checked_sub(1) {
+            self.shares.ended_searches = left;
+            return false;
+        }
+        !self.shares.fresh_calls.is_multiple_of(HEAVIEST_SEARCHES)
     }
 
     /// The face whose in-record is to give way to another one of an entry that has as many as it may; `None` where it has fewer, or none must.
@@ -341,6 +370,19 @@ impl Pit {
                 *local_ins += ins;
             }
         }
+        self.shares.heaviest = self.heaviest();
+    }
+
+    fn heaviest(&self) -> Option<(Owner, u64)> {
+        let Shares { members, peers, .. } = &self.shares;
+        let alone = members.iter().flatten().filter(|member| member.peer == ALONE);
+        let alone =
+            alone.map(|member| (u64::from(self.faces.ins(member.face)), Owner::Face(member.face.bits()), 1));
+        let peers =
+            (0..).zip(peers).map(|(index, share)| (share.ins, Owner::Peer(index), u64::from(share.faces)));
+        let (ins, owner, faces) = alone.chain(peers).max_by_key(|(ins, ..)| *ins)?;
+        let reserve = (self.capacity() / LOCAL_RESERVE_DIVISOR) as u64;
+        (ins > reserve).then_some((owner, faces))
     }
 
     /// Gives each candidate as weight how many of all belong to the same owner.

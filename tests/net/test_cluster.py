@@ -263,12 +263,19 @@ class RoutersOfAnotherMake(Tests):
         self.all_are_used(cluster, "/net/more")
         # What is pending is read from its status, too: it is gone within the limit for draining.
         cluster.say("remove", 2)
+        # More than are registered one by one at routers that take many in one command, which NDNd does not.
+        control = f"unix://{cluster.members[0]['socket']}"
+        face = f"udp4://{cluster.producers[0]['address']}:{cluster.producers[0]['port']}"
+        many = {f"/net/many/{number}" for number in range(100)}
+        for name in many:
+            nw("route", "add", "--socket", control, name, face)
         cluster.say("kill", 3)
         until(lambda: cluster.states()["m3"] == "failed", "its probes are missed")
         self.assertEqual(cluster.fetched(cluster.fetch("/net/file"))[0], content)
         cluster.say("revive", 3)
         until(lambda: cluster.states()["m3"] == "active", "it is healthy, and has its routes again")
         cluster.look()
+        self.assertLessEqual(many, self.routes(cluster, 1))
         self.all_are_used(cluster, "/net/again")
 
 

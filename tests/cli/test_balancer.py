@@ -223,6 +223,11 @@ class Cluster(CommandLine):
         done = self.nw("balancer", *words, "--control", f"{self.folder}/b.sock", "--json", code=code)
         return json.loads(done.stdout) if code == 0 else done.stderr.decode()
 
+    def rules(self):
+        """One line of JSON each."""
+        told = self.nw("balancer", "rules", "--control", f"{self.folder}/b.sock", "--json").stdout
+        return [json.loads(line) for line in told.splitlines()]
+
     def states(self):
         return {member["name"]: member["state"] for member in self.b("status")["members"]}
 
@@ -276,7 +281,7 @@ class Cluster(CommandLine):
         self.b("add", "m2", "--wait")
         self.assertIn(self.b("where", "/t/ping/1")["member"], ("m1", "m2"))
         self.assertEqual(self.b("where", "/localhop/nfd/rib/register")["by"], "control")
-        self.assertEqual(self.b("rules"), [{"prefix": "/localhop/nfd", "control": True}])
+        self.assertEqual(self.rules(), [{"prefix": "/localhop/nfd", "control": True}])
         self.assertEqual(self.answered(pinging), (600, 600), json.dumps(self.b("status")["verdicts"]))
         counters = {member["name"]: member["counters"]["in_interests"] for member in self.b("status")["members"]}
         self.assertGreater(min(counters.values()), 50, counters)
@@ -327,7 +332,7 @@ class Cluster(CommandLine):
         self.balancer.send_signal(signal.SIGHUP)
         share = lambda: {member["name"]: member["share"] for member in self.b("status")["members"]}["m2"]
         self.until(lambda: abs(share() - 0.75) < 0.01, "the new weight is in use")
-        self.assertEqual(len(self.b("rules")), 2)
+        self.assertEqual(self.rules(), [{"prefix": "/x", "control": False, "depth": 1}, {"prefix": "/localhop/nfd", "control": True}])
         # A file with mistakes changes nothing, and the log says why.
         path.write_text(text.replace("port = 6402", "port = 6401"))
         self.balancer.send_signal(signal.SIGHUP)

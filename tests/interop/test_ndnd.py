@@ -167,6 +167,29 @@ async def through_service(h):
     check(service.proc.returncode is None, "the service runs")
 
 
+@test("nw status, top, face, route, strategy and doctor at NDNd's router", 60)
+async def management(h):
+    """It has fewer datasets than ours and refuses the others by a control response."""
+    ndnd = await start(h)
+    with ndnd.as_router():
+        status = json.loads(await h.run(h.nw_command("status", "--json")))
+        check(status["forwarder"]["start_timestamp_ms"] > 0, "status: when it was started")
+        equal((status["drops"], status["channels"]), ([], []), "status: what NDNd does not give out")
+        check("prefixes" in await h.run(h.nw_command("status")), "status for people")
+        check("internal://" in await h.run(h.nw_command("top", "--once")), "top")
+        face = f"udp4://127.0.0.1:{free_port(socket.SOCK_DGRAM)}"
+        prefix = h.prefix()
+        await h.run(h.nw_command("route", "add", prefix, face))
+        check(prefix in await h.run(h.nw_command("route", "list")), "route list")
+        await h.run(h.nw_command("strategy", "set", prefix, "multicast"))
+        check("/multicast/" in await h.run(h.nw_command("strategy", "list")), "strategy list")
+        check(face in await h.run(h.nw_command("face", "list")), "face list")
+        await h.run(h.nw_command("face", "destroy", face))
+        check("(501)" in await h.run(h.nw_command("face", "channels"), fails=True), "face channels is refused")
+        check("up for" in await h.run(h.nw_command("doctor"), fails=True), "doctor")
+    await ndnd.runs("being managed")
+
+
 @test("nw bench generate against NDNd", 60)
 async def generator(h):
     ndnd = await start(h)

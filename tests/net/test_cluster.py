@@ -6,19 +6,22 @@ The command is target/release/nw, or $NW_BIN."""
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import time
 import unittest
 from pathlib import Path
 
-from cluster import NW, ROOT, Cluster, Failed, why_not
+import ndnd
+from cluster import NW, ROOT, Cluster, Failed, nw, why_not
 from waiting import until
 
 WHY_NOT = why_not()
 # Where `tests/interop/run` installs clients of others.
 FOREIGN = ROOT / "target/interop/venv/bin/python"
 HERE = Path(__file__).resolve().parent
+NDND, WHY_NO_NDND = (None, WHY_NOT) if WHY_NOT else ndnd.find()
 # Downloads last for some seconds with members held back so.
 SLOW = ("--cpu-share", 0.05)
 
@@ -189,6 +192,93 @@ class Changes(Tests):
         self.assertTrue(cluster.balancers[1]["active"])
 
 
+@unittest.skipIf(WHY_NO_NDND, WHY_NO_NDND or "")
+class RoutersOfAnotherMake(Tests):
+    """Members run NDNd, as it is published. Its receive buffers are small: a packet that is lost there is asked for again."""
+
+    def build_with(self, *words):
+        return self.build(*words, "--router", HERE / "ndnd_member", NDND)
+
+    def runs_ndnd(self, cluster, *names):
+        """Which dataset it refuses tells NDNd from ours."""
+        for member in cluster.members:
+            told = subprocess.run([NW, "face", "channels", "--json", "--socket", f"unix://{member['socket']}"], capture_output=True, text=True)
+            self.assertEqual("refused (501): Unknown verb" in told.stderr, member["name"] in names, (member["name"], told.stderr))
+
+    def all_are_used(self, cluster, name, **how):
+        by_member, report = self.exchange(cluster, name, octets=300_000, segment=500, **how)
+        fair = report["segments"] / len(by_member)
+        for interests in by_member.values():
+            self.assertGreater(interests, fair * 0.6, by_member)
+
+    def strategies(self, cluster, at):
+        told = nw("strategy", "list", "--json", "--socket", f"unix://{cluster.members[at]['socket']}")
+        return {one["name"]: one["strategy"] for one in map(json.loads, told.splitlines())}
+
+    def routes(self, cluster, at):
+        told = nw("route", "list", "--json", "--socket", f"unix://{cluster.members[at]['socket']}")
+        return {one["name"] for one in map(json.loads, told.splitlines())}
+
+    def test_all_members_are_ndnd(self):
+        cluster = self.build_with("--members", 2)
+        self.runs_ndnd(cluster, "m1", "m2")
+        self.all_are_used(cluster, "/net/file")
+        # Data in several link packets, and a producer that registers with the cluster.
+        by_member, _ = self.exchange(cluster, "/net/pieces", octets=200_000, segment=8000)
+        self.assertTrue(all(by_member.values()), by_member)
+        self.all_are_used(cluster, "/net/registered", over=cluster.uri)
+        self.assertEqual(cluster.status()["warnings"], [])
+
+    def test_ours_leads_and_ndnd_follows(self):
+        cluster = self.build_with("--members", 3, "--router-for", "2,3")
+        self.runs_ndnd(cluster, "m2", "m3")
+        self.follows(cluster)
+
+    def test_ndnd_leads_and_ours_follow(self):
+        cluster = self.build_with("--members", 3, "--router-for", 1)
+        self.runs_ndnd(cluster, "m1")
+        self.follows(cluster)
+
+    def follows(self, cluster):
+        """Routes and strategies of the first member are those of all, when they come and when they go; each make has versions of its own."""
+        self.all_are_used(cluster, "/net/file")
+        control = f"unix://{cluster.members[0]['socket']}"
+        nw("strategy", "set", "--socket", control, "/net", "multicast")
+        for at in (1, 2):
+            until(lambda: "/multicast/" in self.strategies(cluster, at).get("/net", ""), f"m{at + 1} has the strategy")
+        nw("strategy", "unset", "--socket", control, "/net")
+        face = f"udp4://{cluster.producers[0]['address']}:{cluster.producers[0]['port']}"
+        nw("route", "remove", "--socket", control, "/net/file", face)
+        for at in (1, 2):
+            until(lambda: "/net" not in self.strategies(cluster, at), f"m{at + 1} has the strategy no more")
+            until(lambda: "/net/file" not in self.routes(cluster, at), f"m{at + 1} has the route no more")
+        self.assertEqual([member.get("trouble") for member in cluster.status()["members"]], [None] * 3)
+
+    def test_they_come_go_and_fail(self):
+        cluster = self.build_with("--members", 2, "--router-for", "2,3")
+        content, _ = cluster.publish("/net/file", 200_000)
+        self.assertEqual(cluster.say("add")["number"], 3)
+        cluster.look()
+        self.runs_ndnd(cluster, "m2", "m3")
+        self.all_are_used(cluster, "/net/more")
+        # What is pending is read from its status, too: it is gone within the limit for draining.
+        cluster.say("remove", 2)
+        # More than are registered one by one at routers that take many in one command, which NDNd does not.
+        control = f"unix://{cluster.members[0]['socket']}"
+        face = f"udp4://{cluster.producers[0]['address']}:{cluster.producers[0]['port']}"
+        many = {f"/net/many/{number}" for number in range(100)}
+        for name in many:
+            nw("route", "add", "--socket", control, name, face)
+        cluster.say("kill", 3)
+        until(lambda: cluster.states()["m3"] == "failed", "its probes are missed")
+        self.assertEqual(cluster.fetched(cluster.fetch("/net/file"))[0], content)
+        cluster.say("revive", 3)
+        until(lambda: cluster.states()["m3"] == "active", "it is healthy, and has its routes again")
+        cluster.look()
+        self.assertLessEqual(many, self.routes(cluster, 1))
+        self.all_are_used(cluster, "/net/again")
+
+
 @unittest.skipIf(WHY_NOT, WHY_NOT or "")
 class Links(Tests):
     def test_udp6(self):
@@ -249,10 +339,18 @@ class Laboratory(Tests):
 
     def test_plans_that_cannot_be(self):
         for words, reason in ((["--members", "0"], "at least one"), (["--members", "99"], "at most 63"), (["--depth", "/a"], "/video=2"),
-                              (["--cpu-share", "0"], "above 0"), (["--balancers", "0", "--members", "2"], "one router")):
+                              (["--cpu-share", "0"], "above 0"), (["--router-for", "64", "--router", "x"], "from 1 to 63"), (["--balancers", "0", "--members", "2"], "one router")):
             done = subprocess.run([NW, "lab", "cluster", *words], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(reason, done.stderr)
+
+    def test_two_balancers_without_keepalived(self):
+        """What is missing is said once, with what helps, before anything is built."""
+        environment = {**os.environ, "PATH": "/nonexistent"}
+        done = subprocess.run([NW, "lab", "cluster", "--balancers", "2"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60,
+                              env=environment)
+        self.assertEqual((done.returncode, done.stderr.strip()),
+                         (1, "nw: two balancers need keepalived: install it (apt-get install keepalived)"))
 
 
 def remains(name):

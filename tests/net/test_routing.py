@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NW = os.environ.get("NW_BIN", str(ROOT / "target/release/nw"))
 NDND, WHY_NOT = ndnd.find()
 # Converging takes 1 to 6 s with the intervals below.
-CONVERGED_S = 40
+CONVERGED_S = 60
 
 
 def free_port():

@@ -33,6 +33,14 @@ pub enum ControlError {
         /// Code, text and what it says besides.
         response: Box<ControlResponse>,
     },
+    /// It does not give out this dataset.
+    #[error("{what} refused ({}): {}", response.code, response.text)]
+    DatasetRefused {
+        /// Which.
+        what: String,
+        /// Code and text.
+        response: Box<ControlResponse>,
+    },
     /// It did not answer in time.
     #[error("the router did not answer {0} in time")]
     Silence(String),
@@ -60,6 +68,17 @@ pub enum ControlError {
         /// Why.
         error: ReassemblyError,
     },
+}
+
+impl ControlError {
+    /// True when the router has no such dataset or command. Routers say so in different ways: our own by a Nack, NDNd by a control response, NFD
+    /// by none.
+    pub const fn is_unknown(&self) -> bool {
+        matches!(
+            self,
+            ControlError::Nack { .. } | ControlError::Silence(_) | ControlError::DatasetRefused { .. }
+        )
+    }
 }
 
 /// A router that tells more than this about one thing is not believed.
@@ -223,6 +242,9 @@ pub fn dataset(
             Reply::Silence => return Err(ControlError::Silence(what)),
         };
         let data = Data::check(&wire).expect("checked when it came in");
+        if let Some(response) = message::dataset_refused(&data) {
+            return Err(ControlError::DatasetRefused { what, response: Box::new(response) });
+        }
         match reassembly.take(&data).map_err(|error| ControlError::Dataset { what: what.clone(), error })? {
             Progress::Whole(content) => return Ok(content),
             Progress::Ask(name) => {

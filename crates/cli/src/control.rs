@@ -158,7 +158,7 @@ fn gather(client: &mut Client, router: &Router) -> Result<Status> {
     // Ours alone; other routers don't answer.
     let drops = match dataset(client, Dataset::StatusDrops, None) {
         Ok(content) => Some(decode_items(&content)?),
-        Err(ControlError::Nack { .. } | ControlError::Silence(_)) => None,
+        Err(error) if error.is_unknown() => None,
         Err(error) => return Err(error.into()),
     };
     let shards = match drops {
@@ -173,11 +173,17 @@ fn gather(client: &mut Client, router: &Router) -> Result<Status> {
             .transpose()?,
         None => None,
     };
+    // Not every router has channels.
+    let channels = match dataset(client, Dataset::FacesChannels, None) {
+        Ok(content) => decode_items(&content)?,
+        Err(error) if error.is_unknown() => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
     Ok(Status {
         forwarder,
         content_store: decode_cs_info(&dataset(client, Dataset::CsInfo, None)?)?,
         faces: decode_items(&dataset(client, Dataset::FacesList, None)?)?,
-        channels: decode_items(&dataset(client, Dataset::FacesChannels, None)?)?,
+        channels,
         fib: decode_items(&dataset(client, Dataset::FibList, None)?)?,
         rib: decode_items(&dataset(client, Dataset::RibList, None)?)?,
         strategies: decode_items(&dataset(client, Dataset::StrategyChoiceList, None)?)?,

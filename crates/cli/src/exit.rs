@@ -135,7 +135,7 @@ fn of_control(error: &ControlError) -> Status {
     match error {
         ControlError::Client(error) => of_client(error),
         ControlError::Refused { response, .. } if matches!(response.code, 404 | 410) => Status::NotFound,
-        ControlError::Refused { .. } => Status::Refused,
+        ControlError::Refused { .. } | ControlError::DatasetRefused { .. } => Status::Refused,
         ControlError::Silence(_) => Status::TimedOut,
         ControlError::Nack { .. } => Status::Nack,
         _ => Status::Failed,

@@ -2,6 +2,7 @@
 
 use crate::args::{self, Run};
 use crate::logs::Levels;
+use crate::output::describe;
 use crate::systemd;
 use anyhow::{Context, Result, bail};
 use nw_api::config::{Config, LogFormat};
@@ -223,7 +224,9 @@ fn watch_signals(
                     }
                     handle.reload(config);
                 }
-                Err(error) => tracing::error!("SIGHUP: the configuration stays as it was: {error:#}"),
+                Err(error) => {
+                    tracing::error!("SIGHUP: the configuration stays as it was: {}", describe(&error))
+                }
             }
             systemd::reloaded(&handle);
         }

@@ -15,6 +15,13 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 const STEP: Duration = Duration::from_millis(20);
 
+/// The program that two balancers need.
+pub(crate) fn keepalived() -> Result<PathBuf, LabError> {
+    space::find("keepalived").ok_or_else(|| {
+        LabError::Missing("two balancers need keepalived: install it (apt-get install keepalived)".into())
+    })
+}
+
 /// A member as a balancer is told of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
@@ -77,7 +84,7 @@ impl Balancer {
         let made =
             self.command(&["vrrp", "--priority", &priority.to_string(), "--config"], Some(&self.config))?;
         fs::write(&file, made).map_err(LabError::at("write", &file))?;
-        let mut command = Command::new("keepalived");
+        let mut command = Command::new(keepalived()?);
         command.args(["--dont-fork", "--log-console", "--vrrp", "--use-file"]).arg(&file);
         command.arg("--pid").arg(self.node.path("keepalived.pid"));
         command.arg("--vrrp_pid").arg(self.node.path("vrrp.pid")).stdout(Stdio::null());

@@ -1,6 +1,6 @@
 //! The testbed as a whole.
 
-use crate::balancer::{Balancer, Entry};
+use crate::balancer::{Balancer, Entry, keepalived};
 use crate::ends::{Consumer, Producer, Publication, PublishPlan};
 use crate::error::LabError;
 use crate::losses::Losses;
@@ -73,6 +73,9 @@ impl Cluster {
                 "{} is not there: cargo build --release -p nw-cli",
                 plan.nw.display()
             )));
+        }
+        if plan.balancers > 1 {
+            keepalived()?;
         }
         let wants_quota = plan.member_share.is_some() || plan.end_share.is_some();
         let groups = if wants_quota { Some(Groups::find()?) } else { None };
@@ -148,7 +151,7 @@ impl Cluster {
         let rate = self.plan.member_rate_mbit(at);
         let node = self.node(Role::Member, number.into(), self.plan.member_share, rate)?;
         let place = (node.addresses, member_port(number));
-        let router = self.start_router(&self.plan.router, &node, place, &self.member_config())?;
+        let router = self.start_router(&self.member_program(number), &node, place, &self.member_config())?;
         Ok(Member { number, router, node })
     }
 
@@ -232,7 +235,7 @@ impl Cluster {
     pub fn revive_member(&mut self, number: u8) -> Result<(), LabError> {
         let node = &self.member(number)?.node;
         let place = (node.addresses, member_port(number));
-        let router = self.start_router(&self.plan.router, node, place, &self.member_config())?;
+        let router = self.start_router(&self.member_program(number), node, place, &self.member_config())?;
         let member =
             self.members.iter_mut().find(|member| member.number == number).expect("looked for above");
         member.router = router;
@@ -251,8 +254,12 @@ impl Cluster {
         let node = self.node(Role::Balancer, 1, self.plan.member_share, None)?;
         node.send_by_threads(&self.switch)?;
         node.take_gateways(&self.switch)?;
-        let router =
-            self.start_router(&self.plan.router, &node, (self.addresses(), PORT), &self.member_config())?;
+        let router = self.start_router(
+            &self.member_program(1),
+            &node,
+            (self.addresses(), PORT),
+            &self.member_config(),
+        )?;
         self.members.push(Member { number: 1, router, node });
         Ok(())
     }
@@ -314,6 +321,13 @@ impl Cluster {
         config: &str,
     ) -> Result<Router, LabError> {
         Router::start(program, node, Listen { addresses, port, has_v6: self.plan.has_v6() }, config)
+    }
+
+    fn member_program(&self, number: u8) -> RouterProgram {
+        match self.plan.router_for.is_empty() || self.plan.router_for.contains(&number) {
+            true => self.plan.router.clone(),
+            false => self.namewire(),
+        }
     }
 
     fn namewire(&self) -> RouterProgram {

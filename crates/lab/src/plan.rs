@@ -54,6 +54,8 @@ pub struct Plan {
     pub nw: PathBuf,
     /// What members run.
     pub router: RouterProgram,
+    /// The members that run it, by number from 1, while the others run `nw`; empty is all of them.
+    pub router_for: Vec<u8>,
     /// How ends reach the cluster.
     pub transport: Transport,
     /// IPv6 addresses beside the others.
@@ -95,6 +97,7 @@ impl Plan {
             producers: 1,
             balancers: 1,
             router: RouterProgram::Namewire(nw.clone()),
+            router_for: Vec::new(),
             nw,
             transport: Transport::Udp4,
             ipv6: false,
@@ -143,6 +146,11 @@ impl Plan {
             if !(value.is_finite() && *value > 0.0) {
                 return plan(format!("{value} is not {what}: it must be above 0"));
             }
+        }
+        if let Some(number) =
+            self.router_for.iter().find(|number| !(1..=MEMBERS_MAX).contains(&usize::from(**number)))
+        {
+            return plan(format!("{number} is no number of a member: they are from 1 to {MEMBERS_MAX}"));
         }
         if self.member_vlan.is_some_and(|vlan| !(1..=4094).contains(&vlan)) {
             return plan("a VLAN's number is from 1 to 4094".into());
@@ -292,6 +300,12 @@ mod tests {
         plan.member_share = Some(0.0);
         assert!(plan.check().unwrap_err().to_string().contains("above 0"));
         plan.member_share = None;
+        plan.router_for = vec![1, 64];
+        assert_eq!(
+            plan.check().unwrap_err().to_string(),
+            "64 is no number of a member: they are from 1 to 63"
+        );
+        plan.router_for = vec![2];
         plan.member_vlan = Some(5000);
         assert!(plan.check().unwrap_err().to_string().contains("4094"));
     }

@@ -126,7 +126,7 @@ impl Router {
     pub fn drops(&self) -> Result<Vec<DropCount>, LabError> {
         self.told(|client| {
             let content = match control::dataset(client, Dataset::StatusDrops, None) {
-                Err(ControlError::Nack { .. } | ControlError::Silence(_)) => return Ok(Vec::new()),
+                Err(error) if error.is_unknown() => return Ok(Vec::new()),
                 answer => answer?,
             };
             decode_items(&content)

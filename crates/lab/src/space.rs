@@ -4,7 +4,7 @@ use crate::error::LabError;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Where `ip netns` keeps them.
@@ -63,6 +63,12 @@ pub(crate) fn ask(program: &str, words: &[&str]) -> Result<String, LabError> {
             said: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         }),
     }
+}
+
+/// Where a program is, if it is on the path.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
 fn missing(program: &str, why: &std::io::Error) -> LabError {

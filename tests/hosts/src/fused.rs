@@ -1,7 +1,7 @@
 //! Host A: the fused plane, as the router runs it.
 
 use crate::memory::{InMemory, faces, run};
-use crate::{FACES, Host, KEY, Outcome, Trace, memory};
+use crate::{FACES, Host, KEY, Outcome, Tables, Trace, memory, tables};
 use nw_element::parameters::{Making, Parameters, Reader, Value};
 use nw_element::{DropCounters, Instant, Packet, Pool};
 use nw_elements::RouterConfig;
@@ -14,8 +14,8 @@ use nw_tables::pit::PitConfig;
 /// See the module.
 pub struct Fused(Plane);
 
-/// Pending Interests, prefixes, cached packets: the same in every host.
-pub const SIZES: (usize, usize, usize) = (256, 64, 16);
+/// Pending Interests, prefixes, cached packets: the same in every host. So few packets that some have to go.
+pub const SIZES: (usize, usize, usize) = (256, 64, 3);
 
 /// What a router element is told of routes.
 pub fn route_parameters(trace: &Trace) -> Vec<(String, Value)> {
@@ -67,16 +67,16 @@ impl InMemory for Fused {
         self.0.drops()
     }
 
-    fn tables(&self) -> [u64; 4] {
+    fn tables(&self) -> Tables {
         tables_of(&self.0)
     }
 }
 
 /// See [`Outcome::tables`].
-pub fn tables_of(plane: &Plane) -> [u64; 4] {
-    let counters = plane.router().counters();
-    let (pending, cached) = (plane.router().pit().len(), plane.content_store().store().len());
-    [pending as u64, cached as u64, counters.satisfied, counters.unsatisfied]
+pub fn tables_of(plane: &Plane) -> Tables {
+    let mut tables = tables::of_router(plane.router());
+    tables::add(&mut tables, tables::of_store(plane.content_store()));
+    tables
 }
 
 impl Host for Fused {

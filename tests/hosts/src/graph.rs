@@ -3,9 +3,8 @@
 use crate::fused::{SIZES, route_parameters};
 use crate::memory::{InMemory, faces, run};
 use crate::trace::face_info;
-use crate::{FACES, Host, KEY, Outcome, Trace};
+use crate::{FACES, Host, KEY, Outcome, Tables, Trace, tables};
 use nw_element::{DropCounters, Erased, Instant, Packet, Parameters, Pool, Value};
-use nw_elements::{ContentStore, Router};
 use nw_graph::{Engine, Graph, standard};
 use std::any::Any;
 
@@ -58,22 +57,23 @@ impl InMemory for InGraph {
         self.0.drops()
     }
 
-    fn tables(&self) -> [u64; 4] {
-        tables(&self.0)
+    fn tables(&self) -> Tables {
+        tables_of(&self.0)
     }
 }
 
-/// See [`Outcome::tables`].
-pub fn tables(engine: &Engine) -> [u64; 4] {
-    let router = element::<Router>(engine, "router");
-    let counters = router.counters();
-    let cached = element::<ContentStore>(engine, "store").store().len();
-    [router.pit().len() as u64, cached as u64, counters.satisfied, counters.unsatisfied]
+/// See [`Outcome::tables`]: those of the elements that the engine has, all of the standard router's or a part of them.
+pub fn tables_of(engine: &Engine) -> Tables {
+    let mut sum = element(engine, "router").map(tables::of_router).unwrap_or_default();
+    if let Some(store) = element(engine, "store") {
+        tables::add(&mut sum, tables::of_store(store));
+    }
+    sum
 }
 
-fn element<'a, E: nw_element::Element + 'static>(engine: &'a Engine, node: &str) -> &'a E {
-    let element: &dyn Any = engine.element(node).expect("a node of the standard router");
-    element.downcast_ref::<Erased<E>>().expect("of this type").element()
+fn element<'a, E: nw_element::Element + 'static>(engine: &'a Engine, node: &str) -> Option<&'a E> {
+    let element: &dyn Any = engine.element(node)?;
+    Some(element.downcast_ref::<Erased<E>>().expect("of this type").element())
 }
 
 impl Host for InGraph {

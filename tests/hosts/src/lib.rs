@@ -8,8 +8,10 @@ pub mod memory;
 pub mod recorded;
 pub mod service;
 pub mod simulated;
+pub mod tables;
 pub mod trace;
 
+pub use tables::Tables;
 pub use trace::{Answer, FACES, Routes, Sent, Step, Trace};
 
 use nw_name::HashKey;
@@ -25,8 +27,8 @@ pub struct Outcome {
     pub sent: Vec<Vec<Sent>>,
     /// Packets dropped, by reason.
     pub drops: BTreeMap<String, u64>,
-    /// Pending Interests, cached packets, Interests satisfied and not, in the end.
-    pub tables: [u64; 4],
+    /// What the tables hold in the end, and what was counted there.
+    pub tables: Tables,
 }
 
 impl Outcome {
@@ -40,9 +42,8 @@ impl Outcome {
         if self.drops != other.drops {
             return Some(format!("dropped\n  {:?}\nand\n  {:?}", self.drops, other.drops));
         }
-        (self.tables != other.tables).then(|| {
-            format!("pending, cached, satisfied, unsatisfied\n  {:?}\nand\n  {:?}", self.tables, other.tables)
-        })
+        (self.tables != other.tables)
+            .then(|| format!("tables\n  {:?}\nand\n  {:?}", self.tables, other.tables))
     }
 }
 

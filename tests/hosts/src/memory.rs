@@ -1,7 +1,7 @@
 //! What the hosts have in common that take packets as the plane does: a clock that steps, faces, decoding.
 
 use crate::trace::{FACES, Incoming, Open, Sent, Step, face_info, kind_name, order};
-use crate::{KEY, Outcome, Trace};
+use crate::{KEY, Outcome, Tables, Trace};
 use nw_element::decode::decode_lazily;
 use nw_element::{DropCounters, FaceId, FaceInfo, Instant, Kind, Packet, Pool, Scope};
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub trait InMemory {
     fn drops(&self) -> &DropCounters;
 
     /// See [`Outcome::tables`].
-    fn tables(&self) -> [u64; 4];
+    fn tables(&self) -> Tables;
 }
 
 /// The face of a number.

@@ -8,7 +8,7 @@
 
 use crate::fused::{SIZES, route_parameters};
 use crate::trace::{FACES, Incoming, Open, Sent, Step, face_info, order};
-use crate::{Host, Outcome, Trace};
+use crate::{Host, Outcome, Tables, Trace, graph, tables};
 use nw_element::{Instant, Parameters, Value};
 use nw_graph::host::{Handle, Host as GraphHost, Report};
 use nw_graph::{Connection, From, Graph, Place, To, standard};
@@ -79,15 +79,15 @@ pub fn fitting(mut trace: Trace) -> Trace {
 }
 
 /// The standard router with applications at the dispatcher and all others at the router.
-fn graph(trace: &Trace, apps: &Path, peers: &[SocketAddr]) -> Graph {
+fn whole(trace: &Trace, apps: &Path, peers: &[SocketAddr]) -> Graph {
     let (pending, prefixes, cached) = SIZES;
-    let whole = |name: &str, number: usize| (name.to_owned(), Value::Integer(number as i64));
+    let setting = |name: &str, number: usize| (name.to_owned(), Value::Integer(number as i64));
     let names: Vec<_> = FACES.iter().enumerate().map(|(number, name)| (*name, face_info(number))).collect();
     let mut graph = standard(&names, |node| {
         Parameters(match node {
-            "store" => vec![whole("packets", cached), whole("mib", 1)],
+            "store" => vec![setting("packets", cached), setting("mib", 1)],
             "router" => {
-                [vec![whole("pending", pending), whole("prefixes", prefixes)], route_parameters(trace)]
+                [vec![setting("pending", pending), setting("prefixes", prefixes)], route_parameters(trace)]
                     .concat()
             }
             _ => Vec::new(),
@@ -113,7 +113,8 @@ fn graph(trace: &Trace, apps: &Path, peers: &[SocketAddr]) -> Graph {
 /// A running service.
 struct Running {
     handle: Handle,
-    thread: Option<JoinHandle<()>>,
+    /// Gives what its tables hold in the end.
+    thread: Option<JoinHandle<Tables>>,
 }
 
 impl Running {
@@ -122,12 +123,21 @@ impl Running {
         let now = move || Instant::START + Duration::from_nanos(clock.load(Ordering::Acquire));
         let mut host = GraphHost::with_clock(graph, Box::new(now), 0).expect("a good piece");
         let handle = host.handle();
-        let thread = std::thread::spawn(move || host.run().expect("it runs"));
+        let thread = std::thread::spawn(move || {
+            host.run().expect("it runs");
+            graph::tables_of(host.engine())
+        });
         Running { handle, thread: Some(thread) }
     }
 
     fn report(&self) -> Report {
         self.handle.report().expect("it runs")
+    }
+
+    /// Ends it: what its tables hold then.
+    fn end(&mut self) -> Tables {
+        self.handle.stop();
+        self.thread.take().expect("it is ended once").join().expect("it runs until then")
     }
 }
 
@@ -171,7 +181,7 @@ impl Bench {
             ("back", vec!["router", "nobody", "north", "east", "west"]),
         ]
         .map(|(name, members)| (name.to_owned(), members.into_iter().map(str::to_owned).collect()));
-        let pieces = cut(&graph(trace, &apps, &at), &services, folder.path(), links).expect("a good cut");
+        let pieces = cut(&whole(trace, &apps, &at), &services, folder.path(), links).expect("a good cut");
         let clock = Arc::new(AtomicU64::new(1_000_000));
         // The later one listens.
         let back = Running::start(&pieces[1].graph, &clock);
@@ -312,5 +322,8 @@ fn run(trace: &Trace, links: LinkKind) -> Outcome {
     for (reason, packets) in front.drops.into_iter().chain(back.drops) {
         *outcome.drops.entry(reason).or_default() += packets;
     }
+    // The one with pending Interests ends first: when a face of it goes, they do.
+    outcome.tables = bench.back.end();
+    tables::add(&mut outcome.tables, bench.front.end());
     outcome
 }

@@ -3,7 +3,7 @@
 use crate::fused::{SIZES, route_parameters, tables_of};
 use crate::memory::{InMemory, faces, run};
 use crate::trace::{Open, Sent, Step, order};
-use crate::{FACES, Host, KEY, Outcome, Trace, memory};
+use crate::{FACES, Host, KEY, Outcome, Tables, Trace, memory, tables};
 use nw_element::parameters::{Making, Parameters, Reader};
 use nw_element::{DropCounters, FaceId, Instant, Packet, Pool};
 use nw_elements::Router;
@@ -109,7 +109,7 @@ impl InMemory for Simulated {
         self.0.plane().drops()
     }
 
-    fn tables(&self) -> [u64; 4] {
+    fn tables(&self) -> Tables {
         tables_of(self.0.plane())
     }
 }
@@ -224,9 +224,7 @@ impl Host for Linked {
         for (reason, packets) in host.station.drops().iter().filter(|(_, packets)| *packets > 0) {
             outcome.drops.insert(reason.as_str().to_owned(), packets);
         }
-        // Of its tables a station shows what it counts.
-        let counters = host.station.counters();
-        outcome.tables = [0, 0, counters.satisfied, counters.unsatisfied];
+        outcome.tables = tables::of_node(host.station.counters());
         let links = host.links.iter().flatten();
         assert!(links.clone().all(|link| link.in_flight() == 0), "every packet arrived");
         assert_eq!(host.shared.pool.packets_in_use(), 0, "every packet ended");

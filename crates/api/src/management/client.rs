@@ -5,7 +5,7 @@
 use super::command::{Dataset, IMPORT, Root, Verb};
 use super::face::{ChannelStatus, FaceQueryFilter, FaceStatus};
 use super::number as n;
-use super::parameters::ControlParameters;
+use super::parameters::{ControlParameters, ControlResponse};
 use super::record::Scalar;
 use super::table::{
     CsInfo, DropCount, FibEntry, ForwarderStatus, RibEntry, ShardStatus, StrategyChoice, XdpStatus,
@@ -132,6 +132,12 @@ pub fn dataset(dataset: Dataset, filter: Option<&FaceQueryFilter>, nonce: u32) -
         .nonce(nonce)
         .lifetime_ms(LIFETIME_MS)
         .encode()
+}
+
+/// What a router says that has no such dataset: some answer with a control response in place of a segment.
+pub fn dataset_refused(data: &Data<'_>) -> Option<ControlResponse> {
+    let response = ControlResponse::decode(data.content()).ok()?;
+    (split(data.name()).is_none() && !response.is_ok()).then_some(response)
 }
 
 /// Puts the segments of a dataset together, in order.
@@ -304,6 +310,19 @@ mod tests {
         assert_eq!(take(&mut reassembly, &segment(8, 1, 2, b"x")), Err(ReassemblyError::Version));
         assert_eq!(take(&mut reassembly, &segment(9, 1, 2, b"b")), ask(2));
         assert_eq!(take(&mut reassembly, &segment(9, 2, 2, b"c")), Ok(Progress::Whole(b"abc".to_vec())));
+    }
+
+    #[test]
+    fn a_control_response_in_place_of_a_segment_refuses_the_dataset() {
+        let name = Dataset::StatusDrops.name(Root::Localhost);
+        let said = ControlResponse::refuse(501, "Unknown verb").encode();
+        let data = |name: &Name, content: &[u8]| {
+            let Ok(wire) = DataBuilder::new(name, content).encode(&DigestSha256);
+            dataset_refused(&Data::check(&wire).unwrap())
+        };
+        assert_eq!(data(&name, &said).map(|response| response.code), Some(501));
+        assert_eq!(data(&name, b"something else"), None);
+        assert_eq!(data(&name.with_version(1).with_segment(0), &said), None, "content of a segment");
     }
 
     #[test]

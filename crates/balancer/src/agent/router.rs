@@ -113,6 +113,9 @@ impl Router {
         loop {
             let answer = self.ask(&what, &wire)?;
             let data = Data::check(&answer).expect("checked when it came in");
+            if let Some(response) = message::dataset_refused(&data) {
+                return Err(ControlError::DatasetRefused { what, response: Box::new(response) });
+            }
             if version.is_none() {
                 version =
                     data.name().component(-2).and_then(|component| Convention::Version.number(component));

@@ -3,6 +3,7 @@
 use super::BalancerPlace;
 use crate::inside::http::{self, Method, Place};
 use crate::logs::Levels;
+use crate::output::describe;
 use crate::signals::Ended;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -97,7 +98,7 @@ impl Remote {
                 Ok(value)
             }
             Err(error) => {
-                let text = format!("{error:#}");
+                let text = describe(&error);
                 if self.said.as_ref() != Some(&text) {
                     tracing::warn!("{text}");
                     self.said = Some(text.clone());

@@ -2,6 +2,7 @@
 
 use super::Run;
 use crate::logs::Levels;
+use crate::output::describe;
 use crate::systemd;
 use anyhow::{Context, Result, bail};
 use nw_api::config::LogFormat;
@@ -76,7 +77,9 @@ fn watch_signals(mut signals: Signals, handle: nw_balancer::Handle, file: PathBu
             }
             match load(&file) {
                 Ok(config) => handle.reload(config),
-                Err(error) => tracing::error!("SIGHUP: the configuration stays as it was: {error:#}"),
+                Err(error) => {
+                    tracing::error!("SIGHUP: the configuration stays as it was: {}", describe(&error))
+                }
             }
         }
     };

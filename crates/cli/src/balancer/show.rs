@@ -126,7 +126,7 @@ pub fn where_is(name: &Name, answer: &Answered) -> Result<()> {
 pub fn rules(answer: &Answered) -> Result<()> {
     let rules: Vec<RuleText> = http::body(&answer.place.place()?, Method::Get, "/v1/rules", None)?;
     if answer.json {
-        return output::json_line(&rules);
+        return rules.iter().try_for_each(output::json_line);
     }
     let mut rows = vec![row([&"prefix", &"rule"])];
     rows.extend(rules.iter().map(|rule| {

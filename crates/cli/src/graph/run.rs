@@ -3,7 +3,7 @@
 use super::load;
 use crate::logs::Levels;
 use crate::output;
-use crate::output::stdout;
+use crate::output::{describe, stdout};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use nw_api::config::LogFormat;
@@ -86,7 +86,7 @@ fn watch_signals(mut signals: Signals, handle: Handle, path: PathBuf, order: Cha
                 return handle.stop();
             }
             if let Err(error) = change(&handle, &path, order) {
-                tracing::error!("SIGHUP: the graph stays as it was: {error:#}");
+                tracing::error!("SIGHUP: the graph stays as it was: {}", describe(&error));
             }
         }
     };

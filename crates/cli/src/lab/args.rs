@@ -29,7 +29,7 @@ pub struct Cluster {
     /// Who answers
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub producers: usize,
-    /// Balancers before the members: 2 stand in for each other (keepalived); with 0 one plain router stands in the cluster's place
+    /// Balancers before the members: 2 stand in for each other (needs keepalived); with 0 one plain router stands in the cluster's place
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub balancers: usize,
     /// How the ends reach the cluster
@@ -65,9 +65,12 @@ pub struct Cluster {
     /// Only so many components of names under a prefix choose the member: /video=2
     #[arg(long, value_name = "PREFIX=DEPTH")]
     pub depth: Vec<String>,
-    /// Another router for the members: its program and arguments, in which {socket}, {port}, {address}, {address6} and {folder} are replaced
+    /// Another router for the members: its program and all words that follow, in which {socket}, {port}, {address}, {address6} and {folder} are replaced
     #[arg(long, value_name = "PROGRAM", num_args = 1.., allow_hyphen_values = true)]
     pub router: Vec<String>,
+    /// Members that run the program of --router, by number from 1, separated by commas; the others run nw. Written before --router
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',', requires = "router")]
+    pub router_for: Vec<u8>,
     /// More of the balancer's configuration (TOML)
     #[arg(long, value_name = "FILE")]
     pub balancer_config: Option<PathBuf>,

@@ -103,6 +103,7 @@ fn plan(args: &Arguments) -> Result<Plan> {
     if let Some((program, arguments)) = args.router.split_first() {
         plan.router = RouterProgram::Other { program: PathBuf::from(program), arguments: arguments.to_vec() };
     }
+    plan.router_for = args.router_for.clone();
     for (path, text) in
         [(&args.balancer_config, &mut plan.balancer_config), (&args.member_config, &mut plan.member_config)]
     {

@@ -1,6 +1,6 @@
 //! What can be said to a laboratory that runs: one line each, on standard input.
 
-use crate::output::{json_line, row, table};
+use crate::output::{describe, json_line, row, table};
 use anyhow::{Context, Result, bail};
 use nw_lab::Cluster;
 use serde_json::{Value, json};
@@ -35,8 +35,8 @@ pub fn obey(cluster: &mut Cluster, line: &str, as_json: bool) -> Result<bool> {
             }
             outln!("{text}")?;
         }
-        (Err(error), true) => json_line(&json!({ "failed": verb, "error": format!("{error:#}") }))?,
-        (Err(error), false) => note!("{error:#}"),
+        (Err(error), true) => json_line(&json!({ "failed": verb, "error": describe(&error) }))?,
+        (Err(error), false) => note!("{}", describe(&error)),
     }
     Ok(true)
 }

@@ -274,6 +274,11 @@ impl Host {
         self.faces.listeners().into_iter().map(|listener| listener.uri.to_string()).collect()
     }
 
+    /// What it runs, for tests that look inside.
+    pub const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// What was counted until now.
     pub fn report(&self) -> Report {
         let faces: Vec<(String, FaceStatus)> = self

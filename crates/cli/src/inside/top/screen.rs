@@ -3,6 +3,7 @@
 use super::rates::{Rates, rates};
 use super::source::Source;
 use super::{SortBy, Top};
+use crate::output::describe;
 use crate::signals::Ended;
 use anyhow::Result;
 use core::time::Duration;
@@ -96,7 +97,7 @@ impl Screen {
             }
             // It may come back: a router that is started again is seen again.
             Err(error) => {
-                self.note = format!("{error:#}");
+                self.note = describe(&error);
                 self.before.0 = Instant::now();
             }
         }

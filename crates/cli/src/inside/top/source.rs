@@ -11,7 +11,7 @@ use nw_api::management::Dataset;
 use nw_api::management::client::{decode_cs_info, decode_items, decode_status};
 use nw_api::rest::{Look, RouterStatus};
 use nw_app::Client;
-use nw_app::control::{ControlError, dataset};
+use nw_app::control::dataset;
 
 /// A router that is looked at.
 pub enum Source {
@@ -76,7 +76,7 @@ fn by_management(client: &mut Client) -> Result<Look> {
     };
     let drops = match dataset(client, Dataset::StatusDrops, None) {
         Ok(content) => decode_items(&content)?,
-        Err(ControlError::Nack { .. } | ControlError::Silence(_)) => Vec::new(),
+        Err(error) if error.is_unknown() => Vec::new(),
         Err(error) => return Err(error.into()),
     };
     let (drops, done) = split_done(drops);

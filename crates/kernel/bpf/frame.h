@@ -171,7 +171,33 @@ inlined void note_fragments(struct work *w, __u32 way)
 	w->ip_fragment.id = w->ip[1] & 0xffff;
 	w->fragment.way = way;
 	w->fragment.member = w->member;
+	w->fragment.until_ns = bpf_ktime_get_ns() + FRAGMENTS_NS;
 	bpf_map_update_elem(&ip_fragments, &w->ip_fragment, &w->fragment, 0);
+}
+
+/* Looks up whose w->address is; 0 for nobody's. */
+inlined __u32 member_of_address(struct work *w)
+{
+	__u32 *number = bpf_map_lookup_elem(&addresses, w->address);
+
+	return number ? *number : 0;
+}
+
+/* Whether an IPv4 packet comes from a member's address. */
+inlined __u32 is_from_member(struct work *w)
+{
+	/* ::ffff:a.b.c.d */
+	w->address[0] = 0;
+	w->address[1] = 0xffff0000 | (__u64)w->ip[3] << 32;
+	return member_of_address(w) != 0;
+}
+
+/* Not the balancer's. Of a packet whose later fragments would be held, they are told to pass too. */
+inlined __u32 pass_datagram(struct work *w, __u32 to_cluster)
+{
+	if (unlikely(w->fragmented) && (to_cluster || is_from_member(w)))
+		note_fragments(w, FRAGMENT_PASS);
+	return done(w, PASSED);
 }
 
 /* Whose the datagram in the notes is; `udp_len_max` octets may be of it. */
@@ -184,11 +210,8 @@ inlined __u32 sort_udp(struct work *w, struct cluster *c, __u32 to_cluster, __u3
 			step = BY_NAME;
 		} else {
 			w->member = member_of_port(w, w->udp[1]);
-			if (!w->member) {
-				if (w->fragmented)
-					note_fragments(w, FRAGMENT_PASS);
-				return done(w, PASSED);
-			}
+			if (!w->member)
+				return pass_datagram(w, to_cluster);
 			step = TO_PORT;
 		}
 	} else {
@@ -196,14 +219,14 @@ inlined __u32 sort_udp(struct work *w, struct cluster *c, __u32 to_cluster, __u3
 
 		w->member = member_of_port(w, w->udp[0]);
 		if (!w->member)
-			return done(w, PASSED);
+			return pass_datagram(w, to_cluster);
 		m = the_member(w);
 		if (!m)
-			return done(w, PASSED);
+			return pass_datagram(w, to_cluster);
 		if (w->family == FAMILY_V4 ? w->ip[3] != m->address4 :
 					     *(u64_at *)(w->ip + 2) != m->address6[0] ||
 						     *(u64_at *)(w->ip + 4) != m->address6[1])
-			return done(w, PASSED);
+			return pass_datagram(w, to_cluster);
 		w->outwards = 1;
 		step = OUT;
 	}
@@ -218,15 +241,7 @@ inlined __u32 sort_udp(struct work *w, struct cluster *c, __u32 to_cluster, __u3
 	return step;
 }
 
-/* Looks up whose w->address is; 0 for nobody's. */
-inlined __u32 member_of_address(struct work *w)
-{
-	__u32 *number = bpf_map_lookup_elem(&addresses, w->address);
-
-	return number ? *number : 0;
-}
-
-/* A fragment of an IPv4 packet that is not the first: it does as that did. */
+/* A fragment of an IPv4 packet that is not the first: it does as that did, and waits for it where that may be the balancer's. */
 __attribute__((noinline)) __u32 sort_fragment(struct work *w, __u32 to_cluster)
 {
 	struct fragment_entry *entry;
@@ -237,11 +252,11 @@ __attribute__((noinline)) __u32 sort_fragment(struct work *w, __u32 to_cluster)
 	w->ip_fragment.to = w->ip[4];
 	w->ip_fragment.id = w->ip[1] & 0xffff;
 	entry = bpf_map_lookup_elem(&ip_fragments, &w->ip_fragment);
-	if (!entry) {
-		/* ::ffff:a.b.c.d */
-		w->address[0] = 0;
-		w->address[1] = 0xffff0000 | (__u64)w->ip[3] << 32;
-		return done(w, to_cluster || member_of_address(w) ? IP_FRAGMENT_LOST : PASSED);
+	if (!entry || entry->until_ns < bpf_ktime_get_ns()) {
+		if (!to_cluster && !is_from_member(w))
+			return done(w, PASSED);
+		w->outwards = !to_cluster;
+		return HOLD;
 	}
 	if (entry->way == FRAGMENT_PASS)
 		return done(w, PASSED);

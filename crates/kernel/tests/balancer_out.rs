@@ -323,10 +323,18 @@ fn ip_fragments_of_members_follow_their_first() {
         let frame = Udp { fragment: 0, ..from_member(2, PEER, &DataOf(1000).packet()) };
         let out = Udp { id: frame.id ^ 2 << 10, ..outside(&frame, 6363) };
         let ([first, later], [first_out, later_out]) = (frame.fragments(504), out.fragments(504));
-        net.expect("lost", &later, Verdict::IpFragmentLost, DROP, &later);
+        net.expect("before it", &later, Verdict::IpFragmentHeld, DROP, &later);
         net.expect("the first", &first, Verdict::AnswerOut, REDIRECT, &first_out);
         net.expect("a later one", &later, Verdict::IpFragmentOut, REDIRECT, &later_out);
         let other = Udp { id: 99, ..frame }.fragments(504)[1].clone();
-        net.expect("of another packet", &other, Verdict::IpFragmentLost, DROP, &other);
+        net.expect("of another packet", &other, Verdict::IpFragmentHeld, DROP, &other);
+        // What else a member's machine sends passes, in fragments too; and from machines that are none, whatever it is.
+        for (from, port) in [("10.0.0.2", 53), ("10.0.0.2", member_port(1)), ("10.0.0.9", 53)] {
+            let from = format!("{from}:{port}").parse().expect("an address");
+            let parts = Udp { from, id: 100 + port, fragment: 0, ..from_member(2, PEER, &[7; 300]) };
+            for part in parts.fragments(104) {
+                net.expect("another program's", &part, Verdict::Passed, PASS, &part);
+            }
+        }
     });
 }

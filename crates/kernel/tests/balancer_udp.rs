@@ -200,16 +200,26 @@ fn ip_fragments_follow_their_first() {
         };
         assert_eq!(head.len(), moved.frame().len());
         let ([first, later], [first_out, later_out]) = (frame.fragments(104), moved.fragments(104));
-        cluster.expect("lost", &later, Verdict::IpFragmentLost, DROP, &later);
+        cluster.expect("before it", &later, Verdict::IpFragmentHeld, DROP, &later);
         cluster.expect("first", &first, verdict, REDIRECT, &first_out);
         cluster.expect("later", &later, Verdict::IpFragment, REDIRECT, &later_out);
-        // The name has to be in the first; else it decides nothing, and the others are lost.
+        // The name has to be in the first; else it decides nothing, and the others wait in vain.
         let [short, rest] = Udp { id: 9, ..frame.clone() }.fragments(16);
         if verdict == Verdict::Data {
             cluster.expect("too short", &short, Verdict::Malformed, DROP, &short);
-            cluster.expect("of it", &rest, Verdict::IpFragmentLost, DROP, &rest);
+            cluster.expect("of it", &rest, Verdict::IpFragmentHeld, DROP, &rest);
         }
     }
+    // Those that no process takes are few: then they are dropped.
+    let lone = Udp { id: 10, fragment: 0, ..Udp::new("198.51.100.7:50000", VIP, &data("/a/b")) };
+    let [_, lone] = lone.fragments(104);
+    let held = (0..2000).filter(|_| {
+        let before = cluster.counters().verdict(Verdict::IpFragmentHeld);
+        assert_eq!(cluster.run(&lone).0, DROP);
+        cluster.counters().verdict(Verdict::IpFragmentHeld) > before
+    });
+    assert!((900..1024).contains(&held.count()));
+    cluster.expect("no room", &lone, Verdict::IpFragmentLost, DROP, &lone);
     // Of datagrams to the machine's own sockets, all pass.
     let own = Udp::new("198.51.100.7:53", "192.0.2.1:40000", &[7; 300]);
     for part in own.fragments(104) {

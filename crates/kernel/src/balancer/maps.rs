@@ -13,9 +13,10 @@ use nw_name::HashKey;
 use nw_wire::shard::prefix_hashes;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
 
 /// Whoever changes a map in `bpf/balancer.h` or `bpf/ndn.h` that is kept gives the layout another number.
-pub(super) const LAYOUT: u32 = 3;
+pub(super) const LAYOUT: u32 = 4;
 /// Maps that outlive the process. The others hold notes of the packet at hand.
 pub(super) const KEPT: &[&str] = &[
     "cluster",
@@ -30,6 +31,7 @@ pub(super) const KEPT: &[&str] = &[
     "fragments",
     "asked",
     "asking",
+    "held_lost",
     "counters",
 ];
 const LINE_OCTETS: usize = 64;
@@ -218,6 +220,8 @@ impl Maps {
             let map: PerCpuArray<_, [u64; WORDS]> = self.map("counters")?.try_into()?;
             let mut sum = BalancerCounters::default();
             map.get(&0, 0)?.iter().for_each(|counted| sum.add(counted));
+            let lost: Array<_, u64> = self.map("held_lost")?.try_into()?;
+            sum.add_lost(lost.get(&0, 0)?);
             Ok(sum)
         };
         read().map_err(|e| KernelError::of("reading the balancer's counters", e))
@@ -268,6 +272,15 @@ impl Maps {
             }
         };
         remove(self).map_err(|e| KernelError::of("the balancer's addresses", e))
+    }
+
+    /// A map that another thread works on. Its own descriptor: programs that are loaded later need this one's.
+    pub fn share(&self, name: &str) -> Result<Map, Cause> {
+        let fd = match self.map(name)? {
+            Map::RingBuf(data) | Map::LruHashMap(data) | Map::Array(data) => data.fd(),
+            _ => return Err(MapError::ElementNotFound.into()),
+        };
+        Ok(Map::from_map_data(MapData::from_fd(fd.as_fd().try_clone_to_owned()?)?)?)
     }
 
     fn map(&self, name: &str) -> Result<&Map, MapError> {

@@ -89,6 +89,9 @@ int nw_balance_tc(struct __sk_buff *ctx)
 	w->frame_len = ctx->len;
 	w->ifindex = ctx->ingress_ifindex;
 	read_frame(w, (const __u8 *)(long)ctx->data, (const __u8 *)(long)ctx->data_end);
+	/* The outer tag is not in the frame any more. */
+	if (ctx->vlan_present)
+		note_outer_tag(w, ctx->vlan_tci);
 	step = tc_balance(ctx, w);
 	if (step == SEND)
 		return bpf_redirect(w->out_ifindex, 0);

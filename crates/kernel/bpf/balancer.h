@@ -257,8 +257,12 @@ struct work {
 	/* Octets of Ethernet's head with its tags, 14 to 22, and the type behind it. */
 	__u32 l2;
 	__u32 type;
+	/* VLANs of its tags, the outer first; 0 for none. */
+	__u32 vlans[2];
 	__u32 frame_len;
 	__u32 ifindex;
+	/* The interface that the system takes it to have come by: a VLAN's, or the same. */
+	__u32 in_link;
 	__u32 family;
 	/* The packet's first octet; 0x100 when there is none. */
 	__u32 first_octet;
@@ -304,6 +308,7 @@ struct work {
 	__u64 asked_hash;
 	struct asked asked;
 	__u32 out_link;
+	struct link vlan_link;
 	struct bpf_fib_lookup fib;
 };
 
@@ -382,6 +387,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct link);
 } links SEC(".maps");
+
+/* The other way round: the VLAN interface that takes frames of an interface and a VLAN. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, struct link);
+	__type(value, __u32);
+} vlans SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -19,6 +19,8 @@
 #define PROTOCOL_UDP 17
 #define ETHERNET_HEADER 14
 #define VLAN_TAG 4
+/* The VLAN's number in a tag; 0 says that a tag is for its priority alone. */
+#define VLAN_NUMBER 0xfff
 #define IPV4_HEADER 20
 #define IPV6_HEADER 40
 #define UDP_HEADER 8
@@ -78,6 +80,7 @@ inlined void read_frame(struct work *w, const __u8 *at, const __u8 *end)
 
 	w->type = 0;
 	w->l2 = ETHERNET_HEADER;
+	w->vlans[0] = w->vlans[1] = 0;
 	if (at + ETHERNET_HEADER > end)
 		return;
 	rounds(i, 3) w->ethernet[i] = ((const u32_at *)at)[i];
@@ -88,6 +91,7 @@ inlined void read_frame(struct work *w, const __u8 *at, const __u8 *end)
 	}
 	if (at + ETHERNET_HEADER + VLAN_TAG > end)
 		return;
+	w->vlans[0] = be16(*(const u16_at *)(at + 14)) & VLAN_NUMBER;
 	type = be16(*(const u16_at *)(at + 16));
 	if (!is_vlan(type)) {
 		read_behind(w, at, end, ETHERNET_HEADER + VLAN_TAG, type);
@@ -95,8 +99,18 @@ inlined void read_frame(struct work *w, const __u8 *at, const __u8 *end)
 	}
 	if (at + ETHERNET_HEADER + 2 * VLAN_TAG > end)
 		return;
+	w->vlans[1] = be16(*(const u16_at *)(at + 18)) & VLAN_NUMBER;
 	type = be16(*(const u16_at *)(at + 20));
 	read_behind(w, at, end, ETHERNET_HEADER + 2 * VLAN_TAG, type);
+}
+
+/* Notes a tag that stood before those that were read. Frames with three are nothing to the balancer. */
+inlined void note_outer_tag(struct work *w, __u32 tag)
+{
+	if (w->l2 > ETHERNET_HEADER + VLAN_TAG)
+		w->type = 0;
+	w->vlans[1] = w->vlans[0];
+	w->vlans[0] = tag & VLAN_NUMBER;
 }
 
 /* Where UDP's payload is in frames without tags. */
@@ -333,6 +347,9 @@ __attribute__((noinline)) __u32 sort_ethernet(struct work *w)
 
 	if (!w || !c)
 		return DONE;
+	/* It leaves with the tag that it came with, and the interfaces of VLANs are others. */
+	if (w->vlans[0] | w->vlans[1])
+		return done(w, PASSED);
 	to = *(u64_at *)w->ethernet & 0xffffffffffff;
 	from = *(u64_at *)(w->ethernet + 1) >> 16;
 	w->packet = w->l2;
@@ -356,6 +373,26 @@ __attribute__((noinline)) __u32 sort_ethernet(struct work *w)
 	return w->member ? TO_PORT : done(w, PASSED);
 }
 
+/* Whether the system has an interface for the VLAN of the frame, which is noted. The outer tag's comes first. */
+__attribute__((noinline)) __u32 find_vlan(struct work *w)
+{
+	__u32 *found;
+
+	if (!w)
+		return 0;
+	rounds(i, 2) {
+		if (w->vlans[i]) {
+			w->vlan_link.ifindex = w->in_link;
+			w->vlan_link.vlan = w->vlans[i];
+			found = bpf_map_lookup_elem(&vlans, &w->vlan_link);
+			if (!found)
+				return 0;
+			w->in_link = *found;
+		}
+	}
+	return 1;
+}
+
 /* What the frame in the notes is: the step that it goes on with. */
 inlined __u32 sort_frame(struct work *w)
 {
@@ -364,12 +401,16 @@ inlined __u32 sort_frame(struct work *w)
 	w->sum_addresses = w->sum_udp = w->sum_head = 0;
 	w->kind = KIND_OTHER;
 	w->verdict = PASSED;
+	w->in_link = w->ifindex;
+	if (w->type == ETHERTYPE_NDN)
+		return sort_ethernet(w);
+	/* Of a VLAN that this machine is not in: the system drops it. */
+	if (unlikely(w->vlans[0] | w->vlans[1]) && !find_vlan(w))
+		return DONE;
 	if (w->type == ETHERTYPE_IPV4)
 		return sort_ipv4(w);
 	if (w->type == ETHERTYPE_IPV6)
 		return sort_ipv6(w);
-	if (w->type == ETHERTYPE_NDN)
-		return sort_ethernet(w);
 	return DONE;
 }
 

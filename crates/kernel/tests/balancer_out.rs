@@ -303,8 +303,11 @@ fn tags_come_and_go() {
     in_namespace("balancer, tags out", || {
         let mut net = Net::new();
         let (vlan, below) = (index_of("vlan0"), index_of("out0"));
-        let link = Link { interface_index: vlan, underlying_index: below, vlan: 300 };
-        net.cluster.balancer.set_links(&[link]).expect("links");
+        let link = |interface_index, underlying_index, vlan| Link { interface_index, underlying_index, vlan };
+        // in1 and out1 are taken for VLAN 7 of in0 and VLAN 8 in that.
+        let (seven, eight) = (index_of("in1"), index_of("out1"));
+        let links = [link(vlan, below, 300), link(seven, net.inside, 7), link(eight, seven, 8)];
+        net.cluster.balancer.set_links(&links).expect("links");
         for tags in [vec![], vec![(0x8100, 7)], vec![(0x88a8, 7), (0x8100, 8)]] {
             let frame = from_member(3, "198.18.0.7:6363", &data("/a")).tagged(&tags);
             let out = outside(&frame, 6363).tagged(&[(0x8100, 300)]).frame();
@@ -312,6 +315,10 @@ fn tags_come_and_go() {
             let frame = from_member(3, PEER, &data("/a")).tagged(&tags);
             let out = outside(&frame, 6363).tagged(&[]).frame();
             net.expect("to none", &frame.frame(), Verdict::AnswerOut, REDIRECT, &out);
+        }
+        for tags in [vec![(0x8100, 8)], vec![(0x8100, 300)], vec![(0x8100, 7), (0x8100, 9)]] {
+            let other = from_member(3, PEER, &data("/a")).tagged(&tags).frame();
+            net.expect("of another VLAN", &other, Verdict::Passed, PASS, &other);
         }
     });
 }

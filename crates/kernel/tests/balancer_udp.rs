@@ -6,7 +6,7 @@ use common::cluster::{Cluster, DROP, KEY, PASS, REDIRECT, TX, VIP, VIP6, entry, 
 use common::frames::{OWN_MAC, Udp};
 use common::may_run;
 use common::packets::{data, fragment, interest, link};
-use nw_kernel::balancer::{AttachMode, Hop, MemberEntry, Verdict};
+use nw_kernel::balancer::{AttachMode, Hop, Link, MemberEntry, Verdict};
 use nw_wire::lp::LpHeader;
 
 /// As it leaves to a member.
@@ -233,23 +233,50 @@ fn tags_are_read_and_written() {
         return;
     }
     let mut cluster = Cluster::new();
+    // VLAN 5 of an interface that is always there, and VLAN 6 in that.
+    let loopback = 1;
+    let link = |interface_index, underlying_index, vlan| Link { interface_index, underlying_index, vlan };
+    cluster.balancer.set_links(&[link(50, loopback, 5), link(51, 50, 6)]).expect("links");
     for (from, to) in [("198.51.100.7:50000", VIP), ("[2001:db8:1::7]:50000", VIP6)] {
         for vlan in [None, Some(42)] {
             for number in 1..=3 {
                 let hop = entry(number).hop.map(|hop| Hop { vlan, ..hop });
                 cluster.balancer.set_member(number, &MemberEntry { hop, ..entry(number) }).expect("set");
             }
-            for tags in [vec![], vec![(0x8100, 5)], vec![(0x88a8, 5), (0x8100, 6)]] {
+            // A tag of VLAN 0 has a priority and no VLAN.
+            for tags in [
+                vec![],
+                vec![(0x8100, 5)],
+                vec![(0x88a8, 5), (0x8100, 6)],
+                vec![(0x8100, 0xa000)],
+                vec![(0x8100, 0xa005)],
+                vec![(0x8100, 0xa005), (0x8100, 0)],
+            ] {
                 let frame = Udp::new(from, to, &interest("/a")).tagged(&tags);
                 let number = cluster.member_of("/a");
                 let mut out = to_member(&frame, number);
                 if let Some(vlan) = vlan {
                     out.splice(12..12, [0x81, 0, 0, vlan as u8]);
                 }
-                cluster.expect("tags", &frame.frame(), Verdict::Interest, REDIRECT, &out);
+                let on = Some(loopback);
+                cluster.expect_on("tags", &frame.frame(), on, Verdict::Interest, REDIRECT, &out);
             }
         }
+        // Of VLANs that this machine is not in.
+        for tags in [
+            vec![(0x8100, 4)],
+            vec![(0x8100, 6)],
+            vec![(0x8100, 5), (0x8100, 5)],
+            vec![(0x8100, 6), (0x8100, 5)],
+            vec![(0x8100, 0), (0x8100, 6)],
+        ] {
+            let other = Udp::new(from, to, &interest("/a")).tagged(&tags).frame();
+            cluster.expect_on("another VLAN", &other, Some(loopback), Verdict::Passed, PASS, &other);
+        }
     }
+    cluster.balancer.set_links(&[]).expect("links");
+    let gone = Udp::new("198.51.100.7:50000", VIP, &interest("/a")).tagged(&[(0x8100, 5)]).frame();
+    cluster.expect_on("gone", &gone, Some(loopback), Verdict::Passed, PASS, &gone);
     let three = Udp::new("198.51.100.7:50000", VIP, &interest("/a")).tagged(&[(0x8100, 5); 3]).frame();
     cluster.expect("three tags", &three, Verdict::Passed, PASS, &three);
 }

@@ -27,6 +27,7 @@ pub(super) const KEPT: &[&str] = &[
     "rules",
     "one_port",
     "links",
+    "vlans",
     "ip_fragments",
     "fragments",
     "asked",
@@ -208,9 +209,11 @@ impl Maps {
         self.retain::<u32, [u32; 2]>("links", |index| {
             links.iter().any(|link| link.interface_index == *index)
         })?;
+        let below = |link: &Link| [link.underlying_index, u32::from(link.vlan)];
+        self.retain::<[u32; 2], u32>("vlans", |key| links.iter().any(|link| below(link) == *key))?;
         for link in links {
-            let value = [link.underlying_index, u32::from(link.vlan)];
-            self.insert("links", &link.interface_index, value)?;
+            self.insert("links", &link.interface_index, below(link))?;
+            self.insert("vlans", &below(link), link.interface_index)?;
         }
         Ok(())
     }

@@ -72,15 +72,15 @@ fn any_order(mode: AttachMode) {
     let data = data("/a/b");
     with_held(held, || {
         for (id, order) in ORDERS.iter().enumerate() {
-            let by_name = network.from_peer(VIP, &data);
-            let by_port = network.from_peer(&format!("192.0.2.1:{}", member_port(2)), &data);
+            let by_name = network.peer_datagram(VIP, &data);
+            let by_port = network.peer_datagram(&format!("192.0.2.1:{}", member_port(2)), &data);
             for (id, frame, number) in [(2 * id, by_name, number), (2 * id + 1, by_port, 2)] {
                 let parts = parts(&frame, id);
                 order.iter().for_each(|at| network.peer.raw.send(&parts[*at]));
                 let socket = &network.members.sockets[usize::from(number) - 1];
                 assert!(received(socket, ARRIVES).as_ref() == Some(&data), "{mode:?}, {order:?} to {number}");
             }
-            let parts = parts(&network.from_member(3, &data), id);
+            let parts = parts(&network.member_datagram(3, &data), id);
             order.iter().for_each(|at| network.members.raw.send(&parts[*at]));
             let got = received(&network.peer.sockets[0], ARRIVES);
             assert!(got.as_ref() == Some(&data), "{mode:?}, {order:?} to {PEER}");
@@ -127,14 +127,15 @@ fn fragments_whose_first_comes_late_are_lost() {
         let to = format!("192.0.2.1:{}", member_port(2));
         let data = data("/a/b");
         with_held(held, || {
-            let [first, second, third] = parts(&network.from_peer(&to, &data), 0).try_into().expect("three");
+            let [first, second, third] =
+                parts(&network.peer_datagram(&to, &data), 0).try_into().expect("three");
             network.peer.raw.send(&third);
             network.peer.raw.send(&second);
             wait_for(&network, Verdict::IpFragmentLost, 2);
             network.peer.raw.send(&first);
             assert_eq!(received(&network.members.sockets[socket], LOST), None);
             // Another packet of the same source is none the worse for it.
-            let parts = parts(&network.from_peer(&to, &data), 1);
+            let parts = parts(&network.peer_datagram(&to, &data), 1);
             parts.iter().rev().for_each(|part| network.peer.raw.send(part));
             assert!(received(&network.members.sockets[socket], ARRIVES).as_ref() == Some(&data));
         });
@@ -143,10 +144,10 @@ fn fragments_whose_first_comes_late_are_lost() {
             [Verdict::IpFragmentHeld, Verdict::IpFragmentLost].map(|verdict| counters.verdict(verdict));
         assert_eq!(counted, [4, 2]);
         // Without a process, those before their first are dropped, and all else is as ever.
-        let parts = parts(&network.from_peer(&to, &data), 2);
+        let parts = parts(&network.peer_datagram(&to, &data), 2);
         [2, 0, 1].iter().for_each(|at| network.peer.raw.send(&parts[*at]));
         assert_eq!(received(&network.members.sockets[socket], LOST), None);
-        let parts = self::parts(&network.from_peer(&to, &data), 3);
+        let parts = self::parts(&network.peer_datagram(&to, &data), 3);
         parts.iter().for_each(|part| network.peer.raw.send(part));
         assert!(received(&network.members.sockets[socket], ARRIVES).as_ref() == Some(&data));
     });
@@ -162,7 +163,7 @@ fn a_flood_of_lone_fragments_takes_bounded_work_and_leaves_members_room() {
         let mut network = Network::new(AttachMode::Native, None);
         let held = network.cluster.balancer.held_fragments().expect("held fragments");
         let lone = |number: u32| {
-            let mut frame = network.from_peer(VIP, &[7; 1000]);
+            let mut frame = network.peer_datagram(VIP, &[7; 1000]);
             frame.from.set_ip([198, 18, (number >> 8) as u8, number as u8].into());
             Udp { id: number as u16, fragment: 0, ..frame }.fragments(504)[1].clone()
         };
@@ -177,7 +178,7 @@ fn a_flood_of_lone_fragments_takes_bounded_work_and_leaves_members_room() {
                     std::thread::sleep(Duration::from_micros(1500));
                 }
                 if number % 3000 == 2999 {
-                    let parts = parts(&network.from_member(3, &data), number as usize);
+                    let parts = parts(&network.member_datagram(3, &data), number as usize);
                     parts.iter().rev().for_each(|part| network.members.raw.send(part));
                     let got = received(&network.peer.sockets[0], Duration::from_millis(500));
                     members += u32::from(got.as_ref() == Some(&data));

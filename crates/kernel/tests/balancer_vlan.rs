@@ -70,7 +70,7 @@ fn both_directions(mode: AttachMode) {
     };
     // Whatever it came with, it comes to the member in the member's VLAN.
     for vlans in [&[][..], &[0], &[OUTSIDE], &[0, OUTSIDE]] {
-        let frame = network.from_peer(VIP, &interest("/a")).tagged(&tags(vlans));
+        let frame = network.peer_datagram(VIP, &interest("/a")).tagged(&tags(vlans));
         network.peer.raw.send(&frame.frame());
         let got = next(&network.members, ARRIVES);
         assert_eq!(got, Some((INSIDE, to_member(&frame).frame())), "{mode:?}, {vlans:?}");
@@ -79,7 +79,7 @@ fn both_directions(mode: AttachMode) {
     for (to, vlan) in [("198.51.100.7:6363", 0), (PEER_IN_VLAN, OUTSIDE)] {
         for vlans in [&[INSIDE][..], &[0, INSIDE]] {
             let to = to.parse().expect("an address");
-            let frame = Udp { to, ..network.from_member(3, &data("/a")) }.tagged(&tags(vlans));
+            let frame = Udp { to, ..network.member_datagram(3, &data("/a")) }.tagged(&tags(vlans));
             network.members.raw.send(&frame.frame());
             let left = Udp {
                 from: VIP.parse().expect("an address"),
@@ -104,10 +104,10 @@ fn leaks_nothing(mode: AttachMode) {
     for vlans in other {
         for payload in [interest("/a"), data("/a")] {
             for to in [VIP.to_owned(), format!("192.0.2.1:{}", member_port(2))] {
-                let frame = network.from_peer(&to, &payload).tagged(&tags(vlans));
+                let frame = network.peer_datagram(&to, &payload).tagged(&tags(vlans));
                 network.peer.raw.send(&frame.frame());
                 // A fragment whose first is not known.
-                let cut = Udp { fragment: 0, ..network.from_peer(&to, &[7; 600]) }.tagged(&tags(vlans));
+                let cut = Udp { fragment: 0, ..network.peer_datagram(&to, &[7; 600]) }.tagged(&tags(vlans));
                 network.peer.raw.send(&cut.fragments(304)[1]);
             }
         }
@@ -116,18 +116,18 @@ fn leaks_nothing(mode: AttachMode) {
     for vlans in other {
         for to in ["198.51.100.7:6363", PEER_IN_VLAN] {
             let to = to.parse().expect("an address");
-            let frame = Udp { to, ..network.from_member(3, &data("/a")) }.tagged(&tags(vlans));
+            let frame = Udp { to, ..network.member_datagram(3, &data("/a")) }.tagged(&tags(vlans));
             network.members.raw.send(&frame.frame());
         }
     }
     // Frames come in order: behind these none of the others is under way.
-    network.peer.raw.send(&network.from_peer(VIP, &interest("/last")).frame());
+    network.peer.raw.send(&network.peer_datagram(VIP, &interest("/last")).frame());
     let (vlan, last) = next(&network.members, ARRIVES).expect("the last frame to members");
     assert!(
         vlan == INSIDE && last.ends_with(&interest("/last")),
         "{mode:?}: another came to members: {last:?}"
     );
-    let last = network.from_member(3, &data("/last")).tagged(&tags(&[INSIDE]));
+    let last = network.member_datagram(3, &data("/last")).tagged(&tags(&[INSIDE]));
     network.members.raw.send(&last.frame());
     let (vlan, last) = next(&network.peer, ARRIVES).expect("the last frame to the peer");
     assert!(vlan == 0 && last.ends_with(&data("/last")), "{mode:?}: another came to the peer: {last:?}");
@@ -145,9 +145,9 @@ fn fragments_in_reverse(mode: AttachMode) {
         let (from, to) =
             if inwards { (&network.peer, &network.members) } else { (&network.members, &network.peer) };
         let cut = if inwards {
-            network.from_peer(&format!("192.0.2.1:{}", member_port(2)), &data("/a"))
+            network.peer_datagram(&format!("192.0.2.1:{}", member_port(2)), &data("/a"))
         } else {
-            network.from_member(3, &data("/a"))
+            network.member_datagram(3, &data("/a"))
         };
         let [first, later] = Udp { fragment: 0, ..cut }.tagged(&tags(vlans)).fragments(104);
         from.raw.send(&later);

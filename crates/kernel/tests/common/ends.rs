@@ -186,13 +186,13 @@ impl Network {
     }
 
     /// A datagram of the peer's to the cluster, or to a member's port.
-    pub fn from_peer(&self, to: &str, payload: &[u8]) -> Udp {
+    pub fn peer_datagram(&self, to: &str, payload: &[u8]) -> Udp {
         let frame = Udp::new(PEER, to, payload);
         Udp { to_mac: OUTSIDE_MAC, from_mac: PEER_MAC, ..frame }
     }
 
     /// A datagram of a member's to the peer.
-    pub fn from_member(&self, number: u8, payload: &[u8]) -> Udp {
+    pub fn member_datagram(&self, number: u8, payload: &[u8]) -> Udp {
         let frame = Udp::new(&format!("10.0.0.{number}:{}", member_port(number)), PEER, payload);
         Udp { to_mac: INSIDE_MAC, from_mac: MEMBERS_MAC, ..frame }
     }

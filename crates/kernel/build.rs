@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAMS: &[&str] = &["reuseport", "xdp", "probe", "balancer", "figures"];
+const PROGRAMS: &[&str] = &["reuseport", "xdp", "probe", "balancer", "figures", "held"];
 
 fn main() {
     println!("cargo:rerun-if-changed=bpf");

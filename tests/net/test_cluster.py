@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 import unittest
 from pathlib import Path
@@ -103,6 +104,18 @@ class Downloads(Tests):
             content, _ = cluster.publish(name, 40_000, segment=segment)
             out, _ = cluster.run(cluster.consumers[0], FOREIGN, HERE / "foreign_client.py", cluster.about["cluster"]["address"], name)
             self.assertEqual(json.loads(out)["sha256"], hashlib.sha256(content).hexdigest())
+
+    def test_fragments_of_ip_in_any_order(self):
+        """Only the first has the name: those that come before it wait at the balancer."""
+        orders = ["0,1,2", "2,1,0", "1,2,0", "1,0,2", "2,0,1", "0,2,1"]
+        cluster = self.build("--members", 3)
+        for number in range(len(orders)):
+            cluster.publish(f"/net/cut/{number}", 100)
+        to = cluster.about["cluster"]["address"]
+        out, _ = cluster.run(cluster.consumers[0], sys.executable, HERE / "fragments.py", to, "/net/cut", *orders)
+        self.assertEqual(json.loads(out)["tries"], dict.fromkeys(orders, 1))
+        until(lambda: cluster.status()["verdicts"]["ip_fragment_held"] == 6, "6 fragments came before their first")
+        self.assertEqual(cluster.status()["verdicts"]["ip_fragment_lost"], 0)
 
     def test_a_producer_registers_with_the_cluster(self):
         """Over the cluster's address, as with one router: all members send it Interests, and take its answers."""

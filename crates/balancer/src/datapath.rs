@@ -2,7 +2,9 @@
 
 use nw_balance::Rules;
 use nw_kernel::KernelError;
-use nw_kernel::balancer::{AttachMode, Balancer, BalancerCounters, BalancerOptions, Link, MemberEntry};
+use nw_kernel::balancer::{
+    AttachMode, Balancer, BalancerCounters, BalancerOptions, HeldFragments, Link, MemberEntry,
+};
 use std::net::SocketAddr;
 
 /// See [`Balancer`], whose methods these are.
@@ -22,6 +24,8 @@ pub trait DataPath: Send {
     fn set_one_port_peers(&mut self, peers: &[SocketAddr]) -> Result<(), KernelError>;
     fn set_links(&mut self, links: &[Link]) -> Result<(), KernelError>;
     fn counters(&self) -> Result<BalancerCounters, KernelError>;
+    /// `None` where there are no frames.
+    fn held_fragments(&mut self) -> Result<Option<HeldFragments>, KernelError>;
 }
 
 impl DataPath for Balancer {
@@ -79,6 +83,10 @@ impl DataPath for Balancer {
 
     fn counters(&self) -> Result<BalancerCounters, KernelError> {
         Balancer::counters(self)
+    }
+
+    fn held_fragments(&mut self) -> Result<Option<HeldFragments>, KernelError> {
+        Balancer::held_fragments(self).map(Some)
     }
 }
 

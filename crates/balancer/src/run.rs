@@ -3,6 +3,7 @@
 
 mod agents;
 mod commands;
+mod fragments;
 mod kernel;
 mod reload;
 mod report;
@@ -197,6 +198,7 @@ impl Balancer {
             balancer.finish(Ending::Clean);
             return Err(error);
         }
+        balancer.hold_fragments()?;
         let (changed, failed) = match balancer.config.cluster.system_settings {
             true => system::set(&balancer.config),
             false => (Vec::new(), Vec::new()),

@@ -39,16 +39,19 @@ static long (*const bpf_csum_update)(struct __sk_buff *ctx, __u32 sum) = (void *
 #define context struct xdp_md
 #define path_load bpf_xdp_load_bytes
 #define path_head xdp_head
+#define path_tag(ctx, record)
 #include "path.h"
 #undef PATH
 #undef context
 #undef path_load
 #undef path_head
+#undef path_tag
 
 #define PATH(name) tc_##name
 #define context struct __sk_buff
 #define path_load bpf_skb_load_bytes
 #define path_head(ctx, w, s, len) bpf_skb_load_bytes(ctx, (w)->packet, (s)->octets, len)
+#define path_tag tc_tag
 #include "path.h"
 
 SEC("xdp")
@@ -68,7 +71,7 @@ int nw_balance(struct xdp_md *ctx)
 			return XDP_TX;
 		return bpf_redirect(w->out_ifindex, 0);
 	}
-	return w->verdict >= NO_MEMBER ? XDP_DROP : XDP_PASS;
+	return w->verdict >= IP_FRAGMENT_HELD ? XDP_DROP : XDP_PASS;
 }
 
 /* Longest heads that are read by pointer: Ethernet with two tags, IPv6, UDP, an octet. */
@@ -86,10 +89,13 @@ int nw_balance_tc(struct __sk_buff *ctx)
 	w->frame_len = ctx->len;
 	w->ifindex = ctx->ingress_ifindex;
 	read_frame(w, (const __u8 *)(long)ctx->data, (const __u8 *)(long)ctx->data_end);
+	/* The outer tag is not in the frame any more. */
+	if (ctx->vlan_present)
+		note_outer_tag(w, ctx->vlan_tci);
 	step = tc_balance(ctx, w);
 	if (step == SEND)
 		return bpf_redirect(w->out_ifindex, 0);
-	return w->verdict >= NO_MEMBER ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+	return w->verdict >= IP_FRAGMENT_HELD ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

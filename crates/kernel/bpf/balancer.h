@@ -14,6 +14,9 @@
 static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;
 static long (*const bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static __u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
+static void *(*const bpf_ringbuf_reserve)(void *ring, __u64 len, __u64 flags) = (void *)131;
+static void (*const bpf_ringbuf_submit)(void *record, __u64 flags) = (void *)132;
+static void (*const bpf_ringbuf_discard)(void *record, __u64 flags) = (void *)133;
 
 /* Numbers that lie in heads, which are declared as others. */
 typedef __u64 __attribute__((may_alias)) u64_at;
@@ -48,6 +51,8 @@ enum verdict {
 	TOO_LONG_OUT,
 	IP_OPTIONS,
 	IPV6_EXTENSIONS,
+	/* From here on the frame ends here. This one: a copy is with the balancer's process, see `held`. */
+	IP_FRAGMENT_HELD,
 	/* From here on: dropped. */
 	NO_MEMBER,
 	NO_HOP,
@@ -190,9 +195,35 @@ enum fragment_way {
 	FRAGMENT_OUT,
 };
 
+/* Valid until a time: senders use the identification of a packet again. */
 struct fragment_entry {
 	__u32 way;
 	__u32 member;
+	__u64 until_ns;
+};
+
+/* How long the later fragments of a packet follow its first one. Those of one packet are sent together. */
+#define FRAGMENTS_NS 2000000000ull
+
+/*
+ * A later fragment that came before the first one of its packet, as the balancer's process gets it: crates/kernel/src/balancer/held.rs.
+ * With the header that the ring puts before each, 1024 of them take 2 MiB. Frames of Ethernet with two tags fit.
+ */
+#define HELD_OCTETS 2016
+
+struct held_fragment {
+	/* When it came. */
+	__u64 at_ns;
+	__u32 ifindex;
+	__u32 len;
+	/* The tag that the system has taken off the frame, and its type as in packets; 0 for none. */
+	__u16 tag;
+	__u16 tag_type;
+	/* Where IPv4 is in the frame. */
+	__u16 l2;
+	/* 1: from a member. */
+	__u16 outwards;
+	__u8 frame[HELD_OCTETS];
 };
 
 /* How a frame goes on, step by step. */
@@ -209,6 +240,8 @@ enum step {
 	SEND,
 	/* Rewritten, but for Ethernet: to be written and left to the system. */
 	GIVE,
+	/* A later IPv4 fragment before its first: to the balancer's process. */
+	HOLD,
 };
 
 /* What is looked at of IP: families as sockets name them; NDN over Ethernet has none. */
@@ -224,8 +257,12 @@ struct work {
 	/* Octets of Ethernet's head with its tags, 14 to 22, and the type behind it. */
 	__u32 l2;
 	__u32 type;
+	/* VLANs of its tags, the outer first; 0 for none. */
+	__u32 vlans[2];
 	__u32 frame_len;
 	__u32 ifindex;
+	/* The interface that the system takes it to have come by: a VLAN's, or the same. */
+	__u32 in_link;
 	__u32 family;
 	/* The packet's first octet; 0x100 when there is none. */
 	__u32 first_octet;
@@ -271,6 +308,7 @@ struct work {
 	__u64 asked_hash;
 	struct asked asked;
 	__u32 out_link;
+	struct link vlan_link;
 	struct bpf_fib_lookup fib;
 };
 
@@ -350,12 +388,34 @@ struct {
 	__type(value, struct link);
 } links SEC(".maps");
 
+/* The other way round: the VLAN interface that takes frames of an interface and a VLAN. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, struct link);
+	__type(value, __u32);
+} vlans SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
 	__type(key, struct ip_fragment);
 	__type(value, struct fragment_entry);
 } ip_fragments SEC(".maps");
+
+/* Fragments for the balancer's process. When it is full, as when there is no process, they are dropped. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 21);
+} held SEC(".maps");
+
+/* Held fragments that the process dropped, which it counts itself. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} held_lost SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

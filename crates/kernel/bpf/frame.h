@@ -19,6 +19,8 @@
 #define PROTOCOL_UDP 17
 #define ETHERNET_HEADER 14
 #define VLAN_TAG 4
+/* The VLAN's number in a tag; 0 says that a tag is for its priority alone. */
+#define VLAN_NUMBER 0xfff
 #define IPV4_HEADER 20
 #define IPV6_HEADER 40
 #define UDP_HEADER 8
@@ -78,6 +80,7 @@ inlined void read_frame(struct work *w, const __u8 *at, const __u8 *end)
 
 	w->type = 0;
 	w->l2 = ETHERNET_HEADER;
+	w->vlans[0] = w->vlans[1] = 0;
 	if (at + ETHERNET_HEADER > end)
 		return;
 	rounds(i, 3) w->ethernet[i] = ((const u32_at *)at)[i];
@@ -88,6 +91,7 @@ inlined void read_frame(struct work *w, const __u8 *at, const __u8 *end)
 	}
 	if (at + ETHERNET_HEADER + VLAN_TAG > end)
 		return;
+	w->vlans[0] = be16(*(const u16_at *)(at + 14)) & VLAN_NUMBER;
 	type = be16(*(const u16_at *)(at + 16));
 	if (!is_vlan(type)) {
 		read_behind(w, at, end, ETHERNET_HEADER + VLAN_TAG, type);
@@ -95,8 +99,18 @@ inlined void read_frame(struct work *w, const __u8 *at, const __u8 *end)
 	}
 	if (at + ETHERNET_HEADER + 2 * VLAN_TAG > end)
 		return;
+	w->vlans[1] = be16(*(const u16_at *)(at + 18)) & VLAN_NUMBER;
 	type = be16(*(const u16_at *)(at + 20));
 	read_behind(w, at, end, ETHERNET_HEADER + 2 * VLAN_TAG, type);
+}
+
+/* Notes a tag that stood before those that were read. Frames with three are nothing to the balancer. */
+inlined void note_outer_tag(struct work *w, __u32 tag)
+{
+	if (w->l2 > ETHERNET_HEADER + VLAN_TAG)
+		w->type = 0;
+	w->vlans[1] = w->vlans[0];
+	w->vlans[0] = tag & VLAN_NUMBER;
 }
 
 /* Where UDP's payload is in frames without tags. */
@@ -171,7 +185,33 @@ inlined void note_fragments(struct work *w, __u32 way)
 	w->ip_fragment.id = w->ip[1] & 0xffff;
 	w->fragment.way = way;
 	w->fragment.member = w->member;
+	w->fragment.until_ns = bpf_ktime_get_ns() + FRAGMENTS_NS;
 	bpf_map_update_elem(&ip_fragments, &w->ip_fragment, &w->fragment, 0);
+}
+
+/* Looks up whose w->address is; 0 for nobody's. */
+inlined __u32 member_of_address(struct work *w)
+{
+	__u32 *number = bpf_map_lookup_elem(&addresses, w->address);
+
+	return number ? *number : 0;
+}
+
+/* Whether an IPv4 packet comes from a member's address. */
+inlined __u32 is_from_member(struct work *w)
+{
+	/* ::ffff:a.b.c.d */
+	w->address[0] = 0;
+	w->address[1] = 0xffff0000 | (__u64)w->ip[3] << 32;
+	return member_of_address(w) != 0;
+}
+
+/* Not the balancer's. Of a packet whose later fragments would be held, they are told to pass too. */
+inlined __u32 pass_datagram(struct work *w, __u32 to_cluster)
+{
+	if (unlikely(w->fragmented) && (to_cluster || is_from_member(w)))
+		note_fragments(w, FRAGMENT_PASS);
+	return done(w, PASSED);
 }
 
 /* Whose the datagram in the notes is; `udp_len_max` octets may be of it. */
@@ -184,11 +224,8 @@ inlined __u32 sort_udp(struct work *w, struct cluster *c, __u32 to_cluster, __u3
 			step = BY_NAME;
 		} else {
 			w->member = member_of_port(w, w->udp[1]);
-			if (!w->member) {
-				if (w->fragmented)
-					note_fragments(w, FRAGMENT_PASS);
-				return done(w, PASSED);
-			}
+			if (!w->member)
+				return pass_datagram(w, to_cluster);
 			step = TO_PORT;
 		}
 	} else {
@@ -196,14 +233,14 @@ inlined __u32 sort_udp(struct work *w, struct cluster *c, __u32 to_cluster, __u3
 
 		w->member = member_of_port(w, w->udp[0]);
 		if (!w->member)
-			return done(w, PASSED);
+			return pass_datagram(w, to_cluster);
 		m = the_member(w);
 		if (!m)
-			return done(w, PASSED);
+			return pass_datagram(w, to_cluster);
 		if (w->family == FAMILY_V4 ? w->ip[3] != m->address4 :
 					     *(u64_at *)(w->ip + 2) != m->address6[0] ||
 						     *(u64_at *)(w->ip + 4) != m->address6[1])
-			return done(w, PASSED);
+			return pass_datagram(w, to_cluster);
 		w->outwards = 1;
 		step = OUT;
 	}
@@ -218,15 +255,7 @@ inlined __u32 sort_udp(struct work *w, struct cluster *c, __u32 to_cluster, __u3
 	return step;
 }
 
-/* Looks up whose w->address is; 0 for nobody's. */
-inlined __u32 member_of_address(struct work *w)
-{
-	__u32 *number = bpf_map_lookup_elem(&addresses, w->address);
-
-	return number ? *number : 0;
-}
-
-/* A fragment of an IPv4 packet that is not the first: it does as that did. */
+/* A fragment of an IPv4 packet that is not the first: it does as that did, and waits for it where that may be the balancer's. */
 __attribute__((noinline)) __u32 sort_fragment(struct work *w, __u32 to_cluster)
 {
 	struct fragment_entry *entry;
@@ -237,11 +266,11 @@ __attribute__((noinline)) __u32 sort_fragment(struct work *w, __u32 to_cluster)
 	w->ip_fragment.to = w->ip[4];
 	w->ip_fragment.id = w->ip[1] & 0xffff;
 	entry = bpf_map_lookup_elem(&ip_fragments, &w->ip_fragment);
-	if (!entry) {
-		/* ::ffff:a.b.c.d */
-		w->address[0] = 0;
-		w->address[1] = 0xffff0000 | (__u64)w->ip[3] << 32;
-		return done(w, to_cluster || member_of_address(w) ? IP_FRAGMENT_LOST : PASSED);
+	if (!entry || entry->until_ns < bpf_ktime_get_ns()) {
+		if (!to_cluster && !is_from_member(w))
+			return done(w, PASSED);
+		w->outwards = !to_cluster;
+		return HOLD;
 	}
 	if (entry->way == FRAGMENT_PASS)
 		return done(w, PASSED);
@@ -318,6 +347,9 @@ __attribute__((noinline)) __u32 sort_ethernet(struct work *w)
 
 	if (!w || !c)
 		return DONE;
+	/* It leaves with the tag that it came with, and the interfaces of VLANs are others. */
+	if (w->vlans[0] | w->vlans[1])
+		return done(w, PASSED);
 	to = *(u64_at *)w->ethernet & 0xffffffffffff;
 	from = *(u64_at *)(w->ethernet + 1) >> 16;
 	w->packet = w->l2;
@@ -341,6 +373,26 @@ __attribute__((noinline)) __u32 sort_ethernet(struct work *w)
 	return w->member ? TO_PORT : done(w, PASSED);
 }
 
+/* Whether the system has an interface for the VLAN of the frame, which is noted. The outer tag's comes first. */
+__attribute__((noinline)) __u32 find_vlan(struct work *w)
+{
+	__u32 *found;
+
+	if (!w)
+		return 0;
+	rounds(i, 2) {
+		if (w->vlans[i]) {
+			w->vlan_link.ifindex = w->in_link;
+			w->vlan_link.vlan = w->vlans[i];
+			found = bpf_map_lookup_elem(&vlans, &w->vlan_link);
+			if (!found)
+				return 0;
+			w->in_link = *found;
+		}
+	}
+	return 1;
+}
+
 /* What the frame in the notes is: the step that it goes on with. */
 inlined __u32 sort_frame(struct work *w)
 {
@@ -349,12 +401,16 @@ inlined __u32 sort_frame(struct work *w)
 	w->sum_addresses = w->sum_udp = w->sum_head = 0;
 	w->kind = KIND_OTHER;
 	w->verdict = PASSED;
+	w->in_link = w->ifindex;
+	if (w->type == ETHERTYPE_NDN)
+		return sort_ethernet(w);
+	/* Of a VLAN that this machine is not in: the system drops it. */
+	if (unlikely(w->vlans[0] | w->vlans[1]) && !find_vlan(w))
+		return DONE;
 	if (w->type == ETHERTYPE_IPV4)
 		return sort_ipv4(w);
 	if (w->type == ETHERTYPE_IPV6)
 		return sort_ipv6(w);
-	if (w->type == ETHERTYPE_NDN)
-		return sort_ethernet(w);
 	return DONE;
 }
 

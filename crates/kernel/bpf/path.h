@@ -6,6 +6,7 @@
  *   PATH(name)                                 the name of a function here
  *   context                                    what the program is given
  *   path_load(ctx, offset, to, len)            copies from the frame; 0 when it could
+ *   path_tag(ctx, record)                      notes the tag that the system has taken off the frame
  *   path_head(ctx, w, s, len)                  copies a packet's first octets to the scratch, HEAD_OCTETS at most; 0 when it could
  *
  * and has PATH(write) of write.h.
@@ -78,6 +79,36 @@ __attribute__((noinline)) __u32 PATH(out)(context *ctx, struct work *w)
 	return take_way(w, bpf_fib_lookup(ctx, &w->fib, sizeof(w->fib), 0));
 }
 
+/* A copy to the balancer's process, which gives it to the program again when the first fragment has come. */
+__attribute__((noinline)) __u32 PATH(hold)(context *ctx, struct work *w)
+{
+	struct held_fragment *record;
+	__u32 len;
+
+	if (!w)
+		return DONE;
+	len = w->frame_len;
+	barrier_var(len);
+	if (len == 0 || len > HELD_OCTETS)
+		return done(w, IP_FRAGMENT_LOST);
+	record = bpf_ringbuf_reserve(&held, sizeof(*record), 0);
+	if (!record)
+		return done(w, IP_FRAGMENT_LOST);
+	if (path_load(ctx, 0, record->frame, len)) {
+		bpf_ringbuf_discard(record, 0);
+		return done(w, FAILED);
+	}
+	record->at_ns = bpf_ktime_get_ns();
+	record->ifindex = w->ifindex;
+	record->len = len;
+	record->l2 = w->l2;
+	record->outwards = w->outwards;
+	record->tag = record->tag_type = 0;
+	path_tag(ctx, record);
+	bpf_ringbuf_submit(record, 0);
+	return done(w, IP_FRAGMENT_HELD);
+}
+
 /* The step that the frame in the notes ends with. */
 __attribute__((noinline)) __u32 PATH(decide)(context *ctx, struct work *w)
 {
@@ -89,6 +120,8 @@ __attribute__((noinline)) __u32 PATH(decide)(context *ctx, struct work *w)
 	step = sort_frame(w);
 	if (step == DONE)
 		return DONE;
+	if (unlikely(step == HOLD))
+		return PATH(hold)(ctx, w);
 	if (step == BY_NAME) {
 		reason = PATH(look)(ctx, w);
 		if (reason == NAME_FOUND)

@@ -154,7 +154,7 @@ inlined void ask_way(struct work *w)
 	fib->sport = w->udp[0];
 	fib->dport = w->udp[1];
 	fib->tot_len = ip_len(w);
-	fib->ifindex = w->ifindex;
+	fib->ifindex = w->in_link;
 	fib->h_vlan_proto = fib->h_vlan_TCI = 0;
 	if (w->family == FAMILY_V4) {
 		fib->flowinfo = w->ip[0] >> 8 & 0xff;

@@ -106,6 +106,15 @@ inlined __u32 xdp_write(struct xdp_md *ctx, struct work *w, __u32 step)
 	return write_heads(w, at, end, l2, 1);
 }
 
+/* Notes the tag that the system has taken off the frame. */
+inlined void tc_tag(struct __sk_buff *ctx, struct held_fragment *record)
+{
+	if (!ctx->vlan_present)
+		return;
+	record->tag = ctx->vlan_tci;
+	record->tag_type = ctx->vlan_proto;
+}
+
 #define BPF_F_PSEUDO_HDR (1ull << 4)
 #define BPF_F_MARK_MANGLED_0 (1ull << 5)
 

@@ -15,7 +15,7 @@ use common::frames::Udp;
 use common::net::{alone, index_of, ip};
 use common::packets::{data, interest, link};
 use nw_balance::{Effect, Rule, Rules};
-use nw_kernel::balancer::{AttachMode, Hop, MemberEntry, RunTime, Sink, Source, Statistics, Swap};
+use nw_kernel::balancer::{AttachMode, Hop, Link, MemberEntry, RunTime, Sink, Source, Statistics, Swap};
 use nw_wire::lp::{LpHeader, Token};
 use std::net::UdpSocket;
 
@@ -65,6 +65,9 @@ fn main() {
         "Interest, IPv6",
         Udp::new("[2001:db8:1::7]:50000", common::cluster::VIP6, &interest(uri)),
     );
+    // Of the interface that test runs come by.
+    let tagged = Link { interface_index: 50, underlying_index: 1, vlan: 5 };
+    cluster.balancer.set_links(&[tagged]).expect("links");
     of(
         &mut cluster,
         "Interest, VLAN tag taken off",

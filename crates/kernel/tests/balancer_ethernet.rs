@@ -7,7 +7,7 @@ use common::frames::ethernet;
 use common::may_run;
 use common::net::{alone, index_of, ip};
 use common::packets::{data, fragment, interest};
-use nw_kernel::balancer::{BalancerOptions, EthernetOptions, MemberEntry, Verdict};
+use nw_kernel::balancer::{AttachMode, BalancerOptions, EthernetOptions, MemberEntry, Verdict};
 
 const CLUSTER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0xee];
 const CONSUMER: [u8; 6] = [2, 0, 0, 0, 9, 9];
@@ -100,4 +100,28 @@ fn one_interface_may_be_both_sides() {
     let whole = frame(CONSUMER, member_mac(1), &data("/a"));
     let out = frame(CONSUMER, CLUSTER_MAC, &data("/a"));
     cluster.expect_on("out", &whole, Some(1), Verdict::AnswerOut, TX, &out);
+}
+
+#[test]
+fn frames_of_vlans_are_left_to_the_system() {
+    if !may_run("balancer, Ethernet in VLANs") {
+        return;
+    }
+    alone(|| {
+        ip("link add out0 type veth peer name out1");
+        let outside = index_of("out0");
+        let mut cluster = cluster(outside, outside);
+        // Priority and no VLAN: as without a tag. What the tests hold traffic control to has tags that are put on.
+        cluster.mode = AttachMode::Native;
+        let number = cluster.member_of("/a");
+        let tag = |tag| [(0x8100, tag)];
+        let whole = ethernet(CLUSTER_MAC, CONSUMER, &tag(0xa000), 0x8624, &interest("/a"));
+        let out = ethernet(member_mac(number), CONSUMER, &tag(0xa000), 0x8624, &interest("/a"));
+        cluster.expect_on("priority", &whole, Some(outside), Verdict::Interest, TX, &out);
+        cluster.mode = AttachMode::TrafficControl;
+        for (to, from) in [(CLUSTER_MAC, CONSUMER), (GROUP, CONSUMER), (CONSUMER, member_mac(1))] {
+            let other = ethernet(to, from, &tag(7), 0x8624, &interest("/a"));
+            cluster.expect_on("VLAN 7", &other, Some(outside), Verdict::Passed, PASS, &other);
+        }
+    });
 }

@@ -6,7 +6,7 @@ use common::cluster::{Cluster, DROP, KEY, PASS, REDIRECT, TX, VIP, VIP6, entry, 
 use common::frames::{OWN_MAC, Udp};
 use common::may_run;
 use common::packets::{data, fragment, interest, link};
-use nw_kernel::balancer::{AttachMode, Hop, MemberEntry, Verdict};
+use nw_kernel::balancer::{AttachMode, Hop, Link, MemberEntry, Verdict};
 use nw_wire::lp::LpHeader;
 
 /// As it leaves to a member.
@@ -200,16 +200,26 @@ fn ip_fragments_follow_their_first() {
         };
         assert_eq!(head.len(), moved.frame().len());
         let ([first, later], [first_out, later_out]) = (frame.fragments(104), moved.fragments(104));
-        cluster.expect("lost", &later, Verdict::IpFragmentLost, DROP, &later);
+        cluster.expect("before it", &later, Verdict::IpFragmentHeld, DROP, &later);
         cluster.expect("first", &first, verdict, REDIRECT, &first_out);
         cluster.expect("later", &later, Verdict::IpFragment, REDIRECT, &later_out);
-        // The name has to be in the first; else it decides nothing, and the others are lost.
+        // The name has to be in the first; else it decides nothing, and the others wait in vain.
         let [short, rest] = Udp { id: 9, ..frame.clone() }.fragments(16);
         if verdict == Verdict::Data {
             cluster.expect("too short", &short, Verdict::Malformed, DROP, &short);
-            cluster.expect("of it", &rest, Verdict::IpFragmentLost, DROP, &rest);
+            cluster.expect("of it", &rest, Verdict::IpFragmentHeld, DROP, &rest);
         }
     }
+    // Those that no process takes are few: then they are dropped.
+    let lone = Udp { id: 10, fragment: 0, ..Udp::new("198.51.100.7:50000", VIP, &data("/a/b")) };
+    let [_, lone] = lone.fragments(104);
+    let held = (0..2000).filter(|_| {
+        let before = cluster.counters().verdict(Verdict::IpFragmentHeld);
+        assert_eq!(cluster.run(&lone).0, DROP);
+        cluster.counters().verdict(Verdict::IpFragmentHeld) > before
+    });
+    assert!((900..1024).contains(&held.count()));
+    cluster.expect("no room", &lone, Verdict::IpFragmentLost, DROP, &lone);
     // Of datagrams to the machine's own sockets, all pass.
     let own = Udp::new("198.51.100.7:53", "192.0.2.1:40000", &[7; 300]);
     for part in own.fragments(104) {
@@ -223,23 +233,50 @@ fn tags_are_read_and_written() {
         return;
     }
     let mut cluster = Cluster::new();
+    // VLAN 5 of an interface that is always there, and VLAN 6 in that.
+    let loopback = 1;
+    let link = |interface_index, underlying_index, vlan| Link { interface_index, underlying_index, vlan };
+    cluster.balancer.set_links(&[link(50, loopback, 5), link(51, 50, 6)]).expect("links");
     for (from, to) in [("198.51.100.7:50000", VIP), ("[2001:db8:1::7]:50000", VIP6)] {
         for vlan in [None, Some(42)] {
             for number in 1..=3 {
                 let hop = entry(number).hop.map(|hop| Hop { vlan, ..hop });
                 cluster.balancer.set_member(number, &MemberEntry { hop, ..entry(number) }).expect("set");
             }
-            for tags in [vec![], vec![(0x8100, 5)], vec![(0x88a8, 5), (0x8100, 6)]] {
+            // A tag of VLAN 0 has a priority and no VLAN.
+            for tags in [
+                vec![],
+                vec![(0x8100, 5)],
+                vec![(0x88a8, 5), (0x8100, 6)],
+                vec![(0x8100, 0xa000)],
+                vec![(0x8100, 0xa005)],
+                vec![(0x8100, 0xa005), (0x8100, 0)],
+            ] {
                 let frame = Udp::new(from, to, &interest("/a")).tagged(&tags);
                 let number = cluster.member_of("/a");
                 let mut out = to_member(&frame, number);
                 if let Some(vlan) = vlan {
                     out.splice(12..12, [0x81, 0, 0, vlan as u8]);
                 }
-                cluster.expect("tags", &frame.frame(), Verdict::Interest, REDIRECT, &out);
+                let on = Some(loopback);
+                cluster.expect_on("tags", &frame.frame(), on, Verdict::Interest, REDIRECT, &out);
             }
         }
+        // Of VLANs that this machine is not in.
+        for tags in [
+            vec![(0x8100, 4)],
+            vec![(0x8100, 6)],
+            vec![(0x8100, 5), (0x8100, 5)],
+            vec![(0x8100, 6), (0x8100, 5)],
+            vec![(0x8100, 0), (0x8100, 6)],
+        ] {
+            let other = Udp::new(from, to, &interest("/a")).tagged(&tags).frame();
+            cluster.expect_on("another VLAN", &other, Some(loopback), Verdict::Passed, PASS, &other);
+        }
     }
+    cluster.balancer.set_links(&[]).expect("links");
+    let gone = Udp::new("198.51.100.7:50000", VIP, &interest("/a")).tagged(&[(0x8100, 5)]).frame();
+    cluster.expect_on("gone", &gone, Some(loopback), Verdict::Passed, PASS, &gone);
     let three = Udp::new("198.51.100.7:50000", VIP, &interest("/a")).tagged(&[(0x8100, 5); 3]).frame();
     cluster.expect("three tags", &three, Verdict::Passed, PASS, &three);
 }

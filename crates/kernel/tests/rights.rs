@@ -3,8 +3,11 @@
 
 mod common;
 
+use common::cluster::Cluster;
+use common::frames::Udp;
 use common::may_run;
-use nw_kernel::balancer::Balancer;
+use common::net::{index_of, ip};
+use nw_kernel::balancer::{AttachMode, Balancer, Verdict};
 use nw_kernel::{Dispatch, KernelError, XdpOptions, XdpSteering};
 use nw_name::HashKey;
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
@@ -32,6 +35,23 @@ fn steering() -> Result<(), KernelError> {
 
 fn balancer() -> Result<(), KernelError> {
     Balancer::load(&common::cluster::options())?.attach("lo", None).map(|_| ())
+}
+
+/// A fragment that comes before its first is held, and goes on.
+fn held_fragments() -> Result<(), KernelError> {
+    let mut cluster = Cluster::new();
+    ip("link set lo up");
+    cluster.balancer.attach("lo", Some(AttachMode::Generic))?;
+    let mut held = cluster.balancer.held_fragments()?;
+    let frame = Udp { fragment: 0, ..Udp::new("198.51.100.7:50000", "192.0.2.1:6372", &[7; 200]) };
+    let [first, later] = frame.fragments(104);
+    for part in [later, first] {
+        cluster.run_on(&part, Some(index_of("lo")));
+    }
+    let turn = held.turn()?;
+    assert_eq!((turn.taken, turn.released, turn.lost), (1, 1, 0), "{turn:?}");
+    assert_eq!(cluster.counters().verdict(Verdict::IpFragment), 1);
+    Ok(())
 }
 
 /// Whether a thread can have a network of its own, so that no program comes to the machine's loopback. Who can't has no rights to attach one.
@@ -70,7 +90,9 @@ fn refusal(outcome: Result<(), KernelError>) -> KernelError {
 fn two_rights_are_enough_and_without_them_the_error_says_so() {
     let both = CapabilitySet::BPF | CapabilitySet::NET_ADMIN;
     if may_run("rights, with the two") {
-        for outcome in [with(both, dispatch), with(both, steering), with(both, balancer)] {
+        let outcomes =
+            [with(both, dispatch), with(both, steering), with(both, balancer), with(both, held_fragments)];
+        for outcome in outcomes {
             outcome.unwrap_or_else(|e| panic!("{e}: {:?}", e.source()));
         }
     }

@@ -141,12 +141,18 @@ fn said(warnings: &mut BTreeMap<&'static str, String>, about: &'static str, resu
 }
 
 fn warn(warnings: &mut BTreeMap<&'static str, String>, about: &'static str, error: &KernelError) {
+    let text = whole(error);
+    tracing::error!("{text}");
+    warnings.insert(about, text);
+}
+
+/// An error with its causes.
+pub(super) fn whole(error: &KernelError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(error) = source {
         text.push_str(&format!(": {error}"));
         source = error.source();
     }
-    tracing::error!("{text}");
-    warnings.insert(about, text);
+    text
 }

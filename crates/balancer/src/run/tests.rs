@@ -5,7 +5,7 @@ use crate::agent::Router as Management;
 use crate::config::Weight;
 use nw_api::balancer::{MemberChange, MemberWanted};
 use nw_api::management::{ControlParameters, Dataset, FacePersistency, Verb};
-use nw_kernel::balancer::{BalancerCounters, Link, MemberEntry};
+use nw_kernel::balancer::{BalancerCounters, HeldFragments, Link, MemberEntry};
 use nw_name::Name;
 use std::net::UdpSocket;
 use std::path::Path;
@@ -98,6 +98,10 @@ impl DataPath for Told {
 
     fn counters(&self) -> Result<BalancerCounters, KernelError> {
         Ok(BalancerCounters::default())
+    }
+
+    fn held_fragments(&mut self) -> Result<Option<HeldFragments>, KernelError> {
+        Ok(None)
     }
 }
 

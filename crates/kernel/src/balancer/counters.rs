@@ -38,6 +38,8 @@ pub enum Verdict {
     IpOptions,
     /// To the cluster, with IPv6 extension headers: on to the system, untouched.
     Ipv6Extensions,
+    /// A later fragment of an IPv4 packet before its first: a copy is with the balancer's process. It counts again when it goes on, or is lost.
+    IpFragmentHeld,
     /// Dropped: no member has the slot, or there is no control member.
     NoMember,
     /// Dropped: the member has no next hop, or no address of the packet's kind.
@@ -48,7 +50,7 @@ pub enum Verdict {
     TimeToLive,
     /// Dropped: too long for the link to the member.
     TooLong,
-    /// Dropped: a later fragment of an IPv4 packet whose first was not seen.
+    /// Dropped: a later fragment of an IPv4 packet whose first one did not come in time, or one too many to be held.
     IpFragmentLost,
     /// Dropped: an NDNLPv2 packet with Ack or TxSequence; a link through a balancer has no reliability.
     Reliability,
@@ -66,7 +68,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// Every verdict, in the order of their numbers.
-    pub const ALL: [Verdict; 28] = [
+    pub const ALL: [Verdict; 29] = [
         Verdict::Passed,
         Verdict::Interest,
         Verdict::Data,
@@ -83,6 +85,7 @@ impl Verdict {
         Verdict::TooLongOut,
         Verdict::IpOptions,
         Verdict::Ipv6Extensions,
+        Verdict::IpFragmentHeld,
         Verdict::NoMember,
         Verdict::NoHop,
         Verdict::NoRoute,
@@ -116,6 +119,7 @@ impl Verdict {
             Verdict::TooLongOut => "too_long_out",
             Verdict::IpOptions => "ip_options",
             Verdict::Ipv6Extensions => "ipv6_extensions",
+            Verdict::IpFragmentHeld => "ip_fragment_held",
             Verdict::NoMember => "no_member",
             Verdict::NoHop => "no_hop",
             Verdict::NoRoute => "no_route",
@@ -210,9 +214,16 @@ impl BalancerCounters {
         Verdict::ALL.iter().map(|verdict| (*verdict, self.verdict(*verdict)))
     }
 
-    /// All frames that the program has seen: the sum of the verdicts.
+    /// Adds held fragments that the balancer's process dropped.
+    pub(super) fn add_lost(&mut self, count: u64) {
+        let lost = &mut self.verdicts[Verdict::IpFragmentLost as usize];
+        *lost = lost.wrapping_add(count);
+    }
+
+    /// All frames that the program has seen: the sum of the verdicts but for held fragments, which count again when they go on or are lost.
     pub fn frames(&self) -> u64 {
-        self.verdicts.iter().fold(0, |sum, more| sum.wrapping_add(*more))
+        let sum = self.verdicts.iter().fold(0u64, |sum, more| sum.wrapping_add(*more));
+        sum.wrapping_sub(self.verdict(Verdict::IpFragmentHeld))
     }
 
     /// Of the members that something was counted of, by number.

@@ -13,9 +13,10 @@ use nw_name::HashKey;
 use nw_wire::shard::prefix_hashes;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
 
 /// Whoever changes a map in `bpf/balancer.h` or `bpf/ndn.h` that is kept gives the layout another number.
-pub(super) const LAYOUT: u32 = 3;
+pub(super) const LAYOUT: u32 = 4;
 /// Maps that outlive the process. The others hold notes of the packet at hand.
 pub(super) const KEPT: &[&str] = &[
     "cluster",
@@ -26,10 +27,12 @@ pub(super) const KEPT: &[&str] = &[
     "rules",
     "one_port",
     "links",
+    "vlans",
     "ip_fragments",
     "fragments",
     "asked",
     "asking",
+    "held_lost",
     "counters",
 ];
 const LINE_OCTETS: usize = 64;
@@ -206,9 +209,11 @@ impl Maps {
         self.retain::<u32, [u32; 2]>("links", |index| {
             links.iter().any(|link| link.interface_index == *index)
         })?;
+        let below = |link: &Link| [link.underlying_index, u32::from(link.vlan)];
+        self.retain::<[u32; 2], u32>("vlans", |key| links.iter().any(|link| below(link) == *key))?;
         for link in links {
-            let value = [link.underlying_index, u32::from(link.vlan)];
-            self.insert("links", &link.interface_index, value)?;
+            self.insert("links", &link.interface_index, below(link))?;
+            self.insert("vlans", &below(link), link.interface_index)?;
         }
         Ok(())
     }
@@ -218,6 +223,8 @@ impl Maps {
             let map: PerCpuArray<_, [u64; WORDS]> = self.map("counters")?.try_into()?;
             let mut sum = BalancerCounters::default();
             map.get(&0, 0)?.iter().for_each(|counted| sum.add(counted));
+            let lost: Array<_, u64> = self.map("held_lost")?.try_into()?;
+            sum.add_lost(lost.get(&0, 0)?);
             Ok(sum)
         };
         read().map_err(|e| KernelError::of("reading the balancer's counters", e))
@@ -268,6 +275,15 @@ impl Maps {
             }
         };
         remove(self).map_err(|e| KernelError::of("the balancer's addresses", e))
+    }
+
+    /// A map that another thread works on. Its own descriptor: programs that are loaded later need this one's.
+    pub fn share(&self, name: &str) -> Result<Map, Cause> {
+        let fd = match self.map(name)? {
+            Map::RingBuf(data) | Map::LruHashMap(data) | Map::Array(data) => data.fd(),
+            _ => return Err(MapError::ElementNotFound.into()),
+        };
+        Ok(Map::from_map_data(MapData::from_fd(fd.as_fd().try_clone_to_owned()?)?)?)
     }
 
     fn map(&self, name: &str) -> Result<&Map, MapError> {

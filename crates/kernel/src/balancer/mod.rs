@@ -5,6 +5,7 @@
 
 mod counters;
 mod figures;
+mod held;
 mod links;
 mod maps;
 mod options;
@@ -13,6 +14,7 @@ mod statistics;
 
 pub use counters::{BalancerCounters, Direction, MemberCounters, Verdict};
 pub use figures::{Sink, Source, Swap};
+pub use held::{HeldFragments, HeldReport};
 pub use options::{AttachMode, BalancerOptions, EthernetOptions, Hop, Link, MemberEntry};
 pub use statistics::{RunTime, Statistics};
 
@@ -235,6 +237,18 @@ impl Balancer {
     /// When the kernel does not give them out.
     pub fn counters(&self) -> Result<BalancerCounters, KernelError> {
         self.maps.counters()
+    }
+
+    /// Takes up the IPv4 fragments that the program could not send on, as they came before the first one of their packet. To be had after
+    /// [`attach`](Self::attach), and once: two would each get a part. Without it, or when its process is gone, such fragments are dropped.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn held_fragments(&mut self) -> Result<HeldFragments, KernelError> {
+        let native = self.attached().into_iter().filter(|(_, mode)| *mode == AttachMode::Native);
+        let native = native.map(|(index, _)| index).collect();
+        HeldFragments::new(&mut self.maps, native)
+            .map_err(|e| KernelError::of("holding fragments for the balancer", e))
     }
 
     /// How often the program for XDP ran, and how long, while [`Statistics`] were kept.

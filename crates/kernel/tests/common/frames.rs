@@ -84,6 +84,19 @@ impl Udp {
         [part(0x2000, &datagram[..first_octets]), part((first_octets / 8) as u16, &datagram[first_octets..])]
     }
 
+    /// The datagram in IPv4 fragments of so many octets (a multiple of 8).
+    pub fn parts(&self, octets: usize) -> Vec<Vec<u8>> {
+        let datagram = self.datagram();
+        let parts: Vec<_> = datagram.chunks(octets).collect();
+        let last = parts.len() - 1;
+        let part = |(at, part): (usize, &&[u8])| {
+            let more = if at < last { 0x2000 } else { 0 };
+            let head = Udp { fragment: more | (at * octets / 8) as u16, ..self.clone() };
+            head.behind_ethernet(&ip(&head, 17, part))
+        };
+        parts.iter().enumerate().map(part).collect()
+    }
+
     pub fn behind_ethernet(&self, packet: &[u8]) -> Vec<u8> {
         let typ = if self.to.is_ipv4() { 0x0800 } else { 0x86dd };
         ethernet(self.to_mac, self.from_mac, &self.tags, typ, packet)

@@ -3,6 +3,7 @@
 #![allow(dead_code)] // each test file uses a part
 
 pub mod cluster;
+pub mod ends;
 pub mod frames;
 pub mod net;
 pub mod packets;

@@ -1,0 +1,194 @@
+//! What is held: bounded in all, by direction and by source.
+
+use super::Key;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Bound;
+
+/// How long the fragments of a packet wait for its first one, from the first of them on.
+pub(super) const WAIT_NS: u64 = 50_000_000;
+/// Most fragments that are held, each of at most 2016 bytes.
+pub(super) const FRAGMENTS_MAX: usize = 1024;
+/// Most of them from outside: members always have room.
+pub(super) const OUTSIDE_MAX: usize = 768;
+/// Most of them from one address. The longest packet there is has 44 in frames of 1500 bytes.
+pub(super) const SOURCE_MAX: usize = 256;
+
+/// A fragment as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fragment {
+    pub key: Key,
+    pub at_ns: u64,
+    pub outwards: bool,
+    pub interface_index: u32,
+    pub frame: Vec<u8>,
+}
+
+/// Those of one packet.
+#[derive(Debug)]
+struct Packet {
+    since_ns: u64,
+    fragments: Vec<Fragment>,
+}
+
+/// Fragments that wait, and those that may go on.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    packets: BTreeMap<Key, Packet>,
+    ready: VecDeque<Fragment>,
+    by_source: HashMap<u32, usize>,
+    outside: usize,
+    count: usize,
+    /// Where [`next_keys`](Self::next_keys) goes on.
+    looked_at: Option<Key>,
+}
+
+impl Pool {
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is room for one more.
+    pub fn has_room(&self, source: u32, outwards: bool) -> bool {
+        self.count < FRAGMENTS_MAX
+            && (outwards || self.outside < OUTSIDE_MAX)
+            && self.by_source.get(&source).is_none_or(|held| *held < SOURCE_MAX)
+    }
+
+    /// Holds one that [there is room for](Self::has_room).
+    pub fn insert(&mut self, fragment: Fragment) {
+        self.count += 1;
+        self.outside += usize::from(!fragment.outwards);
+        *self.by_source.entry(fragment.key.source()).or_default() += 1;
+        let packet = self
+            .packets
+            .entry(fragment.key)
+            .or_insert_with(|| Packet { since_ns: fragment.at_ns, fragments: Vec::new() });
+        packet.fragments.push(fragment);
+    }
+
+    /// At most `max` of the packets that are waited for, each in its turn.
+    pub fn next_keys(&mut self, max: usize) -> Vec<Key> {
+        let from = self.looked_at.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = self.packets.range((from, Bound::Unbounded)).map(|(key, _)| *key);
+        let mut keys: Vec<Key> = behind.take(max).collect();
+        if let Some(last) = self.looked_at {
+            let rest = max - keys.len();
+            keys.extend(self.packets.range(..=last).map(|(key, _)| *key).take(rest));
+        }
+        self.looked_at = keys.last().copied();
+        keys
+    }
+
+    /// The first one of this packet has come.
+    pub fn release(&mut self, key: Key) {
+        if let Some(packet) = self.packets.remove(&key) {
+            self.ready.extend(packet.fragments);
+        }
+    }
+
+    /// One that goes on, the earliest first.
+    pub fn pop_ready(&mut self) -> Option<Fragment> {
+        let fragment = self.ready.pop_front()?;
+        self.forget(fragment.key.source(), fragment.outwards);
+        Some(fragment)
+    }
+
+    /// Drops what has waited for too long: how many fragments.
+    pub fn drop_expired(&mut self, now_ns: u64) -> u64 {
+        let mut dropped = Vec::new();
+        self.packets.retain(|_, packet| {
+            let waits = now_ns.saturating_sub(packet.since_ns) < WAIT_NS;
+            if !waits {
+                dropped.append(&mut packet.fragments);
+            }
+            waits
+        });
+        for fragment in &dropped {
+            self.forget(fragment.key.source(), fragment.outwards);
+        }
+        dropped.len() as u64
+    }
+
+    fn forget(&mut self, source: u32, outwards: bool) {
+        self.count -= 1;
+        self.outside -= usize::from(!outwards);
+        if let Entry::Occupied(mut held) = self.by_source.entry(source) {
+            *held.get_mut() -= 1;
+            if *held.get() == 0 {
+                held.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fragment(source: u32, id: u32, at_ns: u64, outwards: bool) -> Fragment {
+        let key = Key([source, 9, id]);
+        Fragment { key, at_ns, outwards, interface_index: 3, frame: vec![1; 60] }
+    }
+
+    /// Inserts where there is room: whether there was.
+    fn offer(pool: &mut Pool, fragment: Fragment) -> bool {
+        let room = pool.has_room(fragment.key.source(), fragment.outwards);
+        if room {
+            pool.insert(fragment);
+        }
+        room
+    }
+
+    #[test]
+    fn fragments_go_on_when_their_first_has_come() {
+        let mut pool = Pool::default();
+        for at in 0..3 {
+            assert!(offer(&mut pool, fragment(1, 7, at, false)));
+            assert!(offer(&mut pool, fragment(1, 8, at, false)));
+        }
+        pool.release(Key([1, 9, 7]));
+        pool.release(Key([1, 9, 99]));
+        let ready: Vec<_> =
+            std::iter::from_fn(|| pool.pop_ready()).map(|it| (it.key.0[2], it.at_ns)).collect();
+        assert_eq!(ready, [(7, 0), (7, 1), (7, 2)]);
+        assert_eq!((pool.drop_expired(WAIT_NS - 1), pool.len()), (0, 3));
+        assert_eq!((pool.drop_expired(WAIT_NS), pool.len()), (3, 0));
+        assert!(pool.is_empty() && pool.by_source.is_empty() && pool.outside == 0);
+    }
+
+    #[test]
+    fn one_source_does_not_take_all_room() {
+        let mut pool = Pool::default();
+        let taken = (0..2000).filter(|id| offer(&mut pool, fragment(1, *id, 0, false))).count();
+        assert_eq!(taken, SOURCE_MAX);
+        assert!(offer(&mut pool, fragment(2, 0, 0, false)));
+    }
+
+    #[test]
+    fn members_have_room_however_many_come_from_outside() {
+        let mut pool = Pool::default();
+        let taken = (0..5000).filter(|source| offer(&mut pool, fragment(*source, 0, 0, false))).count();
+        assert_eq!(taken, OUTSIDE_MAX);
+        let taken = (0..5000).filter(|id| offer(&mut pool, fragment(6000 + id % 8, *id, 0, true))).count();
+        assert_eq!(taken, FRAGMENTS_MAX - OUTSIDE_MAX);
+        assert_eq!(pool.drop_expired(WAIT_NS), FRAGMENTS_MAX as u64);
+        assert!(offer(&mut pool, fragment(1, 0, 0, false)));
+    }
+
+    #[test]
+    fn each_packet_is_looked_for_in_its_turn() {
+        let mut pool = Pool::default();
+        assert!(pool.next_keys(4).is_empty());
+        (0..10).for_each(|id| pool.insert(fragment(1, id, 0, false)));
+        let mut next = || pool.next_keys(4).iter().map(|key| key.0[2]).collect::<Vec<_>>();
+        assert_eq!([next(), next(), next()], [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 0, 1]]);
+        // Never one twice at a time.
+        assert_eq!(pool.next_keys(99).len(), 10);
+    }
+}

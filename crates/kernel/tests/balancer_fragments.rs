@@ -1,0 +1,196 @@
+//! IPv4 fragments in any order, through a balancer between real sockets: each end is a network namespace, whose system puts them together.
+
+mod common;
+
+use common::cluster::{VIP, member_port};
+use common::ends::{Network, PEER, received};
+use common::frames::Udp;
+use common::may_run;
+use common::net::alone;
+use common::packets::name;
+use nw_kernel::balancer::{AttachMode, HeldFragments, Verdict};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const ARRIVES: Duration = Duration::from_secs(5);
+/// Long enough for what should not arrive.
+const LOST: Duration = Duration::from_millis(300);
+/// Octets of a fragment in frames of 1500.
+const PART: usize = 1480;
+const ORDERS: [[usize; 3]; 6] = [[2, 1, 0], [1, 2, 0], [1, 0, 2], [2, 0, 1], [0, 2, 1], [0, 1, 2]];
+
+fn data(uri: &str) -> Vec<u8> {
+    let content: Vec<u8> = (0..4000u32).map(|at| (at * 7) as u8).collect();
+    nw_wire::DataBuilder::new(name(uri).as_ref(), &content).encode(&nw_wire::DigestSha256).expect("signed")
+}
+
+/// Has a thread hold fragments while `test` runs: the processor time that it took.
+fn with_held(mut held: HeldFragments, test: impl FnOnce()) -> Duration {
+    let stop = AtomicBool::new(false);
+    /// Ends the thread, however the test ends.
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            held.run(&stop, |report| assert!(report.error.is_none(), "{report:?}")).expect("held");
+            let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ThreadCPUTime);
+            Duration::new(tv_sec as u64, tv_nsec as u32)
+        });
+        {
+            let _stop = Stop(&stop);
+            test();
+        }
+        thread.join().expect("no panic")
+    })
+}
+
+/// Waits until so many frames have this verdict.
+fn wait_for(network: &Network, verdict: Verdict, count: u64) {
+    let end = Instant::now() + ARRIVES;
+    while network.cluster.counters().verdict(verdict) < count {
+        assert!(Instant::now() < end, "{verdict:?}: {:?}", network.cluster.counters());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A datagram of three fragments, with an identification of its own.
+fn parts(frame: &Udp, id: usize) -> Vec<Vec<u8>> {
+    let parts = Udp { id: 1000 + id as u16, fragment: 0, ..frame.clone() }.parts(PART);
+    assert_eq!(parts.len(), 3);
+    parts
+}
+
+fn any_order(mode: AttachMode) {
+    let mut network = Network::new(mode, None);
+    let held = network.cluster.balancer.held_fragments().expect("held fragments");
+    let number = network.cluster.member_of("/a/b");
+    let data = data("/a/b");
+    with_held(held, || {
+        for (id, order) in ORDERS.iter().enumerate() {
+            let by_name = network.peer_datagram(VIP, &data);
+            let by_port = network.peer_datagram(&format!("192.0.2.1:{}", member_port(2)), &data);
+            for (id, frame, number) in [(2 * id, by_name, number), (2 * id + 1, by_port, 2)] {
+                let parts = parts(&frame, id);
+                order.iter().for_each(|at| network.peer.raw.send(&parts[*at]));
+                let socket = &network.members.sockets[usize::from(number) - 1];
+                assert!(received(socket, ARRIVES).as_ref() == Some(&data), "{mode:?}, {order:?} to {number}");
+            }
+            let parts = parts(&network.member_datagram(3, &data), id);
+            order.iter().for_each(|at| network.members.raw.send(&parts[*at]));
+            let got = received(&network.peer.sockets[0], ARRIVES);
+            assert!(got.as_ref() == Some(&data), "{mode:?}, {order:?} to {PEER}");
+        }
+    });
+    let counters = network.cluster.counters();
+    // Of each three packets: two before their first in two orders, one in two.
+    assert_eq!(counters.verdict(Verdict::IpFragmentHeld), 3 * 6, "{counters:?}");
+    assert_eq!(counters.verdict(Verdict::IpFragmentLost), 0);
+    assert_eq!(counters.verdict(Verdict::IpFragment), 2 * 6 * 2);
+    assert_eq!(counters.verdict(Verdict::IpFragmentOut), 6 * 2);
+}
+
+#[test]
+fn fragments_may_come_in_any_order() {
+    if may_run("balancer, fragments in any order") {
+        alone(|| any_order(AttachMode::Native));
+    }
+}
+
+#[test]
+fn fragments_may_come_in_any_order_in_generic_mode() {
+    if may_run("balancer, fragments in any order, generic mode") {
+        alone(|| any_order(AttachMode::Generic));
+    }
+}
+
+#[test]
+fn fragments_may_come_in_any_order_by_traffic_control() {
+    if may_run("balancer, fragments in any order, traffic control") {
+        alone(|| any_order(AttachMode::TrafficControl));
+    }
+}
+
+#[test]
+fn fragments_whose_first_comes_late_are_lost() {
+    if !may_run("balancer, late fragments") {
+        return;
+    }
+    alone(|| {
+        let mut network = Network::new(AttachMode::Native, None);
+        let held = network.cluster.balancer.held_fragments().expect("held fragments");
+        let socket = 1;
+        let to = format!("192.0.2.1:{}", member_port(2));
+        let data = data("/a/b");
+        with_held(held, || {
+            let [first, second, third] =
+                parts(&network.peer_datagram(&to, &data), 0).try_into().expect("three");
+            network.peer.raw.send(&third);
+            network.peer.raw.send(&second);
+            wait_for(&network, Verdict::IpFragmentLost, 2);
+            network.peer.raw.send(&first);
+            assert_eq!(received(&network.members.sockets[socket], LOST), None);
+            // Another packet of the same source is none the worse for it.
+            let parts = parts(&network.peer_datagram(&to, &data), 1);
+            parts.iter().rev().for_each(|part| network.peer.raw.send(part));
+            assert!(received(&network.members.sockets[socket], ARRIVES).as_ref() == Some(&data));
+        });
+        let counters = network.cluster.counters();
+        let counted =
+            [Verdict::IpFragmentHeld, Verdict::IpFragmentLost].map(|verdict| counters.verdict(verdict));
+        assert_eq!(counted, [4, 2]);
+        // Without a process, those before their first are dropped, and all else is as ever.
+        let parts = parts(&network.peer_datagram(&to, &data), 2);
+        [2, 0, 1].iter().for_each(|at| network.peer.raw.send(&parts[*at]));
+        assert_eq!(received(&network.members.sockets[socket], LOST), None);
+        let parts = self::parts(&network.peer_datagram(&to, &data), 3);
+        parts.iter().for_each(|part| network.peer.raw.send(part));
+        assert!(received(&network.members.sockets[socket], ARRIVES).as_ref() == Some(&data));
+    });
+}
+
+#[test]
+fn a_flood_of_lone_fragments_takes_bounded_work_and_leaves_members_room() {
+    const FLOOD: u32 = 30_000;
+    if !may_run("balancer, lone fragments") {
+        return;
+    }
+    alone(|| {
+        let mut network = Network::new(AttachMode::Native, None);
+        let held = network.cluster.balancer.held_fragments().expect("held fragments");
+        let lone = |number: u32| {
+            let mut frame = network.peer_datagram(VIP, &[7; 1000]);
+            frame.from.set_ip([198, 18, (number >> 8) as u8, number as u8].into());
+            Udp { id: number as u16, fragment: 0, ..frame }.fragments(504)[1].clone()
+        };
+        let data = data("/a/b");
+        let began = Instant::now();
+        let mut members = 0;
+        let took = with_held(held, || {
+            for number in 0..FLOOD {
+                network.peer.raw.send(&lone(number));
+                // As many as come at a rate of 20,000 a second or less.
+                if number % 32 == 0 {
+                    std::thread::sleep(Duration::from_micros(1500));
+                }
+                if number % 3000 == 2999 {
+                    let parts = parts(&network.member_datagram(3, &data), number as usize);
+                    parts.iter().rev().for_each(|part| network.members.raw.send(part));
+                    let got = received(&network.peer.sockets[0], Duration::from_millis(500));
+                    members += u32::from(got.as_ref() == Some(&data));
+                }
+            }
+            // Each is counted in the end, by the program or by the process.
+            wait_for(&network, Verdict::IpFragmentLost, u64::from(FLOOD));
+        });
+        let elapsed = began.elapsed();
+        let counters = network.cluster.counters();
+        assert_eq!(counters.verdict(Verdict::IpFragmentLost), u64::from(FLOOD), "{counters:?}");
+        assert_eq!(members, 10, "packets of members, in reverse order");
+        assert!(took < elapsed / 3, "{took:?} of {elapsed:?}");
+    });
+}

@@ -248,7 +248,10 @@ enum step {
 #define FAMILY_V4 2
 #define FAMILY_V6 10
 
-/* Notes on the frame at hand. */
+/*
+ * Notes on the frame at hand. Keys and values of maps are not among them, but on the stack: functions are handed these notes as memory of
+ * any kind, which not every kernel takes for such (Linux 6.1 does not).
+ */
 struct work {
 	/* Its heads, as they came and then as they leave: Ethernet's addresses (and four octets for alignment), IP, UDP. */
 	__u32 ethernet[4];
@@ -297,18 +300,6 @@ struct work {
 	__u32 octet;
 	/* What follows the name of an Interest: a type, and a length. */
 	__u16 behind_name;
-	/* Keys and values of maps, which must be in memory. */
-	__u32 line;
-	__u64 address[2];
-	__u64 rule_hash;
-	struct peer peer;
-	struct ip_fragment ip_fragment;
-	struct fragment_entry fragment;
-	struct interest_fragment interest_fragment;
-	__u64 asked_hash;
-	struct asked asked;
-	__u32 out_link;
-	struct link vlan_link;
 	struct bpf_fib_lookup fib;
 };
 
@@ -464,7 +455,9 @@ inlined struct config *the_config(void)
 
 inlined struct member *the_member(struct work *w)
 {
-	return bpf_map_lookup_elem(&members, &w->member);
+	__u32 number = w->member;
+
+	return bpf_map_lookup_elem(&members, &number);
 }
 
 /* The verdict, and that nothing more is to be done. */

@@ -209,7 +209,7 @@ struct fragment_entry {
  * A later fragment that came before the first one of its packet, as the balancer's process gets it: crates/kernel/src/balancer/held.rs.
  * With the header that the ring puts before each, 1024 of them take 2 MiB. Frames of Ethernet with two tags fit.
  */
-#define HELD_OCTETS 2016
+#define HELD_BYTES 2016
 
 struct held_fragment {
 	/* When it came. */
@@ -223,7 +223,7 @@ struct held_fragment {
 	__u16 l2;
 	/* 1: from a member. */
 	__u16 outwards;
-	__u8 frame[HELD_OCTETS];
+	__u8 frame[HELD_BYTES];
 };
 
 /* How a frame goes on, step by step. */

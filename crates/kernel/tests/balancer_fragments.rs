@@ -18,7 +18,7 @@ const ARRIVES: Duration = Duration::from_secs(5);
 /// Long enough for what should not arrive.
 const LOST: Duration = Duration::from_millis(300);
 const TRIES: usize = 5;
-/// Octets of a fragment in frames of 1500.
+/// Bytes of a fragment in frames of 1500.
 const PART: usize = 1480;
 const ORDERS: [[usize; 3]; 6] = [[2, 1, 0], [1, 2, 0], [1, 0, 2], [2, 0, 1], [0, 2, 1], [0, 1, 2]];
 

@@ -50,17 +50,19 @@ __attribute__((noinline)) __u32 note_asked(struct work *w)
 {
 	struct scratch *s = the_scratch();
 	struct asking *asking = the_asking();
+	struct asked entry;
+	__u64 hash;
 	__u32 length;
 
 	if (!s || !w || !asking)
 		return 0;
 	length = opaque(s, again(s->components)) & (2 * COMPONENTS_MAX - 1);
 	barrier_var(length);
-	w->asked_hash = s->prefixes[length];
-	w->asked.until_ns = bpf_ktime_get_ns() + ASKED_NS;
-	w->asked.member = w->member;
-	w->asked.length = length;
-	bpf_map_update_elem(&asked, &w->asked_hash, &w->asked, 0);
+	hash = s->prefixes[length];
+	entry.until_ns = bpf_ktime_get_ns() + ASKED_NS;
+	entry.member = w->member;
+	entry.length = length;
+	bpf_map_update_elem(&asked, &hash, &entry, 0);
 	asking = the_asking();
 	if (asking && !(again(asking->lengths) >> (length & 31) & 1))
 		__sync_fetch_and_or(&asking->lengths, 1u << (length & 31));
@@ -98,10 +100,9 @@ __attribute__((noinline)) __u32 find_asked(void)
 inlined __u32 member_of_hash(struct work *w, __u64 hash)
 {
 	__u32 slot = (hash ^ hash >> 32) * SLOT_MULTIPLIER >> (64 - SLOT_BITS);
-	struct line *line;
+	__u32 index = slot / LINE_OCTETS;
+	struct line *line = bpf_map_lookup_elem(&slots, &index);
 
-	w->line = slot / LINE_OCTETS;
-	line = bpf_map_lookup_elem(&slots, &w->line);
 	if (!line)
 		return 0;
 	slot = unknown(w, slot) & (LINE_OCTETS - 1);
@@ -250,18 +251,19 @@ inlined __u32 note_bare(struct work *w)
  */
 inlined int is_of_interest(struct work *w, struct scratch *s)
 {
-	w->interest_fragment.first_sequence = s->sequence - s->frag_index;
-	w->interest_fragment.member = w->member;
+	struct interest_fragment key = { .first_sequence = s->sequence - s->frag_index, .member = w->member };
+	__u32 member = w->member;
+
 	if (!s->frag_index) {
 		__u32 at = opaque(s, s->fragment) & (ROOM - 1);
 
 		barrier_var(at);
 		if (s->nack || s->octets[at] != 5)
 			return 0;
-		bpf_map_update_elem(&fragments, &w->interest_fragment, &w->member, 0);
+		bpf_map_update_elem(&fragments, &key, &member, 0);
 		return 1;
 	}
-	return bpf_map_lookup_elem(&fragments, &w->interest_fragment) != 0;
+	return bpf_map_lookup_elem(&fragments, &key) != 0;
 }
 
 /* A link packet of a member's, to the outside: `reason` is locate()'s. Whether it leaves as an Interest does is noted. */

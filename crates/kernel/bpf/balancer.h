@@ -209,7 +209,7 @@ struct fragment_entry {
  * A later fragment that came before the first one of its packet, as the balancer's process gets it: crates/kernel/src/balancer/held.rs.
  * With the header that the ring puts before each, 1024 of them take 2 MiB. Frames of Ethernet with two tags fit.
  */
-#define HELD_OCTETS 2016
+#define HELD_BYTES 2016
 
 struct held_fragment {
 	/* When it came. */
@@ -223,7 +223,7 @@ struct held_fragment {
 	__u16 l2;
 	/* 1: from a member. */
 	__u16 outwards;
-	__u8 frame[HELD_OCTETS];
+	__u8 frame[HELD_BYTES];
 };
 
 /* How a frame goes on, step by step. */
@@ -248,7 +248,10 @@ enum step {
 #define FAMILY_V4 2
 #define FAMILY_V6 10
 
-/* Notes on the frame at hand. */
+/*
+ * Notes on the frame at hand. Keys and values of maps are not among them, but on the stack: functions are handed these notes as memory of
+ * any kind, which not every kernel takes for such (Linux 6.1 does not).
+ */
 struct work {
 	/* Its heads, as they came and then as they leave: Ethernet's addresses (and four octets for alignment), IP, UDP. */
 	__u32 ethernet[4];
@@ -297,18 +300,6 @@ struct work {
 	__u32 octet;
 	/* What follows the name of an Interest: a type, and a length. */
 	__u16 behind_name;
-	/* Keys and values of maps, which must be in memory. */
-	__u32 line;
-	__u64 address[2];
-	__u64 rule_hash;
-	struct peer peer;
-	struct ip_fragment ip_fragment;
-	struct fragment_entry fragment;
-	struct interest_fragment interest_fragment;
-	__u64 asked_hash;
-	struct asked asked;
-	__u32 out_link;
-	struct link vlan_link;
 	struct bpf_fib_lookup fib;
 };
 
@@ -464,7 +455,9 @@ inlined struct config *the_config(void)
 
 inlined struct member *the_member(struct work *w)
 {
-	return bpf_map_lookup_elem(&members, &w->member);
+	__u32 number = w->member;
+
+	return bpf_map_lookup_elem(&members, &number);
 }
 
 /* The verdict, and that nothing more is to be done. */

@@ -165,11 +165,9 @@ inlined int xdp_head(struct xdp_md *ctx, struct work *w, struct scratch *s, __u3
 /* The member that has a UDP port, 0 for none. */
 inlined __u32 member_of_port(struct work *w, __u16 port)
 {
-	struct line *line;
-	__u32 at = be16(port);
+	__u32 at = be16(port), index = at / LINE_OCTETS;
+	struct line *line = bpf_map_lookup_elem(&ports, &index);
 
-	w->line = at / LINE_OCTETS;
-	line = bpf_map_lookup_elem(&ports, &w->line);
 	if (!line)
 		return 0;
 	at = unknown(w, at) & (LINE_OCTETS - 1);
@@ -177,22 +175,29 @@ inlined __u32 member_of_port(struct work *w, __u16 port)
 	return line->members[at];
 }
 
+/* Which packet a fragment of IPv4 is of. */
+inlined struct ip_fragment fragment_key(struct work *w)
+{
+	struct ip_fragment key = { .from = w->ip[3], .to = w->ip[4], .id = w->ip[1] & 0xffff };
+
+	return key;
+}
+
 /* Notes what the later fragments of an IPv4 packet shall do. */
 inlined void note_fragments(struct work *w, __u32 way)
 {
-	w->ip_fragment.from = w->ip[3];
-	w->ip_fragment.to = w->ip[4];
-	w->ip_fragment.id = w->ip[1] & 0xffff;
-	w->fragment.way = way;
-	w->fragment.member = w->member;
-	w->fragment.until_ns = bpf_ktime_get_ns() + FRAGMENTS_NS;
-	bpf_map_update_elem(&ip_fragments, &w->ip_fragment, &w->fragment, 0);
+	struct ip_fragment key = fragment_key(w);
+	struct fragment_entry entry = { .way = way, .member = w->member };
+
+	entry.until_ns = bpf_ktime_get_ns() + FRAGMENTS_NS;
+	bpf_map_update_elem(&ip_fragments, &key, &entry, 0);
 }
 
-/* Looks up whose w->address is; 0 for nobody's. */
-inlined __u32 member_of_address(struct work *w)
+/* Looks up the member that has an address; 0 for none. */
+inlined __u32 member_of_address(__u64 high, __u64 low)
 {
-	__u32 *number = bpf_map_lookup_elem(&addresses, w->address);
+	__u64 address[2] = { high, low };
+	__u32 *number = bpf_map_lookup_elem(&addresses, address);
 
 	return number ? *number : 0;
 }
@@ -201,9 +206,7 @@ inlined __u32 member_of_address(struct work *w)
 inlined __u32 is_from_member(struct work *w)
 {
 	/* ::ffff:a.b.c.d */
-	w->address[0] = 0;
-	w->address[1] = 0xffff0000 | (__u64)w->ip[3] << 32;
-	return member_of_address(w) != 0;
+	return member_of_address(0, 0xffff0000 | (__u64)w->ip[3] << 32) != 0;
 }
 
 /* Not the balancer's. Of a packet whose later fragments would be held, they are told to pass too. */
@@ -259,13 +262,12 @@ inlined __u32 sort_udp(struct work *w, struct cluster *c, __u32 to_cluster, __u3
 __attribute__((noinline)) __u32 sort_fragment(struct work *w, __u32 to_cluster)
 {
 	struct fragment_entry *entry;
+	struct ip_fragment key;
 
 	if (!w)
 		return DONE;
-	w->ip_fragment.from = w->ip[3];
-	w->ip_fragment.to = w->ip[4];
-	w->ip_fragment.id = w->ip[1] & 0xffff;
-	entry = bpf_map_lookup_elem(&ip_fragments, &w->ip_fragment);
+	key = fragment_key(w);
+	entry = bpf_map_lookup_elem(&ip_fragments, &key);
 	if (!entry || entry->until_ns < bpf_ktime_get_ns()) {
 		if (!to_cluster && !is_from_member(w))
 			return done(w, PASSED);
@@ -354,11 +356,9 @@ __attribute__((noinline)) __u32 sort_ethernet(struct work *w)
 	from = *(u64_at *)(w->ethernet + 1) >> 16;
 	w->packet = w->l2;
 	w->packet_len = w->present = w->frame_len - w->l2;
-	w->address[0] = ~0ull;
 	/* One interface may be both: who sends tells then. */
 	if (c->inside && w->ifindex == c->inside) {
-		w->address[1] = from;
-		w->member = member_of_address(w);
+		w->member = member_of_address(~0ull, from);
 		if (w->member) {
 			w->outwards = 1;
 			return OUT;
@@ -368,23 +368,23 @@ __attribute__((noinline)) __u32 sort_ethernet(struct work *w)
 		return done(w, PASSED);
 	if (to == c->mac || to == c->group)
 		return BY_NAME;
-	w->address[1] = to;
-	w->member = member_of_address(w);
+	w->member = member_of_address(~0ull, to);
 	return w->member ? TO_PORT : done(w, PASSED);
 }
 
 /* Whether the system has an interface for the VLAN of the frame, which is noted. The outer tag's comes first. */
 __attribute__((noinline)) __u32 find_vlan(struct work *w)
 {
+	struct link key;
 	__u32 *found;
 
 	if (!w)
 		return 0;
 	rounds(i, 2) {
 		if (w->vlans[i]) {
-			w->vlan_link.ifindex = w->in_link;
-			w->vlan_link.vlan = w->vlans[i];
-			found = bpf_map_lookup_elem(&vlans, &w->vlan_link);
+			key.ifindex = w->in_link;
+			key.vlan = w->vlans[i];
+			found = bpf_map_lookup_elem(&vlans, &key);
 			if (!found)
 				return 0;
 			w->in_link = *found;

@@ -89,7 +89,7 @@ __attribute__((noinline)) __u32 PATH(hold)(context *ctx, struct work *w)
 		return DONE;
 	len = w->frame_len;
 	barrier_var(len);
-	if (len == 0 || len > HELD_OCTETS)
+	if (len == 0 || len > HELD_BYTES)
 		return done(w, IP_FRAGMENT_LOST);
 	record = bpf_ringbuf_reserve(&held, sizeof(*record), 0);
 	if (!record)

@@ -133,15 +133,15 @@ inlined __u32 to_member(struct work *w)
 /* Whether the packet is for a peer that takes nothing but from the cluster's port. */
 inlined int is_to_one_port(struct work *w)
 {
+	struct peer peer = { .port = w->udp[1] };
+
 	if (w->family == FAMILY_V4) {
-		w->peer.address[0] = 0;
-		w->peer.address[1] = 0xffff0000 | (__u64)w->ip[4] << 32;
+		peer.address[1] = 0xffff0000 | (__u64)w->ip[4] << 32;
 	} else {
-		w->peer.address[0] = *(u64_at *)(w->ip + 6);
-		w->peer.address[1] = *(u64_at *)(w->ip + 8);
+		peer.address[0] = *(u64_at *)(w->ip + 6);
+		peer.address[1] = *(u64_at *)(w->ip + 8);
 	}
-	w->peer.port = w->udp[1];
-	return bpf_map_lookup_elem(&one_port, &w->peer) != 0;
+	return bpf_map_lookup_elem(&one_port, &peer) != 0;
 }
 
 /* What bpf_fib_lookup() is to find: the way to where the packet goes. */
@@ -231,6 +231,7 @@ __attribute__((noinline)) __u32 leave(struct work *w)
 __attribute__((noinline)) __u32 take_way(struct work *w, __u32 found)
 {
 	struct link *link;
+	__u32 leaves_by;
 
 	if (!w)
 		return DONE;
@@ -264,9 +265,9 @@ __attribute__((noinline)) __u32 take_way(struct work *w, __u32 found)
 	w->ethernet[0] = *(u32_at *)w->fib.dmac;
 	w->ethernet[1] = *(u16_at *)(w->fib.dmac + 4) | (__u32)*(u16_at *)w->fib.smac << 16;
 	w->ethernet[2] = *(u32_at *)(w->fib.smac + 2);
-	w->out_ifindex = w->out_link = w->fib.ifindex;
+	w->out_ifindex = leaves_by = w->fib.ifindex;
 	w->out_vlan = 0;
-	link = bpf_map_lookup_elem(&links, &w->out_link);
+	link = bpf_map_lookup_elem(&links, &leaves_by);
 	if (link) {
 		w->out_ifindex = link->ifindex;
 		w->out_vlan = link->vlan;

@@ -84,7 +84,7 @@ impl Udp {
         [part(0x2000, &datagram[..first_octets]), part((first_octets / 8) as u16, &datagram[first_octets..])]
     }
 
-    /// The datagram in IPv4 fragments of so many octets (a multiple of 8).
+    /// The datagram in IPv4 fragments of so many bytes (a multiple of 8).
     pub fn parts(&self, octets: usize) -> Vec<Vec<u8>> {
         let datagram = self.datagram();
         let parts: Vec<_> = datagram.chunks(octets).collect();

@@ -141,6 +141,8 @@ pub struct DatagramSocket {
     pub dirty: Vec<FaceId>,
     /// The receive buffer was over half full when last looked at.
     pub congested: bool,
+    /// The system had merged many datagrams into each message of the last read.
+    pub merged: bool,
     /// Peers that got a face because they spoke.
     pub accepted: u64,
     /// Peers that got none because there were too many.
@@ -295,6 +297,7 @@ impl DatagramSocket {
             peers: Peers::new(),
             dirty: Vec::new(),
             congested: false,
+            merged: false,
             accepted: 0,
             refused: 0,
             unheard: 0,

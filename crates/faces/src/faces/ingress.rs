@@ -26,7 +26,12 @@ use std::os::fd::{AsFd, OwnedFd};
 const DRAIN_PAUSE: Duration = Duration::from_millis(1);
 
 /// Packets that a UDP socket gives in one turn, but for those of one read.
-const UDP_PACKETS_PER_TURN: usize = 512;
+const UDP_PACKETS_PER_TURN: usize = 128;
+
+/// Messages of one read while the system merges many small datagrams into each.
+const MERGED_MESSAGES: usize = 2;
+/// Packets a message above which a read counts as merged.
+const MERGED_PACKETS: usize = 16;
 
 impl Faces {
     /// Serves a socket that epoll says is ready: accepts, reads, goes on with what waits to be written. Decoded packets are appended to
@@ -269,6 +274,10 @@ impl Faces {
                     Some(Some(DatagramSocket { medium: Medium::Ether(_), .. })) => {
                         self.read_frames(now, index, pool, batch)
                     }
+                    // A full read would be a thousand packets, and stream faces take in far fewer in their turn.
+                    Some(Some(DatagramSocket { merged: true, .. })) => {
+                        self.read_udp::<MERGED_MESSAGES>(now, index, pool, batch)
+                    }
                     _ => self.read_udp::<{ sys::RECEIVED_MAX }>(now, index, pool, batch),
                 };
                 // Small datagrams that the kernel has merged are many packets a read, and each keeps other faces waiting.
@@ -322,6 +331,9 @@ impl Faces {
         } else {
             socket.congested = false;
         }
+        let packets: usize =
+            received[..count].iter().map(|message| message.len.div_ceil(message.stride.max(1)).max(1)).sum();
+        socket.merged = packets > count * MERGED_PACKETS;
         let congested = socket.congested;
         let mut last: Option<(Peer, FaceId)> = None;
         // What is sent to a group comes in by the group's face, whoever sent it.

@@ -2,7 +2,7 @@
 //!
 //! Faces of one [`Peer`] count together, as UDP ports cost a peer nothing. The peer with the most gives way to one with less; of one peer,
 //! the face with the most to a face with less. Nothing of this is touched while there is room: counts by face are kept anyway, sums by peer
-//! are added up once in [`REFRESH_CALLS`] searches, and a victim is the best of a sample of [`SAMPLE_LEN`], so that a search has a fixed cost.
+//! are added up once in [`REFRESH_CALLS`] searches, and a victim is the best of a sample of [`SAMPLE_LEN`] or fewer, so that a search has a fixed cost.
 
 use super::entry::NONE;
 use super::slots::INTEREST_CLASSES;
@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 
 /// Entries that one search for a victim looks at, at most.
 pub const SAMPLE_LEN: usize = 32;
+/// Entries that it looks at while one owner has most of the table: one of that owner's is then among so few as well.
+const SHORT_SAMPLE_LEN: usize = 8;
 /// Searches for which one addition of sums by peer serves.
 const REFRESH_CALLS: u32 = 256;
 /// Of searches for the peer with the most, one in this many is made; the others are refused at once.
@@ -77,7 +79,9 @@ pub(super) struct Shares {
     local_ins: u64,
     /// The owner that had the most in-records when they were last added up, if more than the reserve of local faces; and its number of faces.
     heaviest: Option<(Owner, u64)>,
-    /// Searches that are made because a face has ended with entries.
+    /// That owner has three quarters of all entries.
+    overwhelming: bool,
+    /// Whole searches that are still due because a face has ended with entries.
     ended_searches: u32,
     /// Searches until sums are added up again.
     fresh_calls: u32,
@@ -260,6 +264,12 @@ impl Pit {
     /// The entry that is to give way to an Interest for which there is no room, if one must. It stays until it is [`remove`](Self::remove)d.
     pub fn victim(&mut self, shortage: Shortage, claim: &Claim) -> Option<EntryRef> {
         self.refresh_sums();
+        let victim = self.choose_victim(shortage, claim);
+        self.shares.ended_searches = self.shares.ended_searches.saturating_sub(1);
+        victim
+    }
+
+    fn choose_victim(&mut self, shortage: Shortage, claim: &Claim) -> Option<EntryRef> {
         if shortage == Shortage::Entries && self.is_refused_at_once(claim) {
             return None;
         }
@@ -316,11 +326,7 @@ impl Pit {
         if searches_whole || has_little || is_management || owner != self.shares.owner(claim.face) {
             return false;
         }
-        if let Some(left) = self.shares.ended_searches.checked_sub(1) {
-            self.shares.ended_searches = left;
-            return false;
-        }
-        !self.shares.fresh_calls.is_multiple_of(HEAVIEST_SEARCHES)
+        self.shares.ended_searches == 0 && !self.shares.fresh_calls.is_multiple_of(HEAVIEST_SEARCHES)
     }
 
     /// The face whose in-record is to give way to another one of an entry that has as many as it may; `None` where it has fewer, or none must.
@@ -370,10 +376,12 @@ impl Pit {
                 *local_ins += ins;
             }
         }
-        self.shares.heaviest = self.heaviest();
+        let heaviest = self.heaviest();
+        self.shares.overwhelming = heaviest.is_some_and(|(_, _, ins)| 4 * ins > 3 * self.capacity() as u64);
+        self.shares.heaviest = heaviest.map(|(owner, faces, _)| (owner, faces));
     }
 
-    fn heaviest(&self) -> Option<(Owner, u64)> {
+    fn heaviest(&self) -> Option<(Owner, u64, u64)> {
         let Shares { members, peers, .. } = &self.shares;
         let alone = members.iter().flatten().filter(|member| member.peer == ALONE);
         let alone =
@@ -382,7 +390,7 @@ impl Pit {
             (0..).zip(peers).map(|(index, share)| (share.ins, Owner::Peer(index), u64::from(share.faces)));
         let (ins, owner, faces) = alone.chain(peers).max_by_key(|(ins, ..)| *ins)?;
         let reserve = (self.capacity() / LOCAL_RESERVE_DIVISOR) as u64;
-        (ins > reserve).then_some((owner, faces))
+        (ins > reserve).then_some((owner, faces, ins))
     }
 
     /// Gives each candidate as weight how many of all belong to the same owner.
@@ -415,7 +423,11 @@ impl Pit {
         };
         let all = of as usize <= SAMPLE_LEN;
         let mut picks = [0; SAMPLE_LEN];
-        let len = SAMPLE_LEN.min(of as usize);
+        let one_has_most = shortage == Shortage::Entries
+            && !all
+            && self.shares.overwhelming
+            && self.shares.ended_searches == 0;
+        let len = if one_has_most { SHORT_SAMPLE_LEN } else { SAMPLE_LEN.min(of as usize) };
         for (at, pick) in picks[..len].iter_mut().enumerate() {
             *pick = if all { at as u32 } else { self.shares.draw(of) };
         }

@@ -288,15 +288,20 @@ mod tests {
         ] {
             let config = Config::parse("test", text).unwrap();
             let said: u64 = address_space(&config).iter().map(|(_, bytes)| bytes).sum();
-            let before = mapped();
-            let plane = plane(&config, HashKey::new([1, 2, 3, 4]), 7, Share::WHOLE);
-            let taken = mapped() - before;
-            drop(plane);
+            // Other tests of this process map and unmap memory at the same time: some measurement is undisturbed.
+            let taken: Vec<u64> = (0..8)
+                .map(|_| {
+                    let before = mapped();
+                    let plane = plane(&config, HashKey::new([1, 2, 3, 4]), 7, Share::WHOLE);
+                    let taken = mapped().saturating_sub(before);
+                    drop(plane);
+                    taken
+                })
+                .collect();
             assert!(
-                (taken..2 * taken).contains(&said),
-                "{text}: {} MiB said, {} taken",
+                taken.iter().any(|taken| (*taken..2 * taken).contains(&said)),
+                "{text}: {} MiB said, {taken:?} bytes taken",
                 said >> 20,
-                taken >> 20
             );
         }
     }

@@ -1,4 +1,4 @@
-//! One state of a file, whatever happens to the file afterwards: a copy that nobody else has, or a guard that notices every change.
+//! One state of a file, whatever happens to the file afterwards: a private copy, or a guard that notices every change.
 //!
 //! See decision 0047.
 

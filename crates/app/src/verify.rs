@@ -370,7 +370,7 @@ impl Verifier {
     }
 }
 
-/// What every packet must pass, whoever signed it.
+/// The checks for every packet, whatever its signer.
 ///
 /// # Errors
 /// When its digest is wrong.

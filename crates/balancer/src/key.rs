@@ -49,7 +49,7 @@ pub fn key(cluster: &Cluster) -> Result<(HashKey, bool), KeyError> {
     }
 }
 
-/// The octets in a key's file.
+/// The bytes in a key's file.
 ///
 /// # Errors
 /// When it can't be read, or holds something else.

@@ -1,4 +1,4 @@
-//! The signer that the command line names: nobody, a key of the key store, or a key in a file. And who is trusted to have signed what is fetched.
+//! The signer that the command line names: none, a key of the key store, or a key in a file. And the signers trusted for what is fetched.
 
 use crate::args::{Order, Router, Signing, Store, Verifying};
 use crate::connect::{connect, uri};

@@ -16,11 +16,11 @@ const BUFFER_LEN: usize = 256 * 1024;
 const PART_PREFIX: &str = ".nw-";
 /// See [`PART_PREFIX`].
 const PART_SUFFIX: &str = ".part";
-/// A file that is not whole and that nobody has written to for so long is left over.
+/// An unfinished file that was not written to for so long is left over.
 const STALE_AFTER: Duration = Duration::from_secs(3600);
 
 /// Where content goes. A file gets its name when it is whole; until then it has none, so that nothing is left of it however the program ends. Where
-/// that can't be, it has a name that nobody takes for it, and is removed when something fails. A device or a FIFO is written to as it stands: a file
+/// that can't be, it has a name that can't be taken for it, and is removed when something fails. A device or a FIFO is written to as it stands: a file
 /// in its place would take it from the whole machine. A link leads to what it names.
 pub enum Target {
     Stdout { out: io::BufWriter<Output>, refuses_binary: bool },

@@ -135,7 +135,7 @@ impl PeerShares {
         push(&mut self.queue, self.len, face, &is_there);
     }
 
-    /// Takes out a face that has ended; it stays in the queues for now.
+    /// Removes a face that has ended. Its place in the queues is skipped and removed later.
     pub fn remove(&mut self, owner: Owner) {
         let Some(share) = self.peers.get_mut(&owner.peer) else { return };
         let Some(part) = share.parts.get_mut(&owner.part) else { return };
@@ -157,7 +157,7 @@ impl PeerShares {
     }
 
     /// Returns the faces among which one gives way to a newcomer: of the peer with most, if it has more than the newcomer's peer with one
-    /// more; else of the largest part of the same peer, likewise. Where nothing has more these are the newcomer's own, if it has several,
+    /// more; else of the largest part of the same peer, in the same way. Where nothing has more these are the newcomer's own, if it has several,
     /// else all. `None` when there are no faces.
     pub fn candidates(&mut self, newcomer: Owner) -> Option<Candidates<'_>> {
         let own = self.peers.get(&newcomer.peer).map_or(0, |share| share.len);

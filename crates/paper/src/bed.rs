@@ -128,7 +128,7 @@ struct Moment {
 impl<'a> Bed<'a> {
     /// Measures what one member can do.
     pub(crate) fn calibrated(options: &'a Options, watch: &'a Watch<'a>) -> Result<Self, Failure> {
-        // First of all: what the kernel says without these rights helps nobody.
+        // First of all: the kernel's own error does not name the missing rights.
         nw_lab::needs_root()?;
         let setup = Setup {
             machine: Machine::here(),

@@ -210,7 +210,7 @@ fn listen(
             move |context| socket.poll_accept(context).map_ok(|(stream, _)| stream),
         ));
     }
-    // Whoever reads metrics can't take the connections of those that command.
+    // Readers of metrics can't take the connections that commands need.
     let (control, metrics) = (Arc::new(Semaphore::new(connections)), Arc::new(Semaphore::new(connections)));
     for (socket, rules) in tcp {
         let socket = tokio::net::TcpListener::from_std(socket)?;

@@ -90,7 +90,7 @@ pub struct DeadNonceList {
 }
 
 impl DeadNonceList {
-    /// For as many pairs within [`LIFETIME_MS`] as `capacity`, and as many of answered Interests; 21 octets each, taken when touched.
+    /// For as many pairs within [`LIFETIME_MS`] as `capacity`, and as many of answered Interests; 21 bytes each, taken when touched.
     pub fn new(capacity: usize) -> Self {
         let lines = capacity.div_ceil(LOAD).clamp(1, u32::MAX as usize);
         DeadNonceList {

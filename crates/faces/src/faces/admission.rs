@@ -132,7 +132,7 @@ impl Faces {
         self.give_way(victim, pool)
     }
 
-    /// Returns whether a listener with a bound of its own may have one more face, likewise.
+    /// Returns whether a listener with a bound of its own may have one more face, under the same rule.
     pub(super) fn admit_to_listener(
         &mut self,
         now: Instant,

@@ -315,7 +315,7 @@ impl Faces {
         if !(socket.up && is_same)
             && let Err(error) = self.resume_socket(index, &interface, pool)
         {
-            tracing::warn!("faces of {} stay down for now: {error}", interface.name);
+            tracing::warn!("faces of {} stay down, next try in {REOPEN_PAUSE:?}: {error}", interface.name);
             self.suspend_socket(index, pool);
             return self.timers.set(now + REOPEN_PAUSE, Timer::Interfaces);
         }

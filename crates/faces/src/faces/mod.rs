@@ -521,7 +521,7 @@ impl Faces {
     }
 }
 
-/// Has epoll report what a stream face waits for now.
+/// Registers with epoll the events that a stream face waits for.
 fn watch_stream(epoll: &OwnedFd, id: FaceId, face: &mut face::Face) {
     let Transport::Stream(stream) = &face.transport else { return };
     let readable = !matches!(face.reading, Reading::Resting { .. });

@@ -77,10 +77,8 @@ pub(super) struct Shares {
     unused: Vec<u32>,
     /// In-records of local faces when they were last added up.
     local_ins: u64,
-    /// The owner that had the most in-records when they were last added up, if more than the reserve of local faces; and its number of faces.
-    heaviest: Option<(Owner, u64)>,
-    /// That owner has three quarters of all entries.
-    overwhelming: bool,
+    /// The owner that had the most in-records when they were last added up, if more than the reserve of local faces.
+    heaviest: Option<Heaviest>,
     /// Whole searches that are still due because a face has ended with entries.
     ended_searches: u32,
     /// Searches until sums are added up again.
@@ -96,6 +94,13 @@ struct Candidate {
     face: FaceId,
     weight: u64,
     expiry: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Heaviest {
+    owner: Owner,
+    faces: u64,
+    ins: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -320,7 +325,7 @@ impl Pit {
     fn is_refused_at_once(&mut self, claim: &Claim) -> bool {
         let searches_whole = self.free.touched() as usize <= SAMPLE_LEN;
         let ins = self.faces.ins(claim.face);
-        let Some((owner, faces)) = self.shares.heaviest else { return false };
+        let Some(Heaviest { owner, faces, .. }) = self.shares.heaviest else { return false };
         let has_little = 2 * u64::from(ins) * faces < self.weight(claim.face);
         let is_management = claim.is_management && ins < MANAGEMENT_INS_MAX;
         if searches_whole || has_little || is_management || owner != self.shares.owner(claim.face) {
@@ -376,12 +381,10 @@ impl Pit {
                 *local_ins += ins;
             }
         }
-        let heaviest = self.heaviest();
-        self.shares.overwhelming = heaviest.is_some_and(|(_, _, ins)| 4 * ins > 3 * self.capacity() as u64);
-        self.shares.heaviest = heaviest.map(|(owner, faces, _)| (owner, faces));
+        self.shares.heaviest = self.heaviest();
     }
 
-    fn heaviest(&self) -> Option<(Owner, u64, u64)> {
+    fn heaviest(&self) -> Option<Heaviest> {
         let Shares { members, peers, .. } = &self.shares;
         let alone = members.iter().flatten().filter(|member| member.peer == ALONE);
         let alone =
@@ -390,7 +393,7 @@ impl Pit {
             (0..).zip(peers).map(|(index, share)| (share.ins, Owner::Peer(index), u64::from(share.faces)));
         let (ins, owner, faces) = alone.chain(peers).max_by_key(|(ins, ..)| *ins)?;
         let reserve = (self.capacity() / LOCAL_RESERVE_DIVISOR) as u64;
-        (ins > reserve).then_some((owner, faces, ins))
+        (ins > reserve).then_some(Heaviest { owner, faces, ins })
     }
 
     /// Gives each candidate as weight how many of all belong to the same owner.
@@ -423,10 +426,11 @@ impl Pit {
         };
         let all = of as usize <= SAMPLE_LEN;
         let mut picks = [0; SAMPLE_LEN];
+        let has_most = |heaviest: Heaviest| 4 * heaviest.ins > 3 * self.capacity() as u64;
         let one_has_most = shortage == Shortage::Entries
             && !all
-            && self.shares.overwhelming
-            && self.shares.ended_searches == 0;
+            && self.shares.ended_searches == 0
+            && self.shares.heaviest.is_some_and(has_most);
         let len = if one_has_most { SHORT_SAMPLE_LEN } else { SAMPLE_LEN.min(of as usize) };
         for (at, pick) in picks[..len].iter_mut().enumerate() {
             *pick = if all { at as u32 } else { self.shares.draw(of) };

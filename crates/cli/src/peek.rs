@@ -22,6 +22,10 @@ use std::time::Duration;
 /// A little more than the lifetime, so that a Nack at its very end is still seen.
 const NACK_GRACE_MS: u64 = 100;
 
+/// How long the connection stays after the answer. A router may handle the end of a connection
+/// before the packets that came over it, and NDNd drops Data of a face that is gone.
+const LINGER: Duration = Duration::from_millis(200);
+
 /// Fetches one Data packet.
 pub fn peek(args: &Peek) -> Result<ExitCode> {
     let ended = signals::Ended::watch()?;
@@ -113,8 +117,9 @@ pub fn poke(args: &Poke) -> Result<ExitCode> {
         Registration::new(&mut client, commander, Some(args.name.clone()), signer.key_name(), &args.serving)?;
     let deadline = args.timeout.map(|ms| client.now() + Duration::from_millis(ms));
     let mut answered = false;
-    while !answered {
-        if deadline.is_some_and(|deadline| client.now() >= deadline) {
+    let mut leave_at = None;
+    while leave_at.is_none_or(|at| client.now() < at) {
+        if !answered && deadline.is_some_and(|deadline| client.now() >= deadline) {
             let text = format!("no Interest for {} came in time", args.name);
             return Err(Failure::new(Status::TimedOut, text).into());
         }
@@ -123,7 +128,7 @@ pub fn poke(args: &Poke) -> Result<ExitCode> {
                 && Interest::check(received.wire).is_ok_and(|interest| {
                     interest.is_answered_by(args.name.as_ref(), || nw_wire::sha256(&[&packet]))
                 });
-            if asks && !answered {
+            if asks {
                 answered = true;
                 out.answer(&received, &packet);
             } else {
@@ -133,7 +138,11 @@ pub fn poke(args: &Poke) -> Result<ExitCode> {
         match turned.and_then(|_| registration.keep(&mut client)) {
             Ok(_) => {}
             Err(ClientError::Interrupted) => break,
+            Err(_) if answered => break,
             Err(error) => return Err(error.into()),
+        }
+        if answered {
+            leave_at.get_or_insert(client.now() + LINGER);
         }
     }
     client.flush();

@@ -1,6 +1,6 @@
 //! The target over graph files. Replayed by `crates/graph/tests/corpus.rs`.
 
-use nw_element::Value;
+use nw_element_api::Value;
 use nw_graph::GraphFile;
 use nw_graph::check::check;
 

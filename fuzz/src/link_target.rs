@@ -2,7 +2,7 @@
 //! AF_XDP and messages of netlink as well. Replayed by `crates/faces/tests/corpus.rs`.
 
 use core::time::Duration;
-use nw_element::{DropCounters, FaceId, Instant, Kind, Pool};
+use nw_element_api::{DropCounters, FaceId, Instant, Kind, Pool};
 use nw_faces::config::{LINK_PACKET_LEN_MAX, ReassemblyLimits};
 use nw_faces::link::{LinkService, LinkSettings, QueueState, ReassemblyBudget, Source, Tally};
 use nw_faces::outbox::Outbox;

@@ -1,9 +1,9 @@
-//! The target over bodies of REST requests. Replayed by `crates/rest/tests/corpus.rs`.
+//! The target over bodies of REST requests. Replayed by `crates/rest-api/tests/corpus.rs`.
 
 use nw_api::balancer::{AgentReport, MemberChange, MemberWanted};
 use nw_api::rest::{CsChange, CsErase, FaceWanted, LogLevels, RouteWanted, StrategyWanted};
 use nw_api::service::GraphChange;
-use nw_rest::read_body;
+use nw_rest_api::read_body;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -1,6 +1,6 @@
 //! What a WebSocket peer may send: a request, an answer to ours, or frames in pieces. Replayed by `crates/faces/tests/corpus.rs`.
 
-use nw_element::{Packet, Pool};
+use nw_element_api::{Packet, Pool};
 use nw_faces::config::{LINK_PACKET_LEN_MAX, WebSocketConfig};
 use nw_faces::queue::ByteQueue;
 use nw_faces::websocket::WebSocket;

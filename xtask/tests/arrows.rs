@@ -5,34 +5,42 @@ use std::collections::BTreeMap;
 
 /// Lowest first.
 const LAYERS: &[(u32, &[&str])] = &[
-    (1, &["nw-name", "nw-wire", "nw-measure"]),
-    (2, &["nw-tables", "nw-trust", "nw-balance"]),
-    (3, &["nw-element", "nw-elements"]),
+    (1, &["nw-name", "nw-wire", "nw-report-kit"]),
+    (2, &["nw-tables", "nw-trust", "nw-slot-table"]),
+    (3, &["nw-element-api", "nw-elements"]),
     (4, &["nw-faces", "nw-kernel", "nw-api"]),
-    (5, &["nw-router", "nw-rest", "nw-graph", "nw-service"]),
-    (6, &["nw-app", "nw-sim", "nw-balancer", "nw-lab", "nw-paper", "nw-bench"]),
+    (5, &["nw-router", "nw-rest-api", "nw-graph", "nw-service"]),
+    (6, &["nw-app", "nw-sim", "nw-balancer", "nw-testbed", "nw-experiments", "nw-bench"]),
     (7, &["nw-cli", "nw-hosts"]),
 ];
 
 /// Arrows within a layer: from, to.
 const WITHIN: &[(&str, &str)] = &[
     ("nw-wire", "nw-name"),
-    ("nw-elements", "nw-element"),
-    ("nw-rest", "nw-router"),
+    ("nw-elements", "nw-element-api"),
+    ("nw-rest-api", "nw-router"),
     ("nw-service", "nw-graph"),
-    ("nw-service", "nw-rest"),
+    ("nw-service", "nw-rest-api"),
     ("nw-sim", "nw-app"),
     ("nw-balancer", "nw-app"),
-    ("nw-lab", "nw-app"),
-    ("nw-paper", "nw-lab"),
+    ("nw-testbed", "nw-app"),
+    ("nw-experiments", "nw-testbed"),
     ("nw-bench", "nw-app"),
-    ("nw-bench", "nw-lab"),
+    ("nw-bench", "nw-testbed"),
     ("nw-bench", "nw-sim"),
 ];
 
 /// Crates without clock, socket, thread or async: what they may not depend on.
-const PURE: &[&str] =
-    &["nw-name", "nw-wire", "nw-measure", "nw-tables", "nw-trust", "nw-balance", "nw-element", "nw-elements"];
+const PURE: &[&str] = &[
+    "nw-name",
+    "nw-wire",
+    "nw-report-kit",
+    "nw-tables",
+    "nw-trust",
+    "nw-slot-table",
+    "nw-element-api",
+    "nw-elements",
+];
 const IMPURE: &[&str] =
     &["tokio", "mio", "socket2", "rustix", "quinn-udp", "crossbeam-channel", "getrandom", "libc"];
 

@@ -1,7 +1,7 @@
 //! Names of counters: of dropped packets by reason, and of what metrics show. A name once given stays.
 
 use crate::management::DropCount;
-use nw_element::Cause;
+use nw_element_api::Cause;
 use nw_wire::Fault;
 
 /// A reason for which packets are dropped.

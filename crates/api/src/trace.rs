@@ -1,7 +1,7 @@
 //! Decisions about packets, in words.
 
-use nw_element::DropReason;
-use nw_element::journal::{Decision, NotSent};
+use nw_element_api::DropReason;
+use nw_element_api::journal::{Decision, NotSent};
 use nw_name::Name;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -50,7 +50,7 @@ pub fn describe(
     name: &Name,
     strategy: Option<&Name>,
 ) -> (&'static str, Option<u64>, String) {
-    let face_of = |face: &nw_element::FaceId| Some(face.number());
+    let face_of = |face: &nw_element_api::FaceId| Some(face.number());
     match decision {
         Decision::InterestIn { face, can_be_prefix, must_be_fresh, lifetime_ms, hop_limit } => {
             let mut words = format!("Interest from face {face}");
@@ -163,7 +163,7 @@ fn short_strategy(name: &Name) -> String {
 mod tests {
     use super::*;
     use core::time::Duration;
-    use nw_element::{Cause, FaceId};
+    use nw_element_api::{Cause, FaceId};
 
     #[test]
     fn words_for_people() {
@@ -203,7 +203,7 @@ mod tests {
         );
     }
 
-    fn nw_tables_strategy() -> nw_element::journal::StrategyId {
-        nw_element::journal::StrategyId(0)
+    fn nw_tables_strategy() -> nw_element_api::journal::StrategyId {
+        nw_element_api::journal::StrategyId(0)
     }
 }

@@ -1,7 +1,7 @@
 //! Answers Interests below a name: `cargo run -p nw-app --example hello_producer /example/hello`
 
 use nw_app::{Client, control};
-use nw_element::Kind;
+use nw_element_api::Kind;
 use nw_name::Name;
 use nw_wire::{DataBuilder, DigestSha256};
 use std::error::Error;

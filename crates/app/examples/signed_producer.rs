@@ -3,7 +3,7 @@
 use nw_app::control::Commander;
 use nw_app::keystore::{KeyStore, Place};
 use nw_app::{Client, transport};
-use nw_element::Kind;
+use nw_element_api::Kind;
 use nw_name::Name;
 use nw_wire::DataBuilder;
 use std::error::Error;

@@ -5,7 +5,7 @@
 
 use core::mem::MaybeUninit;
 use core::time::Duration;
-use nw_element::{FaceId, Instant, Kind, LinkFields, Meta, Packet, Pool};
+use nw_element_api::{FaceId, Instant, Kind, LinkFields, Meta, Packet, Pool};
 use nw_faces::{CloseReason, FaceError, FaceEvent, FaceOptions, FaceUri, Faces, FacesConfig, Persistency};
 use nw_name::{HashKey, NameRef};
 use nw_wire::{NackReason, Token};
@@ -321,7 +321,7 @@ impl Client {
             start = end;
             self.pool.meta_mut(&packet).link = link;
             // What the packet is decides how the face counts it.
-            if nw_element::decode::decode(&mut self.pool, &packet).is_ok() {
+            if nw_element_api::decode::decode(&mut self.pool, &packet).is_ok() {
                 self.faces.send(now, self.face, packet, &mut self.pool);
             } else {
                 self.pool.release(packet);

@@ -10,7 +10,7 @@ use nw_api::management::client::{
 use nw_api::management::{
     ControlParameters, ControlResponse, Dataset, FaceQueryFilter, Root, Verb, client as message,
 };
-use nw_element::LinkFields;
+use nw_element_api::LinkFields;
 use nw_faces::FaceUri;
 use nw_name::Name;
 use nw_wire::{Data, DigestSha256, Interest, InterestBuilder, NackReason};

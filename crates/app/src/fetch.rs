@@ -6,7 +6,7 @@
 use crate::rtt::RttEstimator;
 use crate::window::CubicWindow;
 use core::time::Duration;
-use nw_element::Instant;
+use nw_element_api::Instant;
 use nw_wire::NackReason;
 use std::collections::VecDeque;
 

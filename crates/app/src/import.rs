@@ -5,7 +5,7 @@ use crate::control::{Commander, ControlError, uniqueness};
 use core::time::Duration;
 use nw_api::management::client::{self as message, IMPORT_LEN_MAX};
 use nw_api::management::{ControlParameters, ControlResponse};
-use nw_element::{Kind, LinkFields};
+use nw_element_api::{Kind, LinkFields};
 use nw_name::Name;
 use nw_wire::{Data, DigestSha256, Interest};
 use std::collections::HashMap;
@@ -57,7 +57,7 @@ pub fn import_by(
     let mut routes = routes.into_iter().peekable();
     let (mut next, mut done) = (0u64, 0u64);
     // Where each batch on its way begins, and when it was sent.
-    let mut open: HashMap<Name, (u64, nw_element::Instant)> = HashMap::new();
+    let mut open: HashMap<Name, (u64, nw_element_api::Instant)> = HashMap::new();
     let mut batch = Vec::new();
     let mut refused: Option<(u64, ControlResponse)> = None;
     loop {

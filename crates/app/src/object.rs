@@ -6,7 +6,7 @@ use crate::packet::{Brought, PacketError, Patience, bring, certificate_interest,
 use crate::verify::{Finding, Invalid, Signer, Verifier, check_digest};
 use core::time::Duration;
 use hdrhistogram::Histogram;
-use nw_element::{Instant, Kind, LinkFields};
+use nw_element_api::{Instant, Kind, LinkFields};
 use nw_name::tlv::{Integer, Reader, number_len, push_number, push_tlv};
 use nw_name::{Name, NameRef, convention};
 use nw_wire::{Data, InterestBuilder, NackReason, types};

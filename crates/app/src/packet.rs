@@ -5,7 +5,7 @@ use crate::fetch::{COPIES_MAX, NO_ROUTE_PATIENCE_DEFAULT};
 use crate::object::{fresh_nonce, pause};
 use crate::verify::{Finding, Invalid, Signer, Verifier, check_digest};
 use core::time::Duration;
-use nw_element::{Kind, LinkFields};
+use nw_element_api::{Kind, LinkFields};
 use nw_name::Name;
 use nw_wire::{Data, Interest, InterestBuilder, NackReason};
 

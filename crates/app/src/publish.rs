@@ -2,7 +2,7 @@
 
 use crate::client::{Outgoing, Received};
 use crate::held::{HeldError, HeldFile};
-use nw_element::{Instant, Kind};
+use nw_element_api::{Instant, Kind};
 use nw_name::{Component, ComponentType, Name, NameRef, convention};
 use nw_wire::{DataBuilder, Interest, Sign, types};
 use std::fs::File;

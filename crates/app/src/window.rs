@@ -1,7 +1,7 @@
 //! A congestion window: CUBIC (RFC 9438), counted in packets, reacting to marks, time-outs and Nacks.
 
 use core::time::Duration;
-use nw_element::Instant;
+use nw_element_api::Instant;
 
 /// RFC 9438, 4.6: what is left of the window after congestion.
 const BETA: f64 = 0.7;

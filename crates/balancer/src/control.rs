@@ -16,7 +16,7 @@ use nw_api::config::Control;
 use nw_api::rest::{Health, Problem};
 use nw_api::schema::{MemberNameText, NameText};
 use nw_name::Name;
-use nw_rest::{Body, Query, Refused, Segment, ServeError, Server};
+use nw_rest_api::{Body, Query, Refused, Segment, ServeError, Server};
 use serde::Deserialize;
 use tokio::sync::oneshot;
 use utoipa::{IntoParams, OpenApi};
@@ -42,7 +42,7 @@ pub fn serve(config: &ControlSection, handle: Handle) -> Result<Server, ServeErr
         connections: config.connections,
         face_metrics: false,
     };
-    nw_rest::serve_paths(&control, Some(&config.path), None, router(handle))
+    nw_rest_api::serve_paths(&control, Some(&config.path), None, router(handle))
 }
 
 impl From<CommandError> for Refused {
@@ -89,12 +89,12 @@ fn all_paths() -> OpenApiRouter<Handle> {
 
 /// The OpenAPI document, as JSON.
 pub fn document() -> String {
-    nw_rest::complete_document(all_paths().into_openapi())
+    nw_rest_api::complete_document(all_paths().into_openapi())
 }
 
 fn router(handle: Handle) -> Router {
     let (router, _) = all_paths().split_for_parts();
-    nw_rest::finish(router, document(), BODY_BYTES_MAX).with_state(handle)
+    nw_rest_api::finish(router, document(), BODY_BYTES_MAX).with_state(handle)
 }
 
 /// Has something done in the loop, and waits for what comes of it.

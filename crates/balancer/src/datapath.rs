@@ -1,10 +1,10 @@
 //! What a balancer does with its data path: the kernel's program, or in tests something that remembers what it was told.
 
-use nw_balance::Rules;
 use nw_kernel::KernelError;
 use nw_kernel::balancer::{
     AttachMode, Balancer, BalancerCounters, BalancerOptions, HeldFragments, Link, MemberEntry,
 };
+use nw_slot_table::Rules;
 use std::net::SocketAddr;
 
 /// See [`Balancer`], whose methods these are.

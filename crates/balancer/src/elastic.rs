@@ -9,7 +9,7 @@
 
 use crate::config::Elastic;
 use core::time::Duration;
-use nw_element::Instant;
+use nw_element_api::Instant;
 
 /// What the controller looks at.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,7 +7,7 @@
 use crate::config::Health;
 use crate::probe::{self, Echo};
 use core::time::Duration;
-use nw_element::Instant;
+use nw_element_api::Instant;
 use nw_name::Name;
 use rustix::event::{PollFd, PollFlags};
 use std::collections::BTreeMap;

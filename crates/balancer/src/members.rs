@@ -18,7 +18,7 @@ use core::time::Duration;
 use leave::Leave;
 pub use leave::Pending;
 use nw_api::balancer::MemberState;
-use nw_element::Instant;
+use nw_element_api::Instant;
 
 /// How patient the machine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

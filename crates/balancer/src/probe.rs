@@ -6,7 +6,7 @@
 //! ```
 
 use nw_app::{Outgoing, Received};
-use nw_element::Kind;
+use nw_element_api::Kind;
 use nw_name::{Name, NameRef};
 use nw_wire::{Data, DataBuilder, DigestSha256, Interest, InterestBuilder, LpPacket};
 

@@ -2,8 +2,8 @@
 
 use crate::config::RuleItem;
 use crate::members::Members;
-use nw_balance::{Effect, Rule, RuleError, Rules, Table};
 use nw_name::{HashKey, Name};
+use nw_slot_table::{Effect, Rule, RuleError, Rules, Table};
 
 /// What a member's slots depend on besides the seed: the first octets of a digest of its name.
 pub fn id_of(name: &str) -> u64 {
@@ -14,7 +14,7 @@ pub fn id_of(name: &str) -> u64 {
 /// The table of those members that take names now.
 pub fn table(members: &Members, key: &HashKey) -> Table {
     let serving = members.serving();
-    let member = |member: &crate::members::Member| nw_balance::Member {
+    let member = |member: &crate::members::Member| nw_slot_table::Member {
         number: member.number,
         id: id_of(&member.item.name),
         weight: members.weight(member),
@@ -48,7 +48,7 @@ mod tests {
     use crate::members::Patience;
     use core::time::Duration;
     use nw_api::balancer::MemberState;
-    use nw_element::Instant;
+    use nw_element_api::Instant;
 
     fn members(weights: &[u32]) -> Members {
         let patience = Patience {

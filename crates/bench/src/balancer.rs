@@ -11,13 +11,13 @@
 use crate::report::{Row, median};
 use crate::veth::path::{self, LEFT, Place, RIGHT, Street, WIRE};
 use anyhow::{Context, Result, ensure};
-use nw_balance::{Member, Table};
 use nw_faces::interfaces::Interfaces;
 use nw_faces::raw::{self, Message};
 use nw_kernel::balancer::{
     AttachMode, Balancer, BalancerOptions, Hop, MemberEntry, RunTime, Sink, Source, Statistics, Swap,
 };
 use nw_name::{HashKey, Name};
+use nw_slot_table::{Member, Table};
 use nw_wire::InterestBuilder;
 use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

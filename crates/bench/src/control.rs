@@ -13,7 +13,7 @@ use nw_app::client::plain_token;
 use nw_app::control::{command, dataset, register};
 use nw_app::import::import;
 use nw_app::{Client, FaceUri};
-use nw_element::{Kind, LinkFields};
+use nw_element_api::{Kind, LinkFields};
 use nw_name::Name;
 use nw_wire::{Data, DataBuilder, DigestSha256, InterestBuilder};
 use std::collections::HashMap;

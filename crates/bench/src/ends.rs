@@ -7,7 +7,7 @@ use nw_app::fetch::FetchOptions;
 use nw_app::object::{ObjectOptions, fetch_object_verified};
 use nw_app::verify::Verifier;
 use nw_app::{Client, FaceUri, control};
-use nw_element::{Kind, LinkFields};
+use nw_element_api::{Kind, LinkFields};
 use nw_name::{Component, ComponentType, Name};
 use nw_wire::{DataBuilder, Sign};
 use serde::{Deserialize, Serialize};

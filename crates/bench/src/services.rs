@@ -7,7 +7,7 @@ use crate::report::Row;
 use crate::transfer::{Place, SETTLE, WARM_UP_SEGMENTS, gbit_per_s};
 use anyhow::{Context, Result};
 use nw_app::FaceUri;
-use nw_element::{Parameters, Value};
+use nw_element_api::{Parameters, Value};
 use nw_graph::language;
 use nw_name::Name;
 use nw_service::{Ends, single};

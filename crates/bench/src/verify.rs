@@ -9,9 +9,9 @@ use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, VerificationAlgorithm,
 };
 use aws_lc_rs::{digest, hmac};
-use nw_element::decode::decode;
-use nw_element::pool::CHUNK_LEN;
-use nw_element::{Context, DropCounters, Element, Instant as Moment, Outbox, Packet, Pool, Work};
+use nw_element_api::decode::decode;
+use nw_element_api::pool::CHUNK_LEN;
+use nw_element_api::{Context, DropCounters, Element, Instant as Moment, Outbox, Packet, Pool, Work};
 use nw_elements::signature_verifier::{In, Out, TrustConfig};
 use nw_elements::{SignatureVerifier, SignatureVerifierConfig};
 use nw_name::{HashKey, Name};

@@ -9,7 +9,7 @@ use core::time::Duration;
 use nw_api::management::{Root, origin};
 use nw_app::control::{Commander, ControlError};
 use nw_app::{Client, ClientError, FaceUri, transport};
-use nw_element::Instant;
+use nw_element_api::Instant;
 use nw_name::Name;
 use serde_json::json;
 

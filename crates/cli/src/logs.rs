@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow};
 use nw_api::config::{Config, LOG_PARTS, LogFormat};
-use nw_rest::LogSwitch;
+use nw_rest_api::LogSwitch;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -60,6 +60,16 @@ impl LogSwitch for Levels {
     }
 }
 
+/// Returns the crate that logs for a part of the program; other targets are returned as they are.
+fn crate_of(part: &str) -> String {
+    match part.strip_prefix("nw_").unwrap_or(part) {
+        "element" => "nw_element_api".to_owned(),
+        "rest" => "nw_rest_api".to_owned(),
+        ours if LOG_PARTS.contains(&ours) => format!("nw_{ours}"),
+        _ => part.to_owned(),
+    }
+}
+
 /// A filter as people write it: parts of ours by their short names; without a level for all it is info.
 fn parse(filter: &str) -> Result<EnvFilter, String> {
     let mut directives = Vec::new();
@@ -73,8 +83,8 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
         match target {
             Some(target) if known => {
                 let part = target.split(['[', ':']).next().unwrap_or("");
-                let ours = if LOG_PARTS.contains(&part) { "nw_" } else { "" };
-                directives.push(format!("{ours}{target}={level}"));
+                let inner = &target[part.len()..];
+                directives.push(format!("{}{inner}={level}", crate_of(part)));
             }
             None if known => {
                 for_all = true;
@@ -103,7 +113,7 @@ mod tests {
         assert!(one.contains("nw_router=debug") && one.contains("info"), "{one}");
         let two = shown("warn, nw_faces=trace ,rest=off").unwrap();
         assert!(
-            two.contains("nw_faces=trace") && two.contains("nw_rest=off") && two.contains("warn"),
+            two.contains("nw_faces=trace") && two.contains("nw_rest_api=off") && two.contains("warn"),
             "{two}"
         );
         for wrong in ["loud", "router=loud", "=", "router="] {

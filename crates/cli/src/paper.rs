@@ -4,7 +4,7 @@ use crate::output::json_line;
 use crate::signals::Ended;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use nw_paper::{Csr, FIGURES, Options, Report, Watch, page, run};
+use nw_experiments::{Csr, FIGURES, Options, Report, Watch, page, run};
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;

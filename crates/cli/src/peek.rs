@@ -11,7 +11,7 @@ use nw_app::ClientError;
 use nw_app::object::ObjectError;
 use nw_app::packet::{Patience, fetch_packet};
 use nw_app::verify::Signer;
-use nw_element::Kind;
+use nw_element_api::Kind;
 use nw_wire::types::content_type;
 use nw_wire::{Data, DataBuilder, Interest, InterestBuilder, KeyLocator};
 use serde_json::json;

@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use nw_app::ClientError;
 use nw_app::object::fresh_nonce;
 use nw_app::packet::{PacketError, Patience, fetch_packet};
-use nw_element::Kind;
+use nw_element_api::Kind;
 use nw_name::{Component, Name};
 use nw_wire::{DataBuilder, InterestBuilder};
 use serde_json::json;

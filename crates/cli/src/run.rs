@@ -7,7 +7,7 @@ use crate::systemd;
 use anyhow::{Context, Result, bail};
 use nw_api::config::{Config, LogFormat};
 use nw_app::transport;
-use nw_rest::{LogSwitch, Server};
+use nw_rest_api::{LogSwitch, Server};
 use nw_router::{Checked, Handle, Host, InheritedUnix, Stage};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -85,7 +85,7 @@ fn control(
     if path.is_none() && config.control.listen.is_empty() && config.control.metrics_listen.is_empty() {
         return Ok(None);
     }
-    match nw_rest::serve(
+    match nw_rest_api::serve(
         &config.control,
         path.as_deref(),
         inherited.map(|inherited| inherited.socket.into()),

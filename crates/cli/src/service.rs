@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use nw_api::config::LogFormat;
 use nw_api::service::{GraphChange, GraphOrder, GraphText, ServiceLink, ServiceStatistics, ServiceStatus};
-use nw_element::{Parameters, Value};
+use nw_element_api::{Parameters, Value};
 use nw_graph::host::{Handle, Host};
 use nw_graph::{Graph, check, language};
 use nw_service::{Ends, serve, single};

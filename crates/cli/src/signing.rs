@@ -8,7 +8,7 @@ use nw_app::control::Commander;
 use nw_app::keystore::{Credentials, KeyStore, KeyStoreError, Place};
 use nw_app::verify::Verifier;
 use nw_app::{Client, FaceUri, Outgoing, Received};
-use nw_element::Kind;
+use nw_element_api::Kind;
 use nw_name::Name;
 use nw_trust::{Error, Key, Signer};
 use nw_wire::{Interest, Sign};

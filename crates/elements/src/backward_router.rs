@@ -23,7 +23,7 @@ pub use crate::by_kind::{ByKind as In, ByKind as Out};
 
 use crate::router::{self, Router, RouterConfig, RouterCounters};
 use crate::strategy::Strategies;
-use nw_element::{
+use nw_element_api::{
     Cause, Context, Element, FaceId, FaceInfo, Instant, Kind, LinkType, Meta, Outbox, Packet, Peer, Pool,
     Scope,
 };
@@ -230,7 +230,7 @@ impl Element for BackwardRouter {
 mod tests {
     use super::*;
     use crate::lab::{KEY, Lab, as_nack, data, face, interest, name, ports};
-    use nw_element::Meta;
+    use nw_element_api::Meta;
     use nw_wire::{InterestBuilder, NackReason, Token};
 
     /// 300 and 301 ask, 302 is somewhere upstream.

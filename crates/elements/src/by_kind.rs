@@ -1,6 +1,6 @@
 //! The ports of elements through which each kind of packet goes its own way, and leaves as it came.
 
-nw_element::ports! {
+nw_element_api::ports! {
     /// One port for each kind.
     pub enum ByKind {
         /// Interests.

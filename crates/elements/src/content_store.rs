@@ -18,13 +18,13 @@
 //! Spec:   NDN Packet Format 0.3, MustBeFresh and FreshnessPeriod; NDNLPv2, CachePolicy and PitToken
 //! ```
 
-use nw_element::decode::read_or_drop;
-use nw_element::{Cause, Context, Element, FaceId, Instant, Kind, LinkFields, Meta, Packet, Pool};
+use nw_element_api::decode::read_or_drop;
+use nw_element_api::{Cause, Context, Element, FaceId, Instant, Kind, LinkFields, Meta, Packet, Pool};
 use nw_name::HashKey;
 use nw_tables::Ask;
 use nw_tables::cs::{ContentStore as Store, CsConfig, CsRef, Incoming};
 
-nw_element::ports! {
+nw_element_api::ports! {
     /// Where packets enter.
     pub enum In {
         /// To be answered or passed on.
@@ -34,7 +34,7 @@ nw_element::ports! {
     }
 }
 
-nw_element::ports! {
+nw_element_api::ports! {
     /// Where packets leave.
     pub enum Out {
         /// The answer, for the face that asked.
@@ -236,8 +236,8 @@ impl Element for ContentStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nw_element::decode::decode;
-    use nw_element::{DropCounters, Outbox};
+    use nw_element_api::decode::decode;
+    use nw_element_api::{DropCounters, Outbox};
     use nw_wire::{DataBuilder, DigestSha256, InterestBuilder};
 
     const KEY: HashKey = HashKey::new([1, 2, 3, 4]);

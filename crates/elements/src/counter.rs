@@ -15,11 +15,11 @@
 //! Spec:   none
 //! ```
 
-use nw_element::{Context, Element, Instant, Kind, Packet};
+use nw_element_api::{Context, Element, Instant, Kind, Packet};
 use nw_name::PREFIXES_MAX;
 use nw_tables::sketch::{Counted, PREFIX_LEN_MAX, Sketch, Traffic};
 
-nw_element::ports! {
+nw_element_api::ports! {
     /// Where packets enter.
     pub enum In {
         /// Any packet.
@@ -27,7 +27,7 @@ nw_element::ports! {
     }
 }
 
-nw_element::ports! {
+nw_element_api::ports! {
     /// Where packets leave.
     pub enum Out {
         /// As it came.

@@ -2,7 +2,7 @@
 
 use crate::rewrite;
 use core::iter::Take;
-use nw_element::{DropReason, Meta, Packet, Pool};
+use nw_element_api::{DropReason, Meta, Packet, Pool};
 use nw_name::{HashKey, Name, NameRef, Prefixes};
 use nw_tables::fib::{Fib, NextHop};
 use nw_wire::interest::HintNames;

@@ -2,8 +2,8 @@
 
 #![allow(dead_code)] // each test uses its part
 
-use nw_element::decode::decode;
-use nw_element::{
+use nw_element_api::decode::decode;
+use nw_element_api::{
     Context, DropCounters, Element, FaceId, Instant, Kind, LinkFields, Meta, Outbox, Packet, Pool, Port,
 };
 use nw_name::{HashKey, Name};

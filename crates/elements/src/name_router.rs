@@ -25,7 +25,7 @@ pub use crate::by_kind::{ByKind as In, ByKind as Out};
 use crate::hints;
 use crate::scope::Scopes;
 use crate::strategy::{Eligibility, Strategies};
-use nw_element::{
+use nw_element_api::{
     Cause, Context, DropReason, Element, FaceId, FaceInfo, FaceTable, Instant, Kind, LinkFields, LinkType,
     Meta, Packet, Pool, Scope,
 };

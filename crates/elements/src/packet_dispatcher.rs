@@ -14,10 +14,10 @@
 
 use crate::rewrite;
 use crate::scope::{NameScope, Scopes};
-use nw_element::{Cause, Context, DropReason, Element, Instant, Kind, Packet, Pool};
+use nw_element_api::{Cause, Context, DropReason, Element, Instant, Kind, Packet, Pool};
 use nw_name::HashKey;
 
-nw_element::ports! {
+nw_element_api::ports! {
     /// Where packets enter.
     pub enum In {
         /// Any decoded packet.
@@ -25,7 +25,7 @@ nw_element::ports! {
     }
 }
 
-nw_element::ports! {
+nw_element_api::ports! {
     /// Where packets leave.
     pub enum Out {
         /// With a nonce, and a hop limit that is one less.

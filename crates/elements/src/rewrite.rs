@@ -1,7 +1,7 @@
 //! The two changes of an Interest that can't be made in place: a nonce it came without, and a ForwardingHint that has done its work.
 
-use nw_element::decode::decode;
-use nw_element::{Cause, DropReason, Packet, Pool};
+use nw_element_api::decode::decode;
+use nw_element_api::{Cause, DropReason, Packet, Pool};
 use nw_wire::tlv::{number_len, put_number};
 use nw_wire::{Fault, PACKET_LEN_MAX, Reader, types as t};
 

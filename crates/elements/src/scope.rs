@@ -1,6 +1,6 @@
 //! Names that may not leave the machine, or the next hop.
 
-use nw_element::Meta;
+use nw_element_api::Meta;
 use nw_name::{HashKey, Name, NameRef, Prefixes};
 
 /// How far packets of a name may go.

@@ -12,9 +12,9 @@
 //! Spec:   none
 //! ```
 
-use nw_element::{Cause, Context, Element, Instant, Packet};
+use nw_element_api::{Cause, Context, Element, Instant, Packet};
 
-nw_element::ports! {
+nw_element_api::ports! {
     /// Where packets enter.
     pub enum In {
         /// Any packet.
@@ -22,7 +22,7 @@ nw_element::ports! {
     }
 }
 
-nw_element::ports! {
+nw_element_api::ports! {
     /// Where packets leave: nowhere.
     pub enum Out {}
 }

@@ -29,7 +29,7 @@ use crate::strategy::{
     Decisions, Eligibility, Event, Form, Forward, Nacks, Strategies, Strategy, StrategyContext,
     StrategyError, StrategyId, StrategyState, WANTS_DATA, is_pending,
 };
-use nw_element::{
+use nw_element_api::{
     Cause, Context, Element, FaceId, FaceInfo, FaceTable, Instant, Kind, LinkType, Meta, Packet, Pool, Scope,
 };
 use nw_name::{HashKey, NameRef, Prefixes};

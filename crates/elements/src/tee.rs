@@ -12,9 +12,9 @@
 //! Spec:   none
 //! ```
 
-use nw_element::{Cause, Context, Element, Instant, Packet};
+use nw_element_api::{Cause, Context, Element, Instant, Packet};
 
-nw_element::ports! {
+nw_element_api::ports! {
     /// Where packets enter.
     pub enum In {
         /// Any packet.
@@ -22,7 +22,7 @@ nw_element::ports! {
     }
 }
 
-nw_element::ports! {
+nw_element_api::ports! {
     /// Where packets leave.
     pub enum Out {
         /// As it came.
@@ -61,7 +61,7 @@ impl Element for Tee {
 mod tests {
     use super::*;
     use crate::lab::{Lab, data, face, interest, ports};
-    use nw_element::Kind;
+    use nw_element_api::Kind;
 
     #[test]
     fn a_copy_is_like_its_packet() {

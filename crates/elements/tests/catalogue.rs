@@ -1,7 +1,7 @@
 //! The catalogue knows every element, and says what is wrong with parameters.
 
-use nw_element::parameters::{Making, Parameters, Value};
-use nw_element::{DropCounters, FaceId, Instant, Lent, Pool, Runs};
+use nw_element_api::parameters::{Making, Parameters, Value};
+use nw_element_api::{DropCounters, FaceId, Instant, Lent, Pool, Runs};
 use nw_elements::catalogue::{ENTRIES, find, port};
 use nw_name::HashKey;
 
@@ -89,7 +89,8 @@ fn routes_name_faces_and_are_replaced_as_a_whole() {
     assert_eq!(errors.len(), 5, "{errors:?}");
     assert!(errors[0].text.contains("no face is called \"south\""), "{errors:?}");
     let any: &dyn std::any::Any = element.as_ref();
-    let router = any.downcast_ref::<nw_element::Erased<nw_elements::Router>>().expect("a router").element();
+    let router =
+        any.downcast_ref::<nw_element_api::Erased<nw_elements::Router>>().expect("a router").element();
     assert_eq!(router.fib().entries().len(), 3, "/, /a and /c: what was wrong leaves the rest in effect");
 }
 

@@ -3,7 +3,7 @@
 mod graph;
 
 use graph::{Graph, GraphConfig};
-use nw_element::{Element, FaceId, FaceInfo, Kind, LinkFields, LinkType, Scope};
+use nw_element_api::{Element, FaceId, FaceInfo, Kind, LinkFields, LinkType, Scope};
 use nw_elements::strategy::{Strategy, StrategyId};
 use nw_name::{Name, NameRef};
 use nw_tables::fib::NextHop;

@@ -1,6 +1,6 @@
 //! Each element file opens with its contract, and the contract names the element's ports.
 
-use nw_element::{Element, Port};
+use nw_element_api::{Element, Port};
 use nw_elements::{
     BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, RateLimiter, Router,
     SignatureVerifier, Sink, StrategyForwarder, Tee,
@@ -75,9 +75,9 @@ fn contracts_are_there_and_name_the_ports() {
 /// Reasons that a contract names exist, and those that its files use are named.
 #[test]
 fn contracts_name_the_drops() {
-    let counters = nw_element::DropCounters::default();
+    let counters = nw_element_api::DropCounters::default();
     let known: Vec<(String, &str)> =
-        nw_element::Cause::ALL.iter().map(|c| (format!("{c:?}"), c.as_str())).collect();
+        nw_element_api::Cause::ALL.iter().map(|c| (format!("{c:?}"), c.as_str())).collect();
     let malformed: Vec<String> =
         counters.iter().map(|(reason, _)| format!("malformed_{}", reason.as_str())).collect();
     for (file, ..) in elements() {

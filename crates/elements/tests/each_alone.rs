@@ -1,9 +1,9 @@
 //! Every element of the catalogue by itself, whatever comes in: no packet is lost or made up, and each leaves by a port that its kind may leave by.
 
-use nw_element::decode::decode;
-use nw_element::erased::Runs;
-use nw_element::parameters::{Making, Parameters, Value};
-use nw_element::{
+use nw_element_api::decode::decode;
+use nw_element_api::erased::Runs;
+use nw_element_api::parameters::{Making, Parameters, Value};
+use nw_element_api::{
     AnyElement, DropCounters, FaceId, FaceInfo, Instant, Kind, Lent, LinkFields, LinkType, Packet, Pool,
     Scope,
 };

@@ -3,7 +3,7 @@
 mod graph;
 
 use graph::{Graph, GraphConfig};
-use nw_element::{FaceId, FaceInfo, Instant, Kind, LinkFields, LinkType, Scope};
+use nw_element_api::{FaceId, FaceInfo, Instant, Kind, LinkFields, LinkType, Scope};
 use nw_name::Name;
 use nw_tables::fib::NextHop;
 use nw_wire::{Data, DataBuilder, DigestSha256, Interest, InterestBuilder, NackReason};

@@ -5,7 +5,7 @@
 
 #![allow(clippy::print_stdout)]
 
-use nw_element::{Packet, Pool};
+use nw_element_api::{Packet, Pool};
 use nw_faces::{FaceId, FaceOptions, FaceUri, Faces, FacesConfig, Instant};
 use nw_name::HashKey;
 use nw_name::tlv::push_tlv;
@@ -214,7 +214,7 @@ fn relay_udp(len: usize, run: Duration) -> Figures {
         }
         for _ in 0..(64 << 10) / len {
             let packet = source.pool.copy_of(&one).expect("the pool has room");
-            source.pool.meta_mut(&packet).kind = nw_element::Kind::Data;
+            source.pool.meta_mut(&packet).kind = nw_element_api::Kind::Data;
             source.faces.send(Instant::START, face, packet, &mut source.pool);
             sent += 1;
         }

@@ -1,7 +1,7 @@
 //! What a face counts.
 
 use crate::link::ReliabilityCounters;
-use nw_element::{DropCounters, DropReason, Kind};
+use nw_element_api::{DropCounters, DropReason, Kind};
 
 /// Counters of one face, since it was made.
 #[derive(Clone, Debug, Default)]

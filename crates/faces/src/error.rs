@@ -2,7 +2,7 @@
 
 use crate::mac::Mac;
 use crate::uri::{FaceUri, UriError};
-use nw_element::FaceId;
+use nw_element_api::FaceId;
 use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -46,7 +46,7 @@ pub use error::FaceError;
 pub use faces::{Faces, Lane, Stray, Twins, Whence};
 pub use heap::free_at_once;
 pub use inherited::{InheritedUnix, take_inherited};
-pub use nw_element::{FaceId, FaceInfo, Instant, LinkType, Scope};
+pub use nw_element_api::{FaceId, FaceInfo, Instant, LinkType, Scope};
 pub use shm::fault::SharedMemoryFault;
 pub use status::{CloseReason, FaceEvent, FaceFlags, FaceStatus, ListenerStatus, Persistency, UdpBuffer};
 pub use uri::FaceUri;

@@ -5,7 +5,7 @@
 //! Headers and short packets stand in a buffer here; longer payloads stay where they were received and are gathered by the kernel.
 
 use crate::websocket::frame::{self, Role};
-use nw_element::{Kind, Packet, Pool};
+use nw_element_api::{Kind, Packet, Pool};
 
 /// Payloads up to this are copied: that costs less than two more pieces for the kernel to gather.
 const COPY_MAX: usize = 512;

@@ -9,7 +9,7 @@
 use crate::datagram::Peer;
 use crate::mac::Mac;
 use crate::uri::FaceUri;
-use nw_element::FaceId;
+use nw_element_api::FaceId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,6 +1,6 @@
 //! Faces by id: slots that are used again, each time with another generation, so that a stale id finds nothing.
 
-use nw_element::FaceId;
+use nw_element_api::FaceId;
 use std::collections::VecDeque;
 
 /// Generations a slot goes through before the first comes back: 32 bits of a face id less the slot's 20.

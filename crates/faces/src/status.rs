@@ -5,7 +5,7 @@ use crate::shm::fault::SharedMemoryFault;
 use crate::uri::FaceUri;
 use crate::websocket::fault::WebSocketFault;
 use core::time::Duration;
-use nw_element::{FaceId, FaceInfo, Instant, LinkType, Peer, Scope};
+use nw_element_api::{FaceId, FaceInfo, Instant, LinkType, Peer, Scope};
 
 /// How a face ends. Numbers as NFD's management protocol has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

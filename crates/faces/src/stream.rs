@@ -11,7 +11,7 @@ use crate::uri::FaceUri;
 use crate::websocket::WebSocket;
 use crate::websocket::handshake::Opening;
 use arrayvec::ArrayVec;
-use nw_element::{Cause, Chunk, Instant, Packet, Pool};
+use nw_element_api::{Cause, Chunk, Instant, Packet, Pool};
 use nw_wire::tlv::{Framing, frame};
 use nw_wire::{Error, Fault, LpPacket, types};
 use rustix::io::Errno;

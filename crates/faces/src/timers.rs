@@ -1,6 +1,6 @@
 //! What faces wait for in time: at most one timer of each kind a face, taken out when the face ends, so that many short lives leave nothing behind.
 
-use nw_element::{FaceId, Instant};
+use nw_element_api::{FaceId, Instant};
 use std::collections::BTreeSet;
 
 /// What is due.

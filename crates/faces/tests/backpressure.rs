@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Host, data, interest};
-use nw_element::{Cause, Kind, SharedPool};
+use nw_element_api::{Cause, Kind, SharedPool};
 use nw_faces::{FaceId, FaceOptions, FaceUri, FacesConfig, Persistency};
 use nw_wire::tlv::{Framing, frame};
 use std::io::{Read, Write};

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Host, data, interest};
-use nw_element::Kind;
+use nw_element_api::Kind;
 use nw_faces::{CloseReason, FaceEvent, FaceId, FaceOptions, FaceUri, FacesConfig, Persistency};
 use rustix::net::sockopt;
 use std::io::{Read, Write};

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Host, data, interest};
-use nw_element::{Cause, Kind};
+use nw_element_api::{Cause, Kind};
 use nw_faces::config::ReassemblyLimits;
 use nw_faces::interfaces::filter::{Filter, Pattern};
 use nw_faces::interfaces::policy::{EtherPolicy, GroupPolicy, InterfacePolicy};

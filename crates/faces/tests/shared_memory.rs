@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Host, data, interest};
-use nw_element::{Cause, Kind};
+use nw_element_api::{Cause, Kind};
 use nw_faces::{
     CloseReason, FaceError, FaceEvent, FaceId, FaceOptions, FaceUri, FacesConfig, Persistency, Scope,
     SharedMemoryFault,

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Host, interest};
-use nw_element::SharedPool;
+use nw_element_api::SharedPool;
 use nw_faces::{CloseReason, FaceError, FaceEvent, FaceOptions, FaceUri, FacesConfig};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};

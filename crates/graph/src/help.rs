@@ -1,7 +1,7 @@
 //! What there is to say of elements, from what they say themselves: ports, parameters, and the contract that the file of each opens with.
 
 use crate::nearest::nearest;
-use nw_element::PortInfo;
+use nw_element_api::PortInfo;
 use nw_elements::catalogue::{self, Entry};
 use serde::Serialize;
 use std::fmt::Write;
@@ -61,7 +61,7 @@ pub fn element(entry: &Entry) -> ElementHelp {
     let ports = |ports: &'static [PortInfo]| {
         ports.iter().map(|port| PortHelp { name: port.name, kinds: kinds(port) }).collect()
     };
-    let parameter = |info: &nw_element::parameters::ParameterInfo| ParameterHelp {
+    let parameter = |info: &nw_element_api::parameters::ParameterInfo| ParameterHelp {
         name: info.name,
         default: default(info.default),
         meaning: info.meaning,
@@ -116,8 +116,9 @@ fn parameters(text: &mut String, entry: &Entry) -> std::fmt::Result {
     if entry.parameters.is_empty() {
         writeln!(text, "  none")?;
     }
-    let named =
-        |info: &nw_element::parameters::ParameterInfo| format!("{} = {}", info.name, default(info.default));
+    let named = |info: &nw_element_api::parameters::ParameterInfo| {
+        format!("{} = {}", info.name, default(info.default))
+    };
     let width = entry.parameters.iter().map(|info| named(info).chars().count()).max().unwrap_or(0);
     for info in entry.parameters {
         let live = if info.live { " (live: may change while it runs)" } else { "" };

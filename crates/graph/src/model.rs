@@ -1,6 +1,6 @@
 //! What a graph file says, whatever the language: faces, elements, connections.
 
-use nw_element::{FaceInfo, Kind, Parameters};
+use nw_element_api::{FaceInfo, Kind, Parameters};
 use nw_elements::catalogue::Entry;
 use std::fmt;
 

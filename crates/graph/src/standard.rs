@@ -1,7 +1,7 @@
 //! The standard router as a graph: what the fused host runs as one.
 
 use crate::model::{Connection, Face, From, Graph, Node, Place, To};
-use nw_element::{FaceInfo, Parameters};
+use nw_element_api::{FaceInfo, Parameters};
 use nw_elements::catalogue::{Entry, find, port};
 
 /// The standard router, with faces of these names; `parameters` gives those of its elements, which are called `dispatcher`, `store` and `router`.

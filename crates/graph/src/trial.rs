@@ -10,9 +10,9 @@
 use crate::engine::{Engine, Fault};
 use crate::language::Test;
 use crate::model::Graph;
-use nw_element::case::{Failure, NameVariables, Sent, Subject, Words, equal, run};
-use nw_element::decode::decode;
-use nw_element::{Cause, DropCounters, DropReason, FaceId, Instant, LinkFields, Packet, Pool, Scope};
+use nw_element_api::case::{Failure, NameVariables, Sent, Subject, Words, equal, run};
+use nw_element_api::decode::decode;
+use nw_element_api::{Cause, DropCounters, DropReason, FaceId, Instant, LinkFields, Packet, Pool, Scope};
 use nw_name::HashKey;
 use std::collections::VecDeque;
 

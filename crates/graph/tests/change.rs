@@ -1,8 +1,8 @@
 //! Graphs that change while packets flow: nothing is lost where the order says so, nothing comes twice, all is counted.
 //! `NW_CHANGES=1000000 cargo test -p nw-graph --release --test change` goes on for longer.
 
-use nw_element::decode::decode_lazily;
-use nw_element::{FaceId, FaceInfo, Instant, Kind, LinkType, Packet, Parameters, Pool, Scope, Value};
+use nw_element_api::decode::decode_lazily;
+use nw_element_api::{FaceId, FaceInfo, Instant, Kind, LinkType, Packet, Parameters, Pool, Scope, Value};
 use nw_graph::{ChangeOrder, Connection, Engine, From, Graph, To, standard};
 use nw_name::{HashKey, Name};
 use nw_wire::{DataBuilder, DigestSha256, InterestBuilder, Token};
@@ -222,7 +222,7 @@ fn what_is_dropped_is_counted() {
     bench.settle();
     let lost = bench.answered.iter().filter(|answers| **answers == 0).count() as u64;
     assert!(lost > 0, "a change in the midst of traffic loses something");
-    let unsolicited = bench.engine.drops().total(nw_element::Cause::UnsolicitedData);
+    let unsolicited = bench.engine.drops().total(nw_element_api::Cause::UnsolicitedData);
     assert_eq!(lost, unsolicited, "each Interest was sent and answered; whose router had gone is counted");
 }
 
@@ -240,7 +240,7 @@ fn any_changes_conserve_packets() {
     }
     bench.settle();
     let lost = bench.answered.iter().filter(|answers| **answers == 0).count() as u64;
-    assert_eq!(lost, bench.engine.drops().total(nw_element::Cause::UnsolicitedData));
+    assert_eq!(lost, bench.engine.drops().total(nw_element_api::Cause::UnsolicitedData));
 }
 
 #[test]

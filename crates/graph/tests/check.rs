@@ -1,6 +1,6 @@
 //! The checker and the reader over graphs nobody would write: they never panic, and what they find good can be made, drawn and run.
 
-use nw_element::{FaceInfo, Instant, LinkType, Parameters, Pool, Scope};
+use nw_element_api::{FaceInfo, Instant, LinkType, Parameters, Pool, Scope};
 use nw_elements::catalogue::ENTRIES;
 use nw_graph::check::check;
 use nw_graph::engine::Engine;

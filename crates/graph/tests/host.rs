@@ -145,7 +145,7 @@ fn a_change_is_answered_when_it_is_in_effect() {
     router
         .parameters
         .0
-        .push(("pit_entries".to_owned(), nw_element::parameters::Value::Text("many".to_owned())));
+        .push(("pit_entries".to_owned(), nw_element_api::parameters::Value::Text("many".to_owned())));
     let refused = handle.change(bad, ChangeOrder::Drop);
     assert!(matches!(&refused, Err(HostError::Faults(faults)) if faults[0].node == "br"), "{refused:?}");
     assert!(handle.report().unwrap().ports.iter().any(|port| port.node == "seen"), "it stays as it was");
@@ -153,7 +153,9 @@ fn a_change_is_answered_when_it_is_in_effect() {
     let router = half.nodes.iter_mut().find(|node| node.name == "br").unwrap();
     router.parameters.0 = vec![(
         "routes".to_owned(),
-        nw_element::parameters::Value::List(vec![nw_element::parameters::Value::Text("/ nobody".to_owned())]),
+        nw_element_api::parameters::Value::List(vec![nw_element_api::parameters::Value::Text(
+            "/ nobody".to_owned(),
+        )]),
     )];
     let changed = handle.change(half, ChangeOrder::Drop);
     assert!(matches!(changed, Err(HostError::NotInEffect(_))), "{changed:?}");

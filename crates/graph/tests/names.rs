@@ -1,7 +1,7 @@
 //! Names of labelled Data are read when an element asks for it, and at the latest when they leave.
 
-use nw_element::decode::decode_lazily;
-use nw_element::{DropReason, FaceId, FaceInfo, Instant, LinkType, Packet, Pool, Scope};
+use nw_element_api::decode::decode_lazily;
+use nw_element_api::{DropReason, FaceId, FaceInfo, Instant, LinkType, Packet, Pool, Scope};
 use nw_elements::Counter;
 use nw_graph::{Engine, GraphFile};
 use nw_name::{HashKey, Name};

@@ -1,7 +1,7 @@
 //! Work that elements let other threads do: it comes back, whatever happens to the graph meanwhile.
 
-use nw_element::decode::decode;
-use nw_element::{Cause, FaceId, FaceInfo, Instant, LinkType, Packet, Pool, Scope};
+use nw_element_api::decode::decode;
+use nw_element_api::{Cause, FaceId, FaceInfo, Instant, LinkType, Packet, Pool, Scope};
 use nw_graph::{ChangeOrder, Engine, Errand, Graph, GraphFile};
 use nw_name::{HashKey, Name};
 use nw_wire::{DigestSha256, InterestBuilder};

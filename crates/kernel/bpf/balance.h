@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
 /*
- * Who serves a name: rules, slots, members. The twin of crates/balance; and what a packet of a member's is.
+ * Who serves a name: rules, slots, members. The twin of crates/slot-table; and what a packet of a member's is.
  */
 #ifndef NW_BALANCE_H
 #define NW_BALANCE_H

@@ -7,7 +7,7 @@
  *                                 ├─▶ of a member: the cluster's address, the port that answers need ┘
  *                                 └─▶ anything else: on to the system, untouched
  *
- * nw_balance is for XDP, nw_balance_tc for traffic control at ingress; both have the same maps. What they do with each kind of packet, and
+ * nw_slot_table is for XDP, nw_balance_tc for traffic control at ingress; both have the same maps. What they do with each kind of packet, and
  * why, is decision 0030.
  */
 #include <linux/bpf.h>
@@ -55,7 +55,7 @@ static long (*const bpf_csum_update)(struct __sk_buff *ctx, __u32 sum) = (void *
 #include "path.h"
 
 SEC("xdp")
-int nw_balance(struct xdp_md *ctx)
+int nw_slot_table(struct xdp_md *ctx)
 {
 	struct work *w = the_work();
 	__u32 step;

@@ -27,7 +27,7 @@ typedef __u16 __attribute__((may_alias)) u16_at;
 #define MEMBERS 64
 /* Slots and ports are octets in lines: one write of the user side changes 64 of them. */
 #define LINE_OCTETS 64
-/* The highest bits of a mixed hash choose the slot, as in crates/balance/src/table.rs. */
+/* The highest bits of a mixed hash choose the slot, as in crates/slot-table/src/table.rs. */
 #define SLOT_MULTIPLIER 0x9e3779b97f4a7c15ull
 #define SLOT_BITS 17
 #define SLOT_LINES ((1 << SLOT_BITS) / LINE_OCTETS)

@@ -14,8 +14,8 @@ use common::cluster::{Cluster, VIP, entry};
 use common::frames::Udp;
 use common::net::{alone, index_of, ip};
 use common::packets::{data, interest, link};
-use nw_balance::{Effect, Rule, Rules};
 use nw_kernel::balancer::{AttachMode, Hop, Link, MemberEntry, RunTime, Sink, Source, Statistics, Swap};
+use nw_slot_table::{Effect, Rule, Rules};
 use nw_wire::lp::{LpHeader, Token};
 use std::net::UdpSocket;
 

@@ -6,8 +6,8 @@ use common::cluster::{Cluster, DROP, KEY, PASS, REDIRECT, TX, VIP, VIP6, member_
 use common::frames::{Udp, checksum};
 use common::may_run;
 use common::packets::{data, fragment, interest, link};
-use nw_balance::{Effect, Rule, Rules};
 use nw_kernel::balancer::{Link, Verdict};
+use nw_slot_table::{Effect, Rule, Rules};
 use nw_wire::lp::{LpHeader, Token};
 use nw_wire::shard::{Reason, shard_of_packet};
 

@@ -6,9 +6,9 @@ use common::cluster::{Cluster, entry, members, options};
 use common::frames::Udp;
 use common::may_run;
 use common::net::{alone, index_of, ip};
-use nw_balance::Table;
 use nw_kernel::KernelError;
 use nw_kernel::balancer::{AttachMode, Balancer, BalancerOptions, Verdict};
+use nw_slot_table::Table;
 use rustix::thread::CapabilitySet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -128,7 +128,7 @@ fn what_is_pinned_is_adopted() {
         // Only what differs is written.
         let four = Table::compute(&members(4), 7);
         let changed = second.set_slots(four.slots()).expect("slots");
-        assert!((0.24..0.26).contains(&(changed as f64 / nw_balance::SLOTS as f64)), "{changed}");
+        assert!((0.24..0.26).contains(&(changed as f64 / nw_slot_table::SLOTS as f64)), "{changed}");
         assert_eq!(second.set_slots(four.slots()).expect("slots"), 0);
 
         second.remove().expect("removed");
@@ -213,7 +213,7 @@ fn what_the_caller_gave_is_checked() {
         member.hop.map(|hop| nw_kernel::balancer::Hop { vlan: Some(4095), ..hop })));
     assert!(!wrong(1, |member| member.port = 6371), "its own");
     assert!(matches!(balancer.set_slots(&[1; 7]), Err(KernelError::Slots(_))));
-    assert!(matches!(balancer.set_slots(&vec![64; nw_balance::SLOTS]), Err(KernelError::Slots(_))));
+    assert!(matches!(balancer.set_slots(&vec![64; nw_slot_table::SLOTS]), Err(KernelError::Slots(_))));
     assert!(matches!(balancer.set_control(64), Err(KernelError::Member { .. })));
     let peers: Vec<_> =
         (0..=4096u16).map(|port| std::net::SocketAddr::from(([192, 0, 2, 9], port))).collect();

@@ -1,13 +1,13 @@
-//! What `nw_balance` says of names, and what the program does with them: thousands of names, with rules.
+//! What `nw_slot_table` says of names, and what the program does with them: thousands of names, with rules.
 
 mod common;
 
 use common::cluster::{Cluster, KEY, VIP};
 use common::frames::Udp;
 use common::{may_run, packets, vectors};
-use nw_balance::{Effect, Rule, Rules};
 use nw_kernel::balancer::{BalancerOptions, Verdict};
 use nw_name::{Component, ComponentType, Name};
+use nw_slot_table::{Effect, Rule, Rules};
 use nw_wire::InterestBuilder;
 use nw_wire::shard::{Reason, prefix_hashes};
 use proptest::prelude::*;
@@ -75,7 +75,7 @@ fn the_program_decides_as_the_crate_does() {
                 continue;
             }
             let packet = InterestBuilder::new(name.clone()).nonce(7).encode();
-            let served = nw_balance::where_is(name.as_ref(), &KEY, &rules, &cluster.table, 3);
+            let served = nw_slot_table::where_is(name.as_ref(), &KEY, &rules, &cluster.table, 3);
             let (member, control) = verdict_of(&mut cluster, &packet);
             assert_eq!(member, Some(served.member), "{name} with {rules:?}");
             assert_eq!(control, served.decision.hash.is_none(), "{name} with {rules:?}");

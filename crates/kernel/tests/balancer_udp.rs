@@ -103,7 +103,7 @@ fn a_members_port_leads_to_it_whatever_comes() {
     // Each by both programs.
     assert_eq!(kinds, (4, 4, 8, 4, 0));
     // One that drains has no slot, and still gets what is for its port.
-    let others = nw_balance::Table::compute(&common::cluster::members(1), 7);
+    let others = nw_slot_table::Table::compute(&common::cluster::members(1), 7);
     cluster.balancer.set_slots(others.slots()).expect("slots");
     let frame = Udp::new("198.51.100.7:6363", "192.0.2.1:6373", &data("/a"));
     cluster.expect("draining", &frame.frame(), Verdict::ToMember, REDIRECT, &to_member(&frame, 3));
@@ -139,7 +139,7 @@ fn members_that_can_not_be_reached_are_counted() {
     let to_port =
         Udp::new("198.51.100.7:50000", &format!("192.0.2.1:{}", member_port(number)), &data("/a")).frame();
     cluster.expect("its port", &to_port, Verdict::Passed, PASS, &to_port);
-    cluster.balancer.set_slots(&vec![0; nw_balance::SLOTS]).expect("slots");
+    cluster.balancer.set_slots(&vec![0; nw_slot_table::SLOTS]).expect("slots");
     cluster.expect("no slots", &octets, Verdict::NoMember, DROP, &octets);
     // To the interface it came by: sent back there.
     set(&mut cluster, MemberEntry { hop: Some(Hop { interface_index: 1, ..hop }), ..entry(number) });

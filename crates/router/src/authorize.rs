@@ -6,7 +6,7 @@ use nw_api::config::file::{KEY_MAX, read_bytes, read_text};
 use nw_api::config::{self, AnchorItem, Config, TcpCommands};
 use nw_api::management::Verb;
 use nw_api::management::command::{self, Request};
-use nw_element::{FaceId, Instant, SharedPool, Shortages};
+use nw_element_api::{FaceId, Instant, SharedPool, Shortages};
 use nw_faces::FaceUri;
 use nw_name::{Name, NameRef};
 use nw_trust::chain::Sets;

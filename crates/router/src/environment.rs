@@ -14,7 +14,7 @@ use nw_api::management::{
     self as api, ChannelStatus, CsInfo, DropCount, ForwarderStatus, ShardStatus, XdpStatus, flags,
 };
 use nw_api::rest::LoopTime;
-use nw_element::{DropReason, Element as _, FaceId, FaceTable, Instant, LinkType, Packet, Pool, Scope};
+use nw_element_api::{DropReason, Element as _, FaceId, FaceTable, Instant, LinkType, Packet, Pool, Scope};
 use nw_elements::strategy::{StrategyError, StrategyId};
 use nw_faces::{FaceError, FaceEvent, FaceFlags, FaceOptions, FaceStatus, FaceUri, Faces, Persistency};
 use nw_name::{Name, NameRef};

@@ -4,8 +4,8 @@
 
 use crate::plane::Plane;
 use core::time::Duration;
-use nw_element::journal::{Decision, Journal, NotSent};
-use nw_element::{Cause, DropCounters, FaceId, Instant, Kind, Packet, Pool};
+use nw_element_api::journal::{Decision, Journal, NotSent};
+use nw_element_api::{Cause, DropCounters, FaceId, Instant, Kind, Packet, Pool};
 use nw_elements::scope::NameScope;
 use nw_elements::strategy::Eligibility;
 use nw_name::{HashKey, Name, Prefixes};

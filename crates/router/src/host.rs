@@ -24,7 +24,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError};
 use nw_api::config::Config;
 use nw_api::management::FaceEventKind;
 use nw_api::rest::LoopTime;
-use nw_element::{FaceId, FaceTable, Instant, Kind, Packet, Pool, Scope, Shortages};
+use nw_element_api::{FaceId, FaceTable, Instant, Kind, Packet, Pool, Scope, Shortages};
 use nw_faces::{FaceEvent, Faces, InheritedUnix};
 use nw_name::HashKey;
 use nw_trust::{Peer, Rules};

@@ -10,9 +10,9 @@
 //! over 200 ns when waited for and some 16 ns when sixteen are fetched together, so this is the one big lever.
 
 use crate::explain::Explainer;
-use nw_element::decode::read_names;
-use nw_element::journal::Journal;
-use nw_element::{
+use nw_element_api::decode::read_names;
+use nw_element_api::journal::Journal;
+use nw_element_api::{
     Cause, Context, DropCounters, Element, FaceId, Instant, Outbox, PREFETCH_STAGES_MAX, Packet, Pool,
 };
 use nw_elements::{
@@ -90,7 +90,7 @@ impl Plane {
         }
     }
 
-    /// Reads the names of packets that were [decoded lazily](nw_element::decode::decode_lazily): who watches packets needs them.
+    /// Reads the names of packets that were [decoded lazily](nw_element_api::decode::decode_lazily): who watches packets needs them.
     pub fn read_names(&mut self, packets: &mut Vec<Packet>, pool: &mut Pool) {
         read_names(pool, packets, &mut self.drops);
     }

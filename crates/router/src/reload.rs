@@ -5,7 +5,7 @@ use crate::control::Plan;
 use crate::host::Host;
 use crate::settings::{self, Share};
 use crate::shards::order::Order;
-use nw_element::Instant;
+use nw_element_api::Instant;
 use nw_trust::Rules;
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use crate::host::Host;
 use core::time::Duration;
-use nw_element::{Instant, SharedPool, Shortages};
+use nw_element_api::{Instant, SharedPool, Shortages};
 
 /// The least time between two lines about the same pool.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);

@@ -13,7 +13,7 @@ use nw_api::service::{
 };
 use nw_graph::host::{Handle, HostError, Report};
 use nw_graph::{ChangeOrder, GraphFile, language};
-use nw_rest::{Body, Refused, ServeError, Server};
+use nw_rest_api::{Body, Refused, ServeError, Server};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use utoipa::OpenApi;
@@ -67,7 +67,7 @@ pub fn serve(path: &Path, name: &str, graph: &str, handle: Handle) -> Result<Ser
         return Err(ControlError::Serve(ServeError::Listen { place: path.display().to_string(), error }));
     }
     let shared = Shared { name: name.into(), handle, graph: Arc::new(Mutex::new(graph.to_owned())) };
-    Ok(nw_rest::serve_paths(&Control::default(), Some(path), None, router(shared))?)
+    Ok(nw_rest_api::serve_paths(&Control::default(), Some(path), None, router(shared))?)
 }
 
 fn host_refused(error: &HostError) -> Refused {
@@ -108,12 +108,12 @@ fn all_paths() -> OpenApiRouter<Shared> {
 
 /// The OpenAPI document, as JSON.
 pub fn document() -> String {
-    nw_rest::complete_document(all_paths().into_openapi())
+    nw_rest_api::complete_document(all_paths().into_openapi())
 }
 
 fn router(shared: Shared) -> Router {
     let (router, _) = all_paths().split_for_parts();
-    nw_rest::finish(router, document(), BODY_BYTES_MAX).with_state(shared)
+    nw_rest_api::finish(router, document(), BODY_BYTES_MAX).with_state(shared)
 }
 
 /// Queries the loop, which replies between two turns.

@@ -2,7 +2,7 @@
 //!
 //! Over one link packets of a kind can lead to one port only. Replies find back by it, as a link is to both sides what any other face is.
 
-use nw_element::{FaceInfo, Kind, LinkType, Scope};
+use nw_element_api::{FaceInfo, Kind, LinkType, Scope};
 use nw_faces::uri::UNIX_PATH_LEN_MAX;
 use nw_graph::check::check;
 use nw_graph::model::ALL_KINDS;

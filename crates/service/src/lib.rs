@@ -18,5 +18,5 @@ pub mod single;
 
 pub use control::{ControlError, serve};
 pub use cut::{CutError, LinkKind, Piece, cut};
-pub use nw_rest::Server;
+pub use nw_rest_api::Server;
 pub use single::{Ends, SingleError, single};

@@ -1,6 +1,6 @@
 //! The graph of one element between the face that Interests come by and the one that they leave by.
 
-use nw_element::{FaceInfo, Kind, LinkType, Parameters, Scope};
+use nw_element_api::{FaceInfo, Kind, LinkType, Parameters, Scope};
 use nw_elements::catalogue::find;
 use nw_graph::model::ALL_KINDS;
 use nw_graph::{Connection, Face, From, Graph, Node, Place, To};

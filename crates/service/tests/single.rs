@@ -1,6 +1,6 @@
 //! Every element of the catalogue can stand alone between two faces.
 
-use nw_element::{Parameters, Value};
+use nw_element_api::{Parameters, Value};
 use nw_elements::catalogue::ENTRIES;
 use nw_graph::{GraphFile, language};
 use nw_service::{Ends, SingleError, single};

@@ -1,6 +1,6 @@
 //! What a simulated router is made of: anything that takes decoded packets and gives decoded packets, and says when it wants to be called again.
 
-use nw_element::{DropCounters, FaceId, FaceInfo, Instant, Packet, Pool};
+use nw_element_api::{DropCounters, FaceId, FaceInfo, Instant, Packet, Pool};
 use nw_elements::RouterConfig;
 use nw_elements::strategy::StrategyError;
 use nw_name::{HashKey, NameRef};

@@ -3,8 +3,8 @@
 use crate::outcome::{Outcome, Point, Row};
 use crate::topology::{self, Topology};
 use core::fmt::Write;
-use nw_measure::chart::{Axis, Chart, Line, Scale, Style};
-use nw_measure::page::{escape, head};
+use nw_report_kit::chart::{Axis, Chart, Line, Scale, Style};
+use nw_report_kit::page::{escape, head};
 use std::io;
 use std::path::Path;
 

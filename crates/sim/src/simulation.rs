@@ -19,7 +19,7 @@ use crate::routes::{FAR, Map};
 use crate::scenario::{Action, Checked, RoutingMetric, Timed};
 use crate::station::{Shared, Station, Towards, arrival, face};
 use crate::wires::{Wire, Wires};
-use nw_element::{Cause, Instant};
+use nw_element_api::{Cause, Instant};
 use nw_faces::FacesConfig;
 use nw_faces::link::LinkSettings;
 use nw_faces::link::QueueState;

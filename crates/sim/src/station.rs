@@ -2,7 +2,7 @@
 
 use crate::applications::Arrival;
 use crate::node::{Fused, Node, NodeConfig, NodeCounters};
-use nw_element::{DropCounters, FaceId, FaceInfo, Instant, LinkType, Packet, Pool, Scope};
+use nw_element_api::{DropCounters, FaceId, FaceInfo, Instant, LinkType, Packet, Pool, Scope};
 use nw_faces::FaceCounters;
 use nw_faces::link::{LinkService, LinkSettings, QueueState, ReassemblyBudget, Source, Tally};
 use nw_faces::outbox::Outbox;
@@ -172,7 +172,7 @@ impl Station {
     #[inline]
     pub fn receive(&mut self, now: Instant, port: usize, bytes: &[u8], shared: &mut Shared) {
         let Some(packet) = shared.pool.copy_of(bytes) else {
-            self.link_drops.count(nw_element::Cause::NoBuffer);
+            self.link_drops.count(nw_element_api::Cause::NoBuffer);
             return;
         };
         let at = &mut self.ports[port];
@@ -205,7 +205,7 @@ impl Station {
         let egress = shared.pool.meta(&packet).egress;
         let port = (egress.slot() as u32).checked_sub(FaceId::FIRST).map(|port| port as usize);
         let Some(at) = port.and_then(|port| self.ports.get_mut(port)) else {
-            shared.pool.drop_packet(packet, nw_element::Cause::FaceGone, &mut self.link_drops);
+            shared.pool.drop_packet(packet, nw_element_api::Cause::FaceGone, &mut self.link_drops);
             return None;
         };
         let mut tally = Tally { face: &mut at.counters, all: &mut self.link_drops };

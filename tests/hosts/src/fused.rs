@@ -2,8 +2,8 @@
 
 use crate::memory::{InMemory, faces, run};
 use crate::{FACES, Host, KEY, Outcome, Tables, Trace, memory, tables};
-use nw_element::parameters::{Making, Parameters, Reader, Value};
-use nw_element::{DropCounters, Instant, Packet, Pool};
+use nw_element_api::parameters::{Making, Parameters, Reader, Value};
+use nw_element_api::{DropCounters, Instant, Packet, Pool};
 use nw_elements::RouterConfig;
 use nw_elements::catalogue::Configured;
 use nw_router::plane::Plane;

@@ -4,7 +4,7 @@ use crate::fused::{SIZES, route_parameters};
 use crate::memory::{InMemory, faces, run};
 use crate::trace::face_info;
 use crate::{FACES, Host, KEY, Outcome, Tables, Trace, tables};
-use nw_element::{DropCounters, Erased, Instant, Packet, Parameters, Pool, Value};
+use nw_element_api::{DropCounters, Erased, Instant, Packet, Parameters, Pool, Value};
 use nw_graph::{Engine, Graph, standard};
 use std::any::Any;
 
@@ -71,7 +71,7 @@ pub fn tables_of(engine: &Engine) -> Tables {
     sum
 }
 
-fn element<'a, E: nw_element::Element + 'static>(engine: &'a Engine, node: &str) -> Option<&'a E> {
+fn element<'a, E: nw_element_api::Element + 'static>(engine: &'a Engine, node: &str) -> Option<&'a E> {
     let element: &dyn Any = engine.element(node)?;
     Some(element.downcast_ref::<Erased<E>>().expect("of this type").element())
 }

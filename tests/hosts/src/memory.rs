@@ -2,8 +2,8 @@
 
 use crate::trace::{FACES, Incoming, Open, Sent, Step, face_info, kind_name, order};
 use crate::{KEY, Outcome, Tables, Trace};
-use nw_element::decode::decode_lazily;
-use nw_element::{DropCounters, FaceId, FaceInfo, Instant, Kind, Packet, Pool, Scope};
+use nw_element_api::decode::decode_lazily;
+use nw_element_api::{DropCounters, FaceId, FaceInfo, Instant, Kind, Packet, Pool, Scope};
 use std::time::Duration;
 
 /// A host as the fused plane is one.

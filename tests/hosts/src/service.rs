@@ -9,7 +9,7 @@
 use crate::fused::{SIZES, route_parameters};
 use crate::trace::{FACES, Incoming, Open, Sent, Step, face_info, order};
 use crate::{Host, Outcome, Tables, Trace, graph, tables};
-use nw_element::{Instant, Parameters, Value};
+use nw_element_api::{Instant, Parameters, Value};
 use nw_graph::host::{Handle, Host as GraphHost, Report};
 use nw_graph::{Connection, From, Graph, Place, To, standard};
 use nw_service::{LinkKind, cut};

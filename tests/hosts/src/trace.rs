@@ -1,6 +1,6 @@
 //! Traces: what a router is set up with, and what comes.
 
-use nw_element::{FaceInfo, Kind, LinkType, Scope};
+use nw_element_api::{FaceInfo, Kind, LinkType, Scope};
 use nw_name::Name;
 use nw_wire::{DataBuilder, DigestSha256, InterestBuilder, LpHeader, LpPacket, NackReason, Token};
 use proptest::prelude::{Just, Strategy, any, prop_oneof};

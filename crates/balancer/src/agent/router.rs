@@ -13,7 +13,7 @@ use nw_app::control::{ControlError, uniqueness};
 use nw_app::import::{ImportError, import};
 use nw_app::object::{Reply, exchange_serving, fresh_nonce};
 use nw_app::{Client, ClientError, FaceUri};
-use nw_element::{Instant, Kind, LinkFields};
+use nw_element_api::{Instant, Kind, LinkFields};
 use nw_name::Name;
 use nw_name::convention::Kind as Convention;
 use nw_wire::{Data, DigestSha256, Interest, InterestBuilder};

@@ -2,7 +2,7 @@
 
 use super::Patience;
 use core::time::Duration;
-use nw_element::Instant;
+use nw_element_api::Instant;
 
 /// What a router says is pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

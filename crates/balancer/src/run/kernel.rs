@@ -2,10 +2,10 @@
 
 use super::Balancer;
 use crate::slots;
-use nw_balance::Table;
-use nw_element::Instant;
+use nw_element_api::Instant;
 use nw_kernel::KernelError;
 use nw_kernel::balancer::{BalancerCounters, Link, MemberEntry, ONE_PORT_PEERS_MAX};
+use nw_slot_table::Table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 

@@ -7,8 +7,8 @@ use crate::members::Member;
 use nw_api::balancer::{
     BalancerInterface, BalancerMember, BalancerStatus, MemberCounters, MemberState, NameWhere, RuleText,
 };
-use nw_balance::{Effect, where_is};
 use nw_name::NameRef;
+use nw_slot_table::{Effect, where_is};
 
 /// The kernel's counters in words of the interface.
 pub(super) fn counters(counted: &nw_kernel::balancer::MemberCounters) -> MemberCounters {
@@ -131,7 +131,7 @@ impl Balancer {
     }
 
     pub(crate) fn where_is(&self, name: NameRef<'_>) -> NameWhere {
-        let unset = nw_balance::Table::compute(&[], 0);
+        let unset = nw_slot_table::Table::compute(&[], 0);
         let table = self.written.table.as_ref().unwrap_or(&unset);
         let served = where_is(name, &self.key, &self.rules, table, self.written.control.unwrap_or(0));
         let rule = served.decision.rule.and_then(|at| self.rules.iter().nth(at));

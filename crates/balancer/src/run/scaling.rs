@@ -9,7 +9,7 @@ use crate::members::Wanted;
 use crate::probe;
 use core::time::Duration;
 use nw_api::balancer::{ElasticStatus, MemberState};
-use nw_element::Instant;
+use nw_element_api::Instant;
 use std::net::SocketAddr;
 
 /// Between two samples of the load.

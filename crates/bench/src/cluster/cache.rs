@@ -3,7 +3,7 @@
 use super::name;
 use crate::report::{Row, median};
 use anyhow::Result;
-use nw_lab::{Cluster, Plan};
+use nw_testbed::{Cluster, Plan};
 use std::time::Duration;
 
 const MEMBERS: usize = 4;

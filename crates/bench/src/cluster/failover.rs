@@ -3,7 +3,7 @@
 use super::name;
 use crate::report::Row;
 use anyhow::{Context, Result, ensure};
-use nw_lab::{Cluster, FetchPlan, LabError, Plan, PublishPlan};
+use nw_testbed::{Cluster, FetchPlan, LabError, Plan, PublishPlan};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 

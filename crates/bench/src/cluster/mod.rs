@@ -1,4 +1,4 @@
-//! `cluster/…`: several routers behind a kernel balancer, as one, in the laboratory of `nw-lab`.
+//! `cluster/…`: several routers behind a kernel balancer, as one, in the laboratory of `nw-testbed`.
 //!
 //! Members get equal shares of a processor, small enough that neither the balancer nor the ends are what limits: this machine plays all parts.
 
@@ -11,8 +11,8 @@ mod scale;
 use crate::report::Row;
 use crate::transfer::Place;
 use anyhow::Result;
-use nw_lab::{Cluster, LabError, Plan};
 use nw_name::Name;
+use nw_testbed::{Cluster, LabError, Plan};
 
 /// The rows; none where a laboratory can't be built.
 ///

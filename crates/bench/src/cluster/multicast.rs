@@ -3,8 +3,8 @@
 use super::name;
 use crate::report::Row;
 use anyhow::{Context, Result, anyhow, ensure};
-use nw_lab::{Cluster, LabError, PORT, Plan};
 use nw_name::Name;
+use nw_testbed::{Cluster, LabError, PORT, Plan};
 use nw_wire::{DataBuilder, DigestSha256, Interest, InterestBuilder, LpHeader, LpPacket};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 use super::name;
 use crate::report::Row;
 use anyhow::{Context, Result, ensure};
-use nw_lab::{Balancer, Cluster, FetchPlan, Plan, PublishPlan};
+use nw_testbed::{Balancer, Cluster, FetchPlan, Plan, PublishPlan};
 use std::time::Duration;
 
 const MEMBERS: usize = 3;

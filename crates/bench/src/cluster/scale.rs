@@ -3,8 +3,8 @@
 use super::name;
 use crate::report::{Row, median};
 use anyhow::{Context, Result, anyhow, ensure};
-use nw_lab::{Cluster, FetchPlan, Plan, PublishPlan, Running};
 use nw_name::Name;
+use nw_testbed::{Cluster, FetchPlan, Plan, PublishPlan, Running};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! What is measured: the fused plane, or the same elements in a graph.
 
 use super::{KEY, Options};
-use nw_element::{Context, DropCounters, FaceId, FaceInfo, Instant, Packet, Parameters, Pool, Value};
+use nw_element_api::{Context, DropCounters, FaceId, FaceInfo, Instant, Packet, Parameters, Pool, Value};
 use nw_elements::{Router, RouterConfig, router};
 use nw_graph::{Engine, standard};
 use nw_router::plane::{BATCH, Plane};
@@ -101,8 +101,10 @@ impl Host for Plane {
 impl Host for Engine {
     fn new(options: &Options, cached: usize) -> Self {
         let whole = |name: &str, number: usize| (name.to_owned(), Value::Integer(number as i64));
-        let info =
-            FaceInfo { scope: nw_element::Scope::NonLocal, link_type: nw_element::LinkType::PointToPoint };
+        let info = FaceInfo {
+            scope: nw_element_api::Scope::NonLocal,
+            link_type: nw_element_api::LinkType::PointToPoint,
+        };
         let graph = standard(&[("any", info)], |node| {
             Parameters(match node {
                 "store" => vec![whole("packets", cached), whole("mib", store_bytes(cached) >> 20)],

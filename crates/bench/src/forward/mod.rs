@@ -8,8 +8,8 @@
 use crate::machine::cycles_per_ns;
 use crate::process::own_resident_kib;
 use core::time::Duration;
-use nw_element::decode::decode_lazily;
-use nw_element::{FaceId, FaceInfo, Instant, Kind, LinkType, Packet, Pool, Scope};
+use nw_element_api::decode::decode_lazily;
+use nw_element_api::{FaceId, FaceInfo, Instant, Kind, LinkType, Packet, Pool, Scope};
 use nw_elements::strategy::Strategies;
 use nw_name::{HashKey, Name};
 use nw_router::plane::{BATCH, Plane};

@@ -6,8 +6,8 @@
 
 use super::cs::{data, key};
 use super::{Row, mix};
-use nw_measure::zipf::Zipf;
 use nw_name::{Name, Prefixes};
+use nw_report_kit::zipf::Zipf;
 use nw_tables::cs::{BLOCK_LEN, ContentStore, CsConfig, PolicyKind};
 use nw_tables::{Ask, Instant};
 

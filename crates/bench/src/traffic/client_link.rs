@@ -4,7 +4,7 @@ use super::link::{Arrival, Link, wake_on_time};
 use core::time::Duration;
 use nw_app::client::plain_token;
 use nw_app::{Client, ClientError};
-use nw_element::{Instant, Kind, LinkFields};
+use nw_element_api::{Instant, Kind, LinkFields};
 
 /// A client whose packets a generator makes.
 #[derive(Debug)]

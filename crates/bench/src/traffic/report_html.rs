@@ -6,8 +6,8 @@ use super::result::Outcome;
 use super::timings::Timings;
 use super::workload::Pattern;
 use hdrhistogram::Histogram;
-use nw_measure::chart::{Axis, Chart, Line, Scale, Style};
-use nw_measure::page::{escape, head};
+use nw_report_kit::chart::{Axis, Chart, Line, Scale, Style};
+use nw_report_kit::page::{escape, head};
 use std::fmt::Write;
 
 /// Bars of the distribution in each power of ten.

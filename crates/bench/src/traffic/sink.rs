@@ -1,7 +1,7 @@
 //! Who answers: any Interest below a prefix, each from the Interest alone. No table, no signature made, one prepared packet for all.
 
 use super::workload::Workload;
-use nw_element::Kind;
+use nw_element_api::Kind;
 use nw_name::tlv::{number_len, push_integer, push_number, push_tlv};
 use nw_name::{ComponentType, NameRef};
 use nw_wire::types as t;

@@ -6,7 +6,7 @@ use nw_api::management::client::decode_items;
 use nw_api::management::{ControlParameters, Dataset, FaceStatus, Verb};
 use nw_app::control::{self, ControlError};
 use nw_app::{Client, ClientError, FaceUri};
-use nw_element::LinkFields;
+use nw_element_api::LinkFields;
 use nw_name::Name;
 use nw_wire::InterestBuilder;
 use std::sync::Arc;

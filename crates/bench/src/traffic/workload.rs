@@ -5,8 +5,8 @@
 
 use super::span::Span;
 use crate::tables::mix;
-use nw_measure::zipf::{Zipf, unit};
 use nw_name::{ComponentType, Name, NameRef};
+use nw_report_kit::zipf::{Zipf, unit};
 use serde::Serialize;
 
 const GENERIC: u8 = ComponentType::GENERIC.number() as u8;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use nw_api::config::LogFormat;
 use nw_api::config::file::{TEXT_MAX, read_text};
 use nw_balancer::{Balancer, Config, Ending, control};
-use nw_rest::ServeError;
+use nw_rest_api::ServeError;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::os::unix::net::UnixStream;

@@ -5,7 +5,7 @@ use super::{digest, say};
 use crate::signals::Ended;
 use anyhow::{Context, Result, bail};
 use nw_api::balancer::BalancerStatus;
-use nw_lab::{Cluster, FetchPlan, LabError, Plan, PublishPlan};
+use nw_testbed::{Cluster, FetchPlan, LabError, Plan, PublishPlan};
 use std::io;
 use std::path::Path;
 use std::process::Command;

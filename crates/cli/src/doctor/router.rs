@@ -11,7 +11,7 @@ use nw_api::management::{Dataset, FaceStatus, ForwarderStatus, RibEntry};
 use nw_api::rest::Look;
 use nw_app::control::dataset;
 use nw_app::{Client, FaceUri, transport};
-use nw_element::SharedPool;
+use nw_element_api::SharedPool;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};

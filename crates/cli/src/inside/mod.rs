@@ -69,7 +69,7 @@ pub enum LogVerb {
 
 /// `nw openapi`
 pub fn openapi() -> Result<ExitCode> {
-    outln!("{}", nw_rest::document())?;
+    outln!("{}", nw_rest_api::document())?;
     Ok(ExitCode::SUCCESS)
 }
 

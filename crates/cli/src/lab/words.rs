@@ -2,7 +2,7 @@
 
 use crate::output::{describe, json_line, row, table};
 use anyhow::{Context, Result, bail};
-use nw_lab::Cluster;
+use nw_testbed::Cluster;
 use serde_json::{Value, json};
 
 const HELP: &str = "\

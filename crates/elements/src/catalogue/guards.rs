@@ -5,8 +5,8 @@ use crate::name_filter::{self, Rule, Verdict};
 use crate::rate_limiter::{self, Limits, Rate};
 use crate::{NameFilter, NameFilterConfig, RateLimiter, RateLimiterConfig};
 use core::time::Duration;
-use nw_element::parameters::{ParameterInfo, Reader};
-use nw_element::{Context, Instant};
+use nw_element_api::parameters::{ParameterInfo, Reader};
+use nw_element_api::{Context, Instant};
 use nw_name::Name;
 
 impl Configured for NameFilter {

@@ -12,8 +12,8 @@ use crate::{
     BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, RateLimiter, Router,
     SignatureVerifier, Sink, StrategyForwarder, Tee,
 };
-use nw_element::parameters::{Making, ParameterError, ParameterInfo, Parameters, Reader};
-use nw_element::{AnyElement, Context, Element, Erased, Instant, Lent, Port, PortInfo};
+use nw_element_api::parameters::{Making, ParameterError, ParameterInfo, Parameters, Reader};
+use nw_element_api::{AnyElement, Context, Element, Erased, Instant, Lent, Port, PortInfo};
 use std::any::Any;
 
 /// An element that can be made from parameters.

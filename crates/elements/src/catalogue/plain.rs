@@ -2,7 +2,7 @@
 
 use super::{Configured, fixed};
 use crate::{Counter, Sink, Tee};
-use nw_element::parameters::{ParameterInfo, Reader};
+use nw_element_api::parameters::{ParameterInfo, Reader};
 use nw_name::PREFIXES_MAX;
 
 impl Configured for Counter {

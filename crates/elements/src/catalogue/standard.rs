@@ -3,8 +3,8 @@
 use super::{Configured, fixed, live};
 use crate::strategy::StrategyError;
 use crate::{ContentStore, PacketDispatcher, Router, RouterConfig, content_store, packet_dispatcher, router};
-use nw_element::parameters::{ParameterInfo, Reader};
-use nw_element::{Context, Instant};
+use nw_element_api::parameters::{ParameterInfo, Reader};
+use nw_element_api::{Context, Instant};
 use nw_name::{Name, NameRef};
 use nw_tables::cs::{CsConfig, PolicyKind};
 use nw_tables::fib::{FibConfig, NextHop, StrategyId};

@@ -3,8 +3,8 @@
 use super::{Configured, fixed, live};
 use crate::signature_verifier::{self, TrustConfig, TrustRule};
 use crate::{SignatureVerifier, SignatureVerifierConfig};
-use nw_element::parameters::{ParameterInfo, Reader};
-use nw_element::{Context, Instant};
+use nw_element_api::parameters::{ParameterInfo, Reader};
+use nw_element_api::{Context, Instant};
 use nw_name::Name;
 use nw_trust::{Anchor, VerifyKey, certificate};
 use nw_wire::certificate::Certificate;

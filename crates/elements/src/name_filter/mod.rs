@@ -25,11 +25,11 @@ mod rule;
 
 pub use rule::{COMPONENTS_MAX, NamePattern, Rule, RuleError, Verdict};
 
-use nw_element::{Cause, Context, Element, Instant, Meta, Packet};
+use nw_element_api::{Cause, Context, Element, Instant, Meta, Packet};
 use nw_name::{HashKey, NameRef};
 use nw_tables::prefix_map::{PrefixMap, PrefixMapError};
 
-nw_element::ports! {
+nw_element_api::ports! {
     /// Where packets enter.
     pub enum In {
         /// Any packet.
@@ -37,7 +37,7 @@ nw_element::ports! {
     }
 }
 
-nw_element::ports! {
+nw_element_api::ports! {
     /// Where packets leave.
     pub enum Out {
         /// Whose names are allowed.

@@ -1,6 +1,6 @@
 //! A token bucket: so many Interests a second, and so many at once after a pause.
 
-use nw_element::Instant;
+use nw_element_api::Instant;
 
 /// A limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,7 +31,7 @@ pub use bucket::Rate;
 use crate::name_router::make_nack;
 use bucket::Bucket;
 use core::time::Duration;
-use nw_element::{Cause, Context, Element, FaceId, FaceInfo, Instant, LinkType, Packet, Pool};
+use nw_element_api::{Cause, Context, Element, FaceId, FaceInfo, Instant, LinkType, Packet, Pool};
 use nw_name::{HashKey, Name, NameRef};
 use nw_tables::prefix_map::{PrefixMap, PrefixMapError};
 use nw_wire::NackReason;
@@ -277,7 +277,7 @@ impl Element for RateLimiter {
 mod tests {
     use super::*;
     use crate::lab::{KEY, Lab, as_nack, data, face, interest, name, ports};
-    use nw_element::Scope;
+    use nw_element_api::Scope;
 
     /// 300 and 301 have one peer each, 302 has many.
     fn lab(limits: Limits) -> Lab<RateLimiter> {

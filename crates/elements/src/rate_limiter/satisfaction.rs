@@ -1,7 +1,7 @@
 //! Which share of a face's Interests is answered: what an Interest flood has little of.
 
 use core::time::Duration;
-use nw_element::Instant;
+use nw_element_api::Instant;
 
 /// All of them, in thousandths.
 pub(super) const ALL: u32 = 1000;

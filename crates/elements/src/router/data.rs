@@ -2,8 +2,8 @@
 
 use super::{Out, Router};
 use crate::strategy::{Lesson, WANTS_DATA};
-use nw_element::decode::read_or_drop;
-use nw_element::{Cause, Context, FaceId, Instant, Kind, LinkFields, LinkType, Meta, Packet, Pool};
+use nw_element_api::decode::read_or_drop;
+use nw_element_api::{Cause, Context, FaceId, Instant, Kind, LinkFields, LinkType, Meta, Packet, Pool};
 use nw_tables::pit::{EntryRef, MATCHES_MAX, Single};
 use nw_tables::{Ask, FaceTable};
 use nw_wire::Token;

@@ -3,7 +3,7 @@
 use super::{NOWHERE, Out, Router};
 use crate::hints;
 use crate::strategy::{Eligibility, Event, Form, Forward, Nacks, Strategies, StrategyContext, WANTS_WAKING};
-use nw_element::{Cause, Context, FaceId, FaceInfo, Instant, LinkType, Meta, Packet};
+use nw_element_api::{Cause, Context, FaceId, FaceInfo, Instant, LinkType, Meta, Packet};
 use nw_name::NameRef;
 use nw_tables::Ask;
 use nw_tables::pit::{Asker, EntryRef, InRecord, PitFull};

@@ -44,7 +44,7 @@ mod shortage;
 
 use crate::scope::Scopes;
 use crate::strategy::{DISCOVERY_FACES_MAX, Decisions, Strategies, StrategyState, WANTS_WAKING};
-use nw_element::{Context, Element, FaceId, FaceInfo, Instant, Meta, Packet, Peer, Pool};
+use nw_element_api::{Context, Element, FaceId, FaceInfo, Instant, Meta, Packet, Peer, Pool};
 use nw_name::{HashKey, Name};
 use nw_tables::FaceTable;
 use nw_tables::dnl::DeadNonceList;
@@ -54,7 +54,7 @@ use nw_wire::Token;
 use seldom::Announcements;
 use std::sync::Arc;
 
-nw_element::ports! {
+nw_element_api::ports! {
     /// Where packets enter.
     pub enum In {
         /// Not answered by the content store.
@@ -66,7 +66,7 @@ nw_element::ports! {
     }
 }
 
-nw_element::ports! {
+nw_element_api::ports! {
     /// Where packets leave.
     pub enum Out {
         /// To a next hop.

@@ -3,8 +3,8 @@
 use super::{NOWHERE, Out, Router};
 use crate::scope::NameScope;
 use crate::strategy::{Eligibility, Event, Lesson, Nacks, Strategies, StrategyContext, is_pending};
-use nw_element::decode::decode;
-use nw_element::{Cause, Context, FaceId, Instant, LinkFields, LinkType, Packet, Scope};
+use nw_element_api::decode::decode;
+use nw_element_api::{Cause, Context, FaceId, Instant, LinkFields, LinkType, Packet, Scope};
 use nw_tables::Ask;
 use nw_tables::pit::{EntryRef, InRecord};
 use nw_wire::NackReason;
@@ -125,7 +125,7 @@ impl Router {
             debug_assert!(false, "the table's copy of an Interest is broken: {error}");
             return context.pool.drop_packet(
                 packet,
-                nw_element::DropReason::Malformed(error.fault),
+                nw_element_api::DropReason::Malformed(error.fault),
                 context.drops,
             );
         }
@@ -142,7 +142,7 @@ impl Router {
     /// Makes an Interest the Nack that answers it.
     pub(super) fn send_back(&mut self, packet: Packet, reason: NackReason, context: &mut Context<'_, Out>) {
         let meta = context.pool.meta_mut(&packet);
-        meta.kind = nw_element::Kind::Nack;
+        meta.kind = nw_element_api::Kind::Nack;
         meta.egress = meta.ingress;
         meta.link = LinkFields { token: meta.link.token, nack: Some(reason), ..LinkFields::default() };
         context.out.send(Out::Nack, packet);

@@ -2,7 +2,7 @@
 
 use super::{Out, Router};
 use crate::strategy::{Form, Forward};
-use nw_element::{Cause, Context, Instant, Meta, Packet, Scope};
+use nw_element_api::{Cause, Context, Instant, Meta, Packet, Scope};
 use nw_tables::pit::{EntryRef, OutRecord, TOKEN_LEN};
 
 impl Router {

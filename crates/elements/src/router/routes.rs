@@ -1,7 +1,7 @@
 //! Changes of a router's FIB: by the router itself where the FIB is its own, by somebody else where several routers share it.
 
 use crate::strategy::{Strategies, StrategyId};
-use nw_element::FaceId;
+use nw_element_api::FaceId;
 use nw_name::{HashKey, Name, NameRef};
 use nw_tables::fib::{Fib, FibConfig, FibError, NextHop};
 

@@ -1,7 +1,7 @@
 //! What has to look at every pending Interest: a face that has ended, next hops that are new. A part at a time, so that packets need not wait.
 
 use super::{Out, Router};
-use nw_element::{Context, FaceId, Instant};
+use nw_element_api::{Context, FaceId, Instant};
 use nw_name::{Name, NameRef, Prefixes};
 use nw_tables::pit::FaceScan;
 use std::collections::{BTreeMap, VecDeque};
@@ -49,7 +49,7 @@ impl Scans {
 }
 
 impl Router {
-    /// Begins to end what waits only for a face that is gone; what is left is done by [`tick`](nw_element::Element::tick).
+    /// Begins to end what waits only for a face that is gone; what is left is done by [`tick`](nw_element_api::Element::tick).
     pub(super) fn forget_face(&mut self, now: Instant, face: FaceId) {
         let mut scan = FaceScan::default();
         if !self.forget_part(now, face, &mut scan) {

@@ -6,8 +6,8 @@ use crate::scope::NameScope;
 use crate::strategy::{
     Eligibility, Event, Extras, Form, Forward, Lesson, Strategies, StrategyContext, WANTS_WAKING, is_pending,
 };
-use nw_element::decode::decode;
-use nw_element::{Cause, Context, DropReason, FaceId, Instant, Packet, Scope, Ticket};
+use nw_element_api::decode::decode;
+use nw_element_api::{Cause, Context, DropReason, FaceId, Instant, Packet, Scope, Ticket};
 use nw_name::{Name, NameRef, Prefixes};
 use nw_tables::pit::EntryRef;
 use nw_wire::Token;
@@ -200,7 +200,7 @@ impl Router {
             match context.pool.announcement_packet(announcement) {
                 Some(copy) => {
                     let meta = context.pool.meta_mut(&copy);
-                    (meta.kind, meta.ingress, meta.arrival) = (nw_element::Kind::Data, ingress, arrival);
+                    (meta.kind, meta.ingress, meta.arrival) = (nw_element_api::Kind::Data, ingress, arrival);
                     context.out.send(Out::Lesson, copy);
                 }
                 None if context.pool.announcement(announcement).is_some() => {

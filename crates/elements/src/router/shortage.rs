@@ -5,7 +5,7 @@
 
 use super::{Out, Router};
 use crate::scope::NameScope;
-use nw_element::{Cause, Context, FaceInfo, Instant, Packet, SharedPool};
+use nw_element_api::{Cause, Context, FaceInfo, Instant, Packet, SharedPool};
 use nw_tables::Ask;
 use nw_tables::pit::{Claim, EntryRef, PitFull, Shortage};
 use nw_wire::NackReason;

@@ -1,6 +1,6 @@
 //! The last packets that failed, for whoever can do something about it.
 
-use nw_element::{FaceId, Instant};
+use nw_element_api::{FaceId, Instant};
 use nw_name::NameRef;
 
 /// Why a packet is not valid.

@@ -1,6 +1,6 @@
 //! Signatures to be verified elsewhere, some at a time.
 
-use nw_element::{Loan, Pool, Work};
+use nw_element_api::{Loan, Pool, Work};
 use nw_trust::{VerifyKey, verify_digest};
 use nw_wire::SignatureType;
 use std::ops::Range;

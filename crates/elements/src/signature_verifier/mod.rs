@@ -37,7 +37,7 @@ use cache::{Cache, Known};
 use core::any::Any;
 use failures::Failures;
 use job::{By, Signed, VerifyJob, whole};
-use nw_element::{Cause, Context, Element, Instant, Kind, Packet, Work};
+use nw_element_api::{Cause, Context, Element, Instant, Kind, Packet, Work};
 use nw_name::{Name, NameRef};
 use nw_trust::Refusal;
 use nw_wire::types::content_type;
@@ -45,7 +45,7 @@ use nw_wire::{Data, Interest, SignatureInfo, SignatureType, sha256};
 use std::collections::VecDeque;
 use trust::Trust;
 
-nw_element::ports! {
+nw_element_api::ports! {
     /// Where packets enter.
     pub enum In {
         /// Any packet.
@@ -53,7 +53,7 @@ nw_element::ports! {
     }
 }
 
-nw_element::ports! {
+nw_element_api::ports! {
     /// Where packets leave.
     pub enum Out {
         /// What is signed by who may sign it, or claims nothing.

@@ -1,7 +1,7 @@
 //! Who may sign what: known keys, chains of certificates to anchors, and rules that tie names of Data to names of keys.
 
 use super::Fault;
-use nw_element::Instant;
+use nw_element_api::Instant;
 use nw_name::{Name, NameRef};
 use nw_trust::chain::{Chains, Step, key_name};
 use nw_trust::{Anchor, Pattern, Refusal, VerifyKey, Vouch};

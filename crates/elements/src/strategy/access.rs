@@ -58,7 +58,7 @@ impl Access {
 }
 
 /// The next hop that answered last for the longest prefix, and how long to wait for it.
-fn last_working(context: &mut StrategyContext<'_>) -> Option<(nw_element::FaceId, Duration)> {
+fn last_working(context: &mut StrategyContext<'_>) -> Option<(nw_element_api::FaceId, Duration)> {
     let record = context.longest_record()?;
     let (last, rto) = (record.last(), record.face(record.last())?.rto(RTO_MIN));
     context.eligible().any(|hop| hop.face == last).then_some((last, rto))

@@ -11,7 +11,7 @@
 
 use super::{RetxVerdict, StrategyContext, Suppression, shared};
 use core::time::Duration;
-use nw_element::FaceId;
+use nw_element_api::FaceId;
 use nw_tables::fib::NextHop;
 use nw_tables::measurements::{FaceState, RTO_MIN, Record};
 use nw_wire::NackReason;

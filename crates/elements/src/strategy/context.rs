@@ -4,7 +4,7 @@ mod memory;
 
 use super::StrategyState;
 use crate::scope::NameScope;
-use nw_element::{FaceId, Instant, LinkType, Meta, Scope};
+use nw_element_api::{FaceId, Instant, LinkType, Meta, Scope};
 use nw_name::Prefixes;
 use nw_tables::FaceTable;
 use nw_tables::fib::{NextHop, StrategyId};

@@ -6,7 +6,7 @@
 //! retransmission goes to a next hop not tried yet; so does an Interest that was refused.
 
 use super::{RetxVerdict, StrategyContext, Suppression, shared};
-use nw_element::FaceId;
+use nw_element_api::FaceId;
 use nw_tables::fib::NextHop;
 use nw_tables::measurements::{FaceState, RTO_MIN};
 use nw_wire::NackReason;

@@ -12,7 +12,7 @@
 //! Unlike the reference's, retransmissions within the suppression interval are not flooded again.
 
 use super::{Form, RetxVerdict, StrategyContext, Suppression};
-use nw_element::FaceId;
+use nw_element_api::FaceId;
 use nw_wire::NackReason;
 
 /// Kept with the pending Interest: it was sent without NonDiscovery.

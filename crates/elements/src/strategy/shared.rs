@@ -2,7 +2,7 @@
 
 use super::{RetxVerdict, StrategyContext, Suppression};
 use core::time::Duration;
-use nw_element::FaceId;
+use nw_element_api::FaceId;
 use nw_tables::fib::NextHop;
 use nw_wire::NackReason;
 

@@ -4,7 +4,7 @@
 //! Interest, multicast per next hop.
 
 use super::StrategyContext;
-use nw_element::{FaceId, Instant};
+use nw_element_api::{FaceId, Instant};
 
 /// Parameters `retx-suppression-initial`, `-max` and `-multiplier`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,11 +2,11 @@
 //!
 //! A face of a case is a port here, with the faces that a packet came by and goes to: `packet:300>301`.
 
-use nw_element::case::{NameVariables, Sent, Subject, Words, number};
-use nw_element::decode::decode;
-use nw_element::erased::Runs;
-use nw_element::parameters::{Making, Parameters, Value};
-use nw_element::{
+use nw_element_api::case::{NameVariables, Sent, Subject, Words, number};
+use nw_element_api::decode::decode;
+use nw_element_api::erased::Runs;
+use nw_element_api::parameters::{Making, Parameters, Value};
+use nw_element_api::{
     AnyElement, DropCounters, FaceId, FaceInfo, Instant, Lent, LinkFields, LinkType, Packet, Pool, Scope,
 };
 use nw_elements::catalogue::{Entry, find, port};

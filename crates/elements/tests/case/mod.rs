@@ -4,8 +4,10 @@ mod alone;
 
 use crate::graph::{Graph, GraphConfig};
 use alone::Alone;
-use nw_element::case::{NameVariables, Sent, Subject, Words, announce, equal, name, number};
-use nw_element::{DropCounters, Element as _, FaceId, FaceInfo, Instant, LinkFields, LinkType, Peer, Scope};
+use nw_element_api::case::{NameVariables, Sent, Subject, Words, announce, equal, name, number};
+use nw_element_api::{
+    DropCounters, Element as _, FaceId, FaceInfo, Instant, LinkFields, LinkType, Peer, Scope,
+};
 use nw_elements::strategy::{Strategies, StrategyError, StrategyId};
 use nw_name::Name;
 use nw_tables::fib::NextHop;
@@ -19,10 +21,10 @@ pub fn run(text: &str) -> Result<(), String> {
         return Err("line 1: a case starts with a comment that says what must happen".to_owned());
     }
     if text.lines().any(|line| line.starts_with("element ")) {
-        return nw_element::case::run(text, &mut Alone::default()).map_err(|failure| failure.to_string());
+        return nw_element_api::case::run(text, &mut Alone::default()).map_err(|failure| failure.to_string());
     }
     let mut case = Case::default();
-    nw_element::case::run(text, &mut case).map_err(|failure| failure.to_string())?;
+    nw_element_api::case::run(text, &mut case).map_err(|failure| failure.to_string())?;
     case.graph.map_or_else(|| Err("the case does nothing".to_owned()), |_| Ok(()))
 }
 

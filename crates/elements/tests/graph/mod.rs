@@ -2,9 +2,9 @@
 
 #![allow(dead_code)] // each test uses its part
 
-use nw_element::case::Sent;
-use nw_element::decode::{decode_lazily, read_name};
-use nw_element::{
+use nw_element_api::case::Sent;
+use nw_element_api::decode::{decode_lazily, read_name};
+use nw_element_api::{
     Context, DropCounters, DropReason, Element, FaceId, Instant, Kind, LinkFields, Outbox, Packet, Pool,
     Scope,
 };
@@ -133,7 +133,7 @@ impl Graph {
     pub fn receive_announced(&mut self, face: FaceId, bytes: &[u8], link: LinkFields, announcement: &[u8]) {
         let link = LinkFields { announcement: self.pool.keep_announcement(announcement), ..link };
         let Some(packet) = self.pool.copy_of(bytes) else {
-            return self.drops.count(nw_element::Cause::NoBuffer);
+            return self.drops.count(nw_element_api::Cause::NoBuffer);
         };
         let local = self.faces.iter().any(|(known, info)| *known == face && info.scope == Scope::Local);
         let meta = self.pool.meta_mut(&packet);
@@ -162,7 +162,7 @@ impl Graph {
             Kind::Nack => (None, router::In::Nack),
         };
         self.router.prefetch_far(ports.1, self.pool.meta(packet));
-        for stage in 0..nw_element::PREFETCH_STAGES_MAX {
+        for stage in 0..nw_element_api::PREFETCH_STAGES_MAX {
             if let Some(port) = ports.0 {
                 self.store.prefetch(stage, port, self.pool.meta(packet));
             }

@@ -4,7 +4,7 @@
 use super::{PIECES_MAX, sys};
 use crate::queue::ByteQueue;
 use arrayvec::ArrayVec;
-use nw_element::Instant;
+use nw_element_api::Instant;
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::net::SocketAddr;

@@ -22,7 +22,7 @@ use crate::status::UdpBuffer;
 use crate::uri::FaceUri;
 use arrayvec::ArrayVec;
 use ether::{Head, Port};
-use nw_element::{FaceId, Instant, Pool};
+use nw_element_api::{FaceId, Instant, Pool};
 use nw_wire::PACKET_LEN_MAX;
 pub use peers::Peers;
 use rustix::io::Errno;
@@ -702,7 +702,7 @@ fn run_len(outbox: &Outbox, items: &[Outgoing], pool: &Pool, datagram_max: usize
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nw_element::Kind;
+    use nw_element_api::Kind;
     use nw_name::HashKey;
 
     fn outbox(datagrams: &[Vec<u8>]) -> Outbox {

@@ -4,7 +4,7 @@
 //! Which shard is no secret; where within it is, for the keys come from outside.
 
 use super::Peer;
-use nw_element::FaceId;
+use nw_element_api::FaceId;
 use std::collections::HashMap;
 use std::hash::RandomState;
 

@@ -20,7 +20,7 @@ use crate::slab::FaceSlab;
 use crate::status::{CloseReason, Persistency};
 use crate::uri::FaceUri;
 use core::time::Duration;
-use nw_element::{FaceId, Instant, Pool, SharedPool};
+use nw_element_api::{FaceId, Instant, Pool, SharedPool};
 use rustix::process::{Resource, getrlimit};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

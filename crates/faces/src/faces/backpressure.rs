@@ -14,7 +14,7 @@ use crate::config::LINK_PACKET_LEN_MAX;
 use crate::stream::READ_LEN_MAX;
 use crate::timers::Timer;
 use core::time::Duration;
-use nw_element::{FaceId, Instant, Pool, Scope};
+use nw_element_api::{FaceId, Instant, Pool, Scope};
 
 /// A queue without progress for this long does not keep its face from being read.
 const STALL: Duration = Duration::from_millis(200);

@@ -9,7 +9,7 @@ use crate::outbox::Outbox;
 use crate::status::Persistency;
 use crate::timers::Timer;
 use arrayvec::ArrayVec;
-use nw_element::{Cause, FaceId, Instant, Packet, Pool, Scope, SharedPool};
+use nw_element_api::{Cause, FaceId, Instant, Packet, Pool, Scope, SharedPool};
 use rustix::io::Errno;
 use std::os::fd::AsFd;
 

@@ -11,7 +11,7 @@ use crate::shares::Owner;
 use crate::status::Persistency;
 use crate::stream::Stream;
 use crate::uri::FaceUri;
-use nw_element::{FaceId, Instant, LinkType, Scope};
+use nw_element_api::{FaceId, Instant, LinkType, Scope};
 use std::net::SocketAddr;
 
 /// How a face's peer is reached.

@@ -10,7 +10,7 @@ use crate::error::FaceError;
 use crate::link::{Source, Tally};
 use crate::mac::Mac;
 use crate::uri::FaceUri;
-use nw_element::{Cause, DropReason, FaceId, Instant, Packet, Pool};
+use nw_element_api::{Cause, DropReason, FaceId, Instant, Packet, Pool};
 use nw_wire::{Fault, LpPacket};
 use rustix::io::Errno;
 use std::os::fd::AsFd;

@@ -14,7 +14,7 @@ use crate::timers::Timer;
 use crate::uri::FaceUri;
 use crate::websocket::WebSocket;
 use crate::websocket::handshake::{self, Asked, HTTP_LEN_MAX};
-use nw_element::{Cause, FaceId, Instant, Pool, Scope, SharedPool};
+use nw_element_api::{Cause, FaceId, Instant, Pool, Scope, SharedPool};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};

@@ -15,7 +15,7 @@ use crate::timers::Timer;
 use crate::uri::FaceUri;
 use arrayvec::ArrayVec;
 use core::time::Duration;
-use nw_element::{Cause, DropReason, FaceId, Instant, Kind, Packet, Pool, Scope, SharedPool};
+use nw_element_api::{Cause, DropReason, FaceId, Instant, Kind, Packet, Pool, Scope, SharedPool};
 use nw_wire::{Fault, LpPacket};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;

@@ -17,7 +17,7 @@ use crate::status::{CloseReason, FaceEvent, Persistency};
 use crate::timers::Timer;
 use crate::uri::FaceUri;
 use core::time::Duration;
-use nw_element::{Cause, FaceId, Instant, LinkType, Pool};
+use nw_element_api::{Cause, FaceId, Instant, LinkType, Pool};
 use rustix::event::epoll;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;

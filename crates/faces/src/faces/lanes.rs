@@ -15,7 +15,7 @@ use crate::link::{LinkService, LinkSettings, Room, Source, Tally};
 use crate::status::{FaceFlags, Persistency};
 use crate::uri::FaceUri;
 use crate::xdp::News;
-use nw_element::{Cause, FaceId, Instant, LinkType, Packet, Pool, Scope};
+use nw_element_api::{Cause, FaceId, Instant, LinkType, Packet, Pool, Scope};
 use nw_wire::LpPacket;
 use rustix::io::Errno;
 use std::net::SocketAddr;

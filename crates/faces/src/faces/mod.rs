@@ -36,7 +36,7 @@ use handshakes::Handshake;
 use interfaces::InterfaceFaces;
 use lanes::Junior;
 pub use lanes::{Lane, Stray, Twins, Whence};
-use nw_element::{Cause, DropCounters, FaceId, Instant, Packet, Pool, SharedPool};
+use nw_element_api::{Cause, DropCounters, FaceId, Instant, Packet, Pool, SharedPool};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

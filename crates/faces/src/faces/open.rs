@@ -14,7 +14,7 @@ use crate::status::{FaceEvent, Persistency};
 use crate::stream::Stream;
 use crate::timers::Timer;
 use crate::uri::FaceUri;
-use nw_element::{FaceId, Instant, Scope};
+use nw_element_api::{FaceId, Instant, Scope};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::SendFlags;

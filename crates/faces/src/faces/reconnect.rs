@@ -10,7 +10,7 @@ use crate::listener;
 use crate::status::{CloseReason, FaceEvent, Persistency};
 use crate::timers::Timer;
 use core::time::Duration;
-use nw_element::{Cause, FaceId, Instant, Pool};
+use nw_element_api::{Cause, FaceId, Instant, Pool};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use std::os::fd::AsFd;

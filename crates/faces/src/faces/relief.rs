@@ -6,7 +6,7 @@ use super::Faces;
 use super::face::Transport;
 use crate::link::Tally;
 use core::time::Duration;
-use nw_element::{Cause, FaceId, Instant, SharedPool};
+use nw_element_api::{Cause, FaceId, Instant, SharedPool};
 
 /// All faces are looked at, so at most once in so long.
 const INTERVAL: Duration = Duration::from_millis(100);

@@ -15,7 +15,7 @@ use crate::xdp::{Branches, News, Port, Steering, XdpError, XdpStatus};
 use arrayvec::ArrayVec;
 use core::ops::Range;
 use core::time::Duration;
-use nw_element::{Cause, DropReason, FaceId, Instant, Packet, Pool};
+use nw_element_api::{Cause, DropReason, FaceId, Instant, Packet, Pool};
 use nw_wire::LpPacket;
 use rustix::event::epoll;
 use std::net::{IpAddr, SocketAddr};

@@ -7,7 +7,7 @@
 //! the queue's bound and a sixteenth above half of it, and a queue that long has its first mark at once.
 
 use core::time::Duration;
-use nw_element::Instant;
+use nw_element_api::Instant;
 
 /// How full a queue is, of its bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

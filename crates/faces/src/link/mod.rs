@@ -21,7 +21,7 @@ use crate::error::FaceError;
 use crate::status::FaceFlags;
 use core::ops::Range;
 use core::time::Duration;
-use nw_element::{
+use nw_element_api::{
     Cause, DropCounters, DropReason, FaceId, Instant, LinkFields, LinkType, Packet, Pool, Scope, Ticket,
     decode,
 };

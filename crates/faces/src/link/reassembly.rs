@@ -8,7 +8,7 @@
 
 use super::{Received, Tally};
 use crate::config::ReassemblyLimits;
-use nw_element::{Cause, DropReason, Instant, SharedPool};
+use nw_element_api::{Cause, DropReason, Instant, SharedPool};
 use nw_wire::{Fault, LpPacket, PACKET_LEN_MAX};
 use std::collections::HashMap;
 

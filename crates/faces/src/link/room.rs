@@ -2,7 +2,7 @@
 //! Interests, as what they bring back is what needs the room (decision 0022). A peer that says nothing gets what any system has by default.
 
 use core::time::Duration;
-use nw_element::Instant;
+use nw_element_api::Instant;
 
 /// An Interest at most so often says it: datagrams get lost, and peers start anew.
 const TELL_PAUSE: Duration = Duration::from_millis(250);

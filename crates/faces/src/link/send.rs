@@ -7,7 +7,7 @@ use super::{LinkService, Pumped, Tally};
 use crate::outbox::Outbox;
 use crate::status::FaceFlags;
 use arrayvec::ArrayVec;
-use nw_element::{
+use nw_element_api::{
     ANNOUNCEMENT_LEN_MAX, Cause, FaceId, Instant, Kind, LinkFields, Packet, Pool, SharedPool, Ticket,
 };
 use nw_wire::PACKET_LEN_MAX;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::config::{FaceOptions, ReassemblyLimits};
 use crate::outbox::Outbox;
-use nw_element::{Kind, SharedPool};
+use nw_element_api::{Kind, SharedPool};
 use nw_name::HashKey;
 use nw_name::tlv::{push_integer, push_tlv};
 use nw_wire::lp::{FRAG_COUNT_MAX, LpHeader};
@@ -222,7 +222,7 @@ fn prefix_announcements_come_and_go() {
     let mut narrow = Bench::new(Some(600), FaceFlags::default());
     let (_, _, link) = narrow.receive(&lp(came, &data(b"a", 5))).unwrap();
     assert_eq!(narrow.send(&data(b"a", 5), Kind::Data, link, 0), [data(b"a", 5)]);
-    let long = data(b"pa", nw_element::ANNOUNCEMENT_LEN_MAX);
+    let long = data(b"pa", nw_element_api::ANNOUNCEMENT_LEN_MAX);
     let came = LpHeader { prefix_announcement: Some(&long), ..LpHeader::default() };
     let (_, _, link) = narrow.receive(&lp(came, &data(b"a", 5))).unwrap();
     assert_eq!(link.announcement, Ticket::NONE);

@@ -2,7 +2,7 @@
 
 use super::fault::WebSocketFault;
 use crate::config::WebSocketConfig;
-use nw_element::Scope;
+use nw_element_api::Scope;
 use std::net::SocketAddr;
 use tungstenite::error::{Error, ProtocolError};
 use tungstenite::handshake::client::{Request as OwnRequest, Response, generate_key, generate_request};

@@ -15,7 +15,7 @@ use arrayvec::ArrayVec;
 use fault::WebSocketFault;
 use frame::{CONTROL_LEN_MAX, Kind, Role};
 use handshake::Opening;
-use nw_element::{Chunk, Packet, Pool};
+use nw_element_api::{Chunk, Packet, Pool};
 use std::cell::Cell;
 
 /// Pings are not answered while more than this waits for the socket. A peer that doesn't read gets no memory for asking.

@@ -1,7 +1,7 @@
 //! The decoder against tungstenite's own connection, and what ends one.
 
 use super::*;
-use nw_element::Pool;
+use nw_element_api::Pool;
 use nw_name::HashKey;
 use proptest::prelude::*;
 use std::cell::Cell;

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // each test file uses a part
 
-use nw_element::{Kind, Packet, Pool};
+use nw_element_api::{Kind, Packet, Pool};
 use nw_faces::{FaceEvent, FaceId, Faces, FacesConfig, Instant};
 use nw_name::HashKey;
 use nw_name::tlv::push_tlv;

@@ -3,7 +3,7 @@
 //! Which elements choose is read from their contracts: a `Sets:` that says `egress` for Interests, or for all that leaves. `egress 0` leaves it to others.
 
 use crate::{From, Graph, Problem, To};
-use nw_element::Kind;
+use nw_element_api::Kind;
 use nw_elements::catalogue::{self, Entry};
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 
 use super::Loose;
 use crate::{Connection, From, Graph, Node, Problem, To};
-use nw_element::{Kind, Value};
+use nw_element_api::{Kind, Value};
 use nw_elements::catalogue;
 
 /// A set of kinds of packets.

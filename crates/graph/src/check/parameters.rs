@@ -1,8 +1,8 @@
 //! Parameters, by making every element once.
 
 use crate::{Graph, Node, Place, Problem};
-use nw_element::parameters::{Making, ParameterError};
-use nw_element::{DropCounters, FaceId, Instant, Lent, Parameters, Pool, Runs};
+use nw_element_api::parameters::{Making, ParameterError};
+use nw_element_api::{DropCounters, FaceId, Instant, Lent, Parameters, Pool, Runs};
 use nw_name::HashKey;
 
 /// All that elements say of their parameters.

@@ -5,7 +5,7 @@
 //! else both would answer the same asker, or one of them for nobody.
 
 use crate::{From, Graph, Problem, To};
-use nw_element::Kind;
+use nw_element_api::Kind;
 use std::collections::BTreeSet;
 
 /// Where packets of a kind get to.
@@ -97,7 +97,7 @@ fn reach(graph: &Graph, mut from: Vec<From>, kind: Kind) -> Reach {
 
 fn both(graph: &Graph, first: usize, second: usize) -> Problem {
     let (one, two) = (&graph.nodes[first], &graph.nodes[second]);
-    let port = |ports: &[nw_element::PortInfo]| {
+    let port = |ports: &[nw_element_api::PortInfo]| {
         let port = ports.iter().find(|port| port.kinds.contains(&Kind::Data));
         port.map_or("PORT", |port| port.name)
     };

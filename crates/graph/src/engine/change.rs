@@ -5,8 +5,8 @@
 use super::wiring::Wiring;
 use super::{Engine, Fault, Slot};
 use crate::model::{Graph, Node};
-use nw_element::parameters::Making;
-use nw_element::{Cause, FaceId, Instant, Kind, Lent, Packet, Parameters, Pool};
+use nw_element_api::parameters::Making;
+use nw_element_api::{Cause, FaceId, Instant, Kind, Lent, Packet, Parameters, Pool};
 use std::collections::VecDeque;
 use std::time::Duration;
 

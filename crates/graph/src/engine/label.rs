@@ -7,7 +7,7 @@
 //!
 //! So what applications send without tokens leaves with 6 bytes, the only length that NDNd 1.5.3 survives.
 
-use nw_element::{FaceId, Kind, Meta, Packet, Pool};
+use nw_element_api::{FaceId, Kind, Meta, Packet, Pool};
 use nw_wire::Token;
 
 /// Bytes of a face.
@@ -58,7 +58,7 @@ pub fn take_off(packet: &Packet, pool: &mut Pool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nw_element::LinkFields;
+    use nw_element_api::LinkFields;
     use nw_name::HashKey;
 
     /// The token that leaves, and what comes back of it.

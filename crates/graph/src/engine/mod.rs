@@ -21,9 +21,9 @@ pub use change::{ChangeOrder, Changed};
 
 use crate::model::{Graph, Place};
 use change::Changing;
-use nw_element::decode::{read_names, read_or_drop};
-use nw_element::parameters::{Making, ParameterError};
-use nw_element::{
+use nw_element_api::decode::{read_names, read_or_drop};
+use nw_element_api::parameters::{Making, ParameterError};
+use nw_element_api::{
     AnyElement, Cause, Context, DropCounters, Element, Erased, FaceId, FaceInfo, Instant, Kind, Lent,
     PREFETCH_STAGES_MAX, Packet, Parameters, Peer, Pool, Runs, Work,
 };

@@ -1,7 +1,7 @@
 //! Connections as the engine follows them: small numbers instead of names.
 
 use crate::model::{ALL_KINDS, From, Graph, To};
-use nw_element::{FaceId, Kind};
+use nw_element_api::{FaceId, Kind};
 use std::collections::BTreeMap;
 
 /// Where a packet goes next.

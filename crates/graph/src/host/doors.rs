@@ -1,7 +1,7 @@
 //! The faces that a graph declares, as sockets: opened, tried again, known by what they lead to.
 
 use crate::model::Graph;
-use nw_element::{FaceId, Instant, Pool};
+use nw_element_api::{FaceId, Instant, Pool};
 use nw_faces::uri::UriError;
 use nw_faces::{CloseReason, FaceError, FaceOptions, FaceStatus, FaceUri, Faces, Persistency};
 use std::fmt;

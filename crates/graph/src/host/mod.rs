@@ -15,7 +15,7 @@ use crate::engine::{ChangeOrder, Engine, Fault};
 use crate::model::Graph;
 use crossbeam_channel::{Receiver, Sender};
 use doors::Door;
-use nw_element::{Cause, DropCounters, FaceId, Instant, Kind, Packet, Pool};
+use nw_element_api::{Cause, DropCounters, FaceId, Instant, Kind, Packet, Pool};
 use nw_faces::{CloseReason, FaceError, FaceEvent, FaceStatus, Faces, FacesConfig};
 use nw_name::HashKey;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};

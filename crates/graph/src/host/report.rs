@@ -1,7 +1,7 @@
 //! What a running graph counted.
 
 use crate::engine::PortCount;
-use nw_element::DropCounters;
+use nw_element_api::DropCounters;
 use nw_faces::{FaceCounters, FaceStatus};
 use serde::Serialize;
 

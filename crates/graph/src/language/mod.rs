@@ -20,7 +20,7 @@ pub use write::write;
 use crate::check::Loose;
 use crate::nearest::nearest;
 use crate::{Connection, Face, From, Graph, Node, Place, Problem, Problems, To};
-use nw_element::{FaceInfo, LinkType, Parameters, PortInfo, Scope, Value};
+use nw_element_api::{FaceInfo, LinkType, Parameters, PortInfo, Scope, Value};
 use nw_elements::catalogue;
 use nw_faces::{FaceOptions, FaceUri, request};
 use scan::Scan;

@@ -1,7 +1,7 @@
 //! Reads words, texts and numbers, and always knows where it is.
 
 use crate::{Place, Problem};
-use nw_element::Value;
+use nw_element_api::Value;
 
 /// Lists in lists in lists: nobody writes more.
 const DEPTH_MAX: u32 = 4;

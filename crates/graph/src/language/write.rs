@@ -1,7 +1,7 @@
 //! A graph as the language would have it: what is read from it is the same graph.
 
 use crate::model::{Face, Graph, Node};
-use nw_element::{LinkType, Scope};
+use nw_element_api::{LinkType, Scope};
 use std::fmt::Write;
 
 /// The text of a graph.

@@ -8,8 +8,8 @@ use crate::object::verified;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, Pod};
-use nw_balance::{Effect, MEMBERS_MAX, Rules, SLOTS};
 use nw_name::HashKey;
+use nw_slot_table::{Effect, MEMBERS_MAX, Rules, SLOTS};
 use nw_wire::shard::prefix_hashes;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -146,7 +146,7 @@ impl Maps {
             Ok(lines.concat())
         };
         let slots = read(self).map_err(|e| KernelError::of("reading the balancer's slots", e))?;
-        debug_assert_eq!(slots.len(), SLOTS, "as many slots as nw-balance says");
+        debug_assert_eq!(slots.len(), SLOTS, "as many slots as nw-slot-table says");
         Ok(slots)
     }
 

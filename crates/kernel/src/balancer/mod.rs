@@ -1,7 +1,7 @@
 //! The balancer of a cluster: loading and attaching its program, and telling it members, slots, rules, peers and links.
 //!
 //! The program is `bpf/balancer.bpf.c` (for XDP, and its twin for traffic control); what it does with each packet is told there and in
-//! decision 0030. The name's part of its decisions is [`nw_balance`]'s, to the bit.
+//! decision 0030. The name's part of its decisions is [`nw_slot_table`]'s, to the bit.
 
 mod counters;
 mod figures;
@@ -23,14 +23,14 @@ use aya::EbpfLoader;
 use aya::programs::{SchedClassifier, Xdp};
 use links::Links;
 use maps::Maps;
-use nw_balance::{MEMBERS_MAX, Rules, SLOTS};
 use nw_name::HashKey;
+use nw_slot_table::{MEMBERS_MAX, Rules, SLOTS};
 use pins::Pins;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 static CODE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/balancer.o"));
-const PROGRAM_XDP: &str = "nw_balance";
+const PROGRAM_XDP: &str = "nw_slot_table";
 const PROGRAM_TC: &str = "nw_balance_tc";
 
 /// Most one-port peers there may be.
@@ -169,10 +169,10 @@ impl Balancer {
         &self.members
     }
 
-    /// Sets the member of each slot ([`nw_balance::Table::slots`]); writes only what differs. How many slots changed is returned.
+    /// Sets the member of each slot ([`nw_slot_table::Table::slots`]); writes only what differs. How many slots changed is returned.
     ///
     /// # Errors
-    /// [`Slots`](KernelError::Slots) when they are not [`nw_balance::SLOTS`], or one holds no number of a member.
+    /// [`Slots`](KernelError::Slots) when they are not [`nw_slot_table::SLOTS`], or one holds no number of a member.
     pub fn set_slots(&mut self, slots: &[u8]) -> Result<usize, KernelError> {
         if slots.len() != SLOTS {
             return Err(KernelError::Slots(format!("{} were given, and there are {SLOTS}", slots.len())));

@@ -4,11 +4,11 @@
 
 use super::frames::OWN_MAC;
 use aya::programs::{TestRun, TestRunOptions};
-use nw_balance::{Member, Rules, SLOTS, Table};
 use nw_kernel::balancer::{
     AttachMode, Balancer, BalancerCounters, BalancerOptions, Hop, MemberEntry, Verdict,
 };
 use nw_name::{HashKey, Name, NameRef};
+use nw_slot_table::{Member, Rules, SLOTS, Table};
 
 pub const KEY: HashKey = HashKey::new([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 5, 7]);
 pub const VIP: &str = "192.0.2.1:6363";
@@ -202,7 +202,7 @@ impl Cluster {
     }
 
     pub fn member_by(&self, name: NameRef<'_>, rules: &Rules) -> u8 {
-        nw_balance::where_is(name, &KEY, rules, &self.table, 1).member
+        nw_slot_table::where_is(name, &KEY, rules, &self.table, 1).member
     }
 }
 

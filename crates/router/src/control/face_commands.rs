@@ -3,7 +3,7 @@
 use super::shares::face_that_gives_way;
 use super::{Asked, CONNECTING_MAX, Control, Created, Environment, FaceChange, FaceRequest, Outcome};
 use nw_api::management::{ControlParameters, ControlResponse, FacePersistency, FaceStatus};
-use nw_element::SharedPool;
+use nw_element_api::SharedPool;
 use nw_tables::FaceId;
 
 impl Control {

@@ -43,7 +43,7 @@ use nw_api::management::command::{self, Request};
 use nw_api::management::{
     ControlParameters, ControlResponse, Dataset, FaceEventKind, FaceQueryFilter, FaceStatus, Root, Verb,
 };
-use nw_element::{SharedPool, Shortages};
+use nw_element_api::{SharedPool, Shortages};
 use nw_name::{Component, Name, NameRef};
 use nw_tables::{FaceId, Instant};
 use nw_trust::{Clocks, Peer};

@@ -6,7 +6,7 @@ use super::shares::face_that_gives_way;
 use super::table_commands::{Erasure, to_route};
 use super::{Asked, Authorize, Control, Environment, Refusal, Reply, Ticket, Verdict, bounded};
 use nw_api::management::{ControlParameters, ControlResponse};
-use nw_element::SharedPool;
+use nw_element_api::SharedPool;
 use nw_name::tlv::Reader;
 use nw_name::{Name, NameRef};
 use nw_tables::{FaceId, Instant};

@@ -8,8 +8,8 @@ use crate::shards::order::Order;
 use core::time::Duration;
 use nw_api::management::{ControlResponse, DropCount, ForwarderStatus};
 use nw_api::rest::{PoolShortage, PrefixTraffic, RouterStatus, TopPrefixes};
-use nw_element::journal::{Decision, Event, Journal};
-use nw_element::{DropCounters, FaceId, Instant, SharedPool};
+use nw_element_api::journal::{Decision, Event, Journal};
+use nw_element_api::{DropCounters, FaceId, Instant, SharedPool};
 use nw_name::Name;
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ use nw_api::management::{
     StrategyChoice, Verb,
 };
 use nw_api::rest::{RouterStatus, TopPrefixes};
-use nw_element::journal::Event;
+use nw_element_api::journal::Event;
 use nw_name::Name;
 use watch::{Capture, TapFilter};
 
@@ -108,7 +108,7 @@ pub enum Answer {
 pub struct Traced {
     /// In order: with the name it is about, and for [`Decision::Strategy`] the strategy's.
     ///
-    /// [`Decision::Strategy`]: nw_element::journal::Decision::Strategy
+    /// [`Decision::Strategy`]: nw_element_api::journal::Decision::Strategy
     pub events: Vec<(Event, Name, Option<Name>)>,
     /// Decisions that did not fit.
     pub lost: u64,

@@ -5,7 +5,7 @@
 //! does not fit is counted as lost: nothing here ever waits.
 
 use core::time::Duration;
-use nw_element::{FaceId, Instant, Kind, Meta, Packet, Pool};
+use nw_element_api::{FaceId, Instant, Kind, Meta, Packet, Pool};
 use nw_name::{Name, NameRef};
 use nw_tables::sketch::{PREFIX_LEN_MAX, Sketch, Traffic};
 use nw_wire::LpHeader;

@@ -4,7 +4,7 @@
 //! one nobody asked for. Without such Interests it costs one look at a number.
 
 use core::sync::atomic::{AtomicU64, Ordering};
-use nw_element::Instant;
+use nw_element_api::Instant;
 
 /// Places; of prefixes pending at one time, so many over this are noted in vain.
 const PLACES: usize = 1 << 14;

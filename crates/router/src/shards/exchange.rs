@@ -3,8 +3,8 @@
 use super::board::Board;
 use super::parcel::{self, Arrival, Errand};
 use core::sync::atomic::{AtomicBool, Ordering, fence};
-use nw_element::decode::read_name;
-use nw_element::{Cause, DropCounters, DropReason, Instant, Kind, Meta, Packet, Pool};
+use nw_element_api::decode::read_name;
+use nw_element_api::{Cause, DropCounters, DropReason, Instant, Kind, Meta, Packet, Pool};
 use nw_faces::Stray;
 use nw_name::hash::shard_of;
 use nw_tables::pit::TOKEN_LEN;

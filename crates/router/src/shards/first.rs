@@ -4,8 +4,8 @@ use super::order::Order;
 use super::parcel::{Arrival, Errand};
 use crate::Host;
 use crate::environment::answer_packet;
-use nw_element::decode::decode;
-use nw_element::{DropReason, Instant};
+use nw_element_api::decode::decode;
+use nw_element_api::{DropReason, Instant};
 
 impl Host {
     /// Takes in what other shards sent and told, and gives answers of management that waited for them.

@@ -145,7 +145,7 @@ impl Keeper {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nw_element::FaceId;
+    use nw_element_api::FaceId;
     use nw_elements::strategy::Strategies;
     use nw_name::{HashKey, Name};
     use nw_tables::fib::{FibConfig, NextHop};

@@ -1,7 +1,7 @@
 //! A packet on its way from one shard to another: a head of fixed size, the packet's octets, and those of its prefix announcement if it has one.
 //! Buffers belong to one shard each, so it is copied, once.
 
-use nw_element::{FaceId, Instant, Kind, Meta, Packet, Pool};
+use nw_element_api::{FaceId, Instant, Kind, Meta, Packet, Pool};
 use nw_faces::{Stray, Whence};
 use nw_wire::{NackReason, Token};
 use rtrb::{Consumer, Producer};
@@ -251,7 +251,7 @@ impl Head {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nw_element::decode::decode;
+    use nw_element_api::decode::decode;
     use nw_name::HashKey;
     use proptest::prelude::*;
 

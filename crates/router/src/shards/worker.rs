@@ -13,9 +13,9 @@ use crate::settings;
 use core::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use nw_api::management::ShardStatus;
-use nw_element::decode::decode;
-use nw_element::journal::Journal;
-use nw_element::{DropReason, Element as _, Instant, Packet, Pool};
+use nw_element_api::decode::decode;
+use nw_element_api::journal::Journal;
+use nw_element_api::{DropReason, Element as _, Instant, Packet, Pool};
 use nw_faces::{FaceEvent, Faces};
 use nw_tables::cs::Erasing;
 use rustix::event::epoll;
@@ -64,7 +64,7 @@ pub struct Worker {
     pub changed: bool,
     pub reported: Instant,
     /// Faces that control says are gone.
-    pub gone: Vec<nw_element::FaceId>,
+    pub gone: Vec<nw_element_api::FaceId>,
     /// Control has told it to end.
     pub stopped: bool,
     /// Control waits for a report.

@@ -3,7 +3,7 @@
 use super::{AppCounters, Application, Arrival, Sends, push_interest};
 use crate::random::Random;
 use nw_app::fetch::{Answer, FetchOptions, Fetcher};
-use nw_element::Instant;
+use nw_element_api::Instant;
 use nw_name::{Name, convention};
 
 /// What to download.

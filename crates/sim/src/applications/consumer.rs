@@ -3,9 +3,9 @@
 use super::{AppCounters, Application, Arrival, Sends, push_interest};
 use crate::random::Random;
 use core::time::Duration;
-use nw_element::Instant;
-use nw_measure::zipf::Zipf;
+use nw_element_api::Instant;
 use nw_name::Name;
+use nw_report_kit::zipf::Zipf;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;

@@ -9,7 +9,7 @@ pub use consumer::{Consumer, ConsumerConfig, Names};
 pub use producer::{Producer, ProducerConfig};
 
 use hdrhistogram::Histogram;
-use nw_element::Instant;
+use nw_element_api::Instant;
 use nw_name::tlv::{number_len, push_number, push_tlv};
 use nw_name::{ComponentType, NameRef};
 use nw_wire::types as t;

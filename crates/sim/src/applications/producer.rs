@@ -2,7 +2,7 @@
 
 use super::{AppCounters, Application, Arrival, Sends, shortest};
 use core::time::Duration;
-use nw_element::Instant;
+use nw_element_api::Instant;
 use nw_name::tlv::{number_len, push_integer, push_number, push_tlv};
 use nw_name::{ComponentType, Name, NameRef, convention};
 use nw_wire::{DataBuilder, DigestSha256, types as t};

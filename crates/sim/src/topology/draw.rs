@@ -1,7 +1,7 @@
 //! Topologies as text and picture.
 
 use super::{Edge, Topology};
-use nw_measure::page::escape;
+use nw_report_kit::page::escape;
 use std::fmt::Write;
 
 /// As sections of a scenario.

@@ -5,7 +5,7 @@ use super::super::through_router::Answered;
 use super::{ByXdp, STOP_LATENCY, XdpTrafficError, check_fits, gone};
 use crate::xdp::{self, FRAMES, Heads, OpenError};
 use core::ops::Range;
-use nw_element::Kind;
+use nw_element_api::Kind;
 use nw_faces::interfaces::{Interface, Interfaces};
 use nw_faces::mac::Mac;
 use nw_faces::xdp::frame::{self, Body, packet_len};

@@ -4,7 +4,7 @@
 
 use super::{Lesson, StrategyContext, WANTS_DATA, WANTS_WAKING};
 use core::time::Duration;
-use nw_element::{FaceId, Ticket};
+use nw_element_api::{FaceId, Ticket};
 use nw_name::NameRef;
 use nw_tables::measurements::Record;
 

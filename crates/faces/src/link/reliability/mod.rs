@@ -20,7 +20,7 @@ mod seen;
 
 use crate::config::ReliabilityLimits;
 use core::time::Duration;
-use nw_element::{Instant, Kind};
+use nw_element_api::{Instant, Kind};
 use nw_name::tlv::Reader;
 use nw_wire::types;
 use rto::RetransmissionTimer;

@@ -4,7 +4,7 @@
 //! The time bound is for a peer that starts anew and gives the same numbers again.
 
 use core::time::Duration;
-use nw_element::Instant;
+use nw_element_api::Instant;
 
 const WORDS: usize = 1024;
 const NUMBERS: u64 = 64 * WORDS as u64;

@@ -10,7 +10,7 @@ const LAYERS: &[(u32, &[&str])] = &[
     (3, &["nw-element-api", "nw-elements"]),
     (4, &["nw-faces", "nw-kernel", "nw-api"]),
     (5, &["nw-router", "nw-rest-api", "nw-graph", "nw-service"]),
-    (6, &["nw-app", "nw-sim", "nw-balancer", "nw-testbed", "nw-experiments", "nw-bench"]),
+    (6, &["nw-app", "nw-sim", "nw-balancer", "nw-traffic", "nw-testbed", "nw-experiments", "nw-bench"]),
     (7, &["nw-cli", "nw-hosts"]),
 ];
 
@@ -25,6 +25,8 @@ const WITHIN: &[(&str, &str)] = &[
     ("nw-balancer", "nw-app"),
     ("nw-testbed", "nw-app"),
     ("nw-experiments", "nw-testbed"),
+    ("nw-traffic", "nw-app"),
+    ("nw-bench", "nw-traffic"),
     ("nw-bench", "nw-app"),
     ("nw-bench", "nw-testbed"),
     ("nw-bench", "nw-sim"),

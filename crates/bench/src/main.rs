@@ -5,7 +5,7 @@
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
-use nw_bench::machine::Machine;
+use nw_traffic::machine::Machine;
 use nw_bench::{
     balancer, cluster, control, ends, forward, idle, plain, relay, report, services, shards, sim, table_rows,
     transfer, verify, veth,

@@ -1,6 +1,6 @@
 //! Rows: what was measured, beside what, how sure; a table for people, JSON for programs.
 
-use crate::machine::Machine;
+use nw_traffic::machine::Machine;
 use serde::Serialize;
 use std::fmt::Write;
 

@@ -1,9 +1,11 @@
-//! What programs that measure share: Zipf's law, charts, pages. Words and pictures only.
+//! Parts that measurement reports share: SVG charts, the frame of an HTML page, Zipf's law and
+//! reproducible pseudo-random numbers.
 //!
-//! Layer 1 (words): refuses to know packets, time and what is measured.
+//! Layer 1. Pure: no packets, clock, files or sockets.
 
 #![forbid(unsafe_code)]
 
 pub mod chart;
 pub mod page;
+pub mod random;
 pub mod zipf;

@@ -5,7 +5,6 @@
 //! is ready to be sent: decoding, hashing, content store, PIT, FIB, strategy, dead nonces, timers. Filling the buffer and giving packets back are not
 //! timed (a network card's work, and its driver's).
 
-use crate::machine::cycles_per_ns;
 use crate::process::own_resident_kib;
 use core::time::Duration;
 use nw_element_api::decode::decode_lazily;
@@ -14,6 +13,7 @@ use nw_elements::strategy::Strategies;
 use nw_name::{HashKey, Name};
 use nw_router::plane::{BATCH, Plane};
 use nw_tables::fib::NextHop;
+use nw_traffic::machine::cycles_per_ns;
 use nw_wire::{DataBuilder, InterestBuilder, Sign, Token};
 use std::hint::black_box;
 

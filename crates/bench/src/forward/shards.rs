@@ -6,9 +6,9 @@
 
 use super::{KEY, Load, Options, names};
 use crate::report::{Row, median};
-use crate::tables::mix;
 use nw_name::hash::shard_of;
 use nw_name::{HashKey, Name};
+use nw_report_kit::random::splitmix64;
 use nw_router::plane::Plane;
 use std::sync::Barrier;
 use std::thread;
@@ -130,7 +130,7 @@ fn busiest_share(key: &HashKey, names: &[Name]) -> f64 {
 
 /// A secret, the same in each run.
 fn key(number: u64) -> HashKey {
-    HashKey::new(core::array::from_fn(|word| mix(4 * number + word as u64)))
+    HashKey::new(core::array::from_fn(|word| splitmix64(4 * number + word as u64)))
 }
 
 #[cfg(test)]

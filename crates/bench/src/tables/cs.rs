@@ -3,8 +3,9 @@
 //! Packets of one block with names of 4 to 8 components, all different (`different`: worst case of the prefix tree) or segments of files of a
 //! thousand (`segments`). Names, hashes and packets are made outside the measured time, a batch at a time, as packets come hot from ingress.
 
-use super::{Row, Samples, mix};
+use super::{Row, Samples};
 use nw_name::{HashKey, Name, Prefixes, component::ComponentType, tlv::push_tlv};
+use nw_report_kit::random::splitmix64;
 use nw_tables::cs::{BLOCK_LEN, ContentStore, CsConfig, CsHint, Incoming, Insertion, RECENT_MAX};
 use nw_tables::{Ask, Instant};
 use std::hint::black_box;
@@ -48,7 +49,7 @@ impl Names {
                     .with_generic(format!("org{}", number % 317))
                     .with_generic(format!("site{}", number / 317 % 97));
                 for level in 2..3 + number % 5 {
-                    name = name.with_generic(format!("{:06x}", mix(number << 3 | level) as u32 >> 8));
+                    name = name.with_generic(format!("{:06x}", splitmix64(number << 3 | level) as u32 >> 8));
                 }
                 // Names of one length are different by this one.
                 name.with_generic(number.to_string())
@@ -84,7 +85,7 @@ impl Item {
 }
 
 pub(super) fn key() -> HashKey {
-    HashKey::new([mix(1), mix(2), mix(3), mix(4)])
+    HashKey::new([splitmix64(1), splitmix64(2), splitmix64(3), splitmix64(4)])
 }
 
 fn asked(name: Name) -> Item {
@@ -111,7 +112,7 @@ fn store(names: Names, size: usize, rows: &mut Vec<Row>) {
         rows.push(samples.row(format!("tables/cs/{what}/{}/{size}", names.as_str())));
     };
     // Numbers in the store, and beyond those of the evictions below.
-    let there = |draw: u64| mix(draw) % size as u64;
+    let there = |draw: u64| splitmix64(draw) % size as u64;
     let elsewhere = |draw: u64| (1 << 33) + there(draw);
     let mut insert = Samples::new();
     let mut cs = filled(names, size, &mut insert);

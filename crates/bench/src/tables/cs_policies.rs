@@ -4,9 +4,10 @@
 //! all; in `scan/…` every other Interest asks for a name that nobody asks for again, as walks through archives do. The store holds a
 //! hundredth or a tenth of the names. No time is measured, so these rows are the same on every machine.
 
+use super::Row;
 use super::cs::{data, key};
-use super::{Row, mix};
 use nw_name::{Name, Prefixes};
+use nw_report_kit::random::splitmix64;
 use nw_report_kit::zipf::Zipf;
 use nw_tables::cs::{BLOCK_LEN, ContentStore, CsConfig, PolicyKind};
 use nw_tables::{Ask, Instant};
@@ -47,7 +48,7 @@ fn hits_percent(kind: PolicyKind, packets: usize, zipf: &Zipf, scan: bool) -> f6
         // A millisecond each: Data are stale after four thousand.
         let now = Instant::from_millis(i);
         let popular = !scan || i % 2 == 0;
-        let number = if popular { zipf.draw(mix(i)) as u64 } else { (1 << 40) + i };
+        let number = if popular { zipf.draw(splitmix64(i)) as u64 } else { (1 << 40) + i };
         let name = Name::new().with_generic("zipf").with_generic(number.to_string());
         let prefixes = Prefixes::of(&key(), name.as_ref());
         let ask =

@@ -1,6 +1,7 @@
 //! Dead nonce list: nanoseconds per operation by number of pairs remembered. All pairs are different; hits are drawn at random.
 
-use super::{Row, Samples, mix};
+use super::{Row, Samples};
+use nw_report_kit::random::splitmix64;
 use nw_tables::Instant;
 use nw_tables::dnl::DeadNonceList;
 use std::hint::black_box;
@@ -23,7 +24,7 @@ fn rows(size: usize) -> Vec<Row> {
     let at = |number: u64| Instant::from_nanos(number * 6_000_000_000 / size as u64);
     let (mut rows, mut made) = (Vec::new(), 0_u64);
     while made < size as u64 {
-        list.insert(at(made), mix(made), made as u32);
+        list.insert(at(made), splitmix64(made), made as u32);
         made += 1;
     }
     for (how, prefetch) in [("batched", true), ("alone", false)] {
@@ -31,7 +32,7 @@ fn rows(size: usize) -> Vec<Row> {
         for _ in 0..OPERATIONS / BATCH {
             let pairs: Vec<u64> = (made..made + BATCH as u64).collect();
             made += BATCH as u64;
-            let hashes: Vec<u64> = pairs.iter().map(|pair| mix(*pair)).collect();
+            let hashes: Vec<u64> = pairs.iter().map(|pair| splitmix64(*pair)).collect();
             let now = at(made);
             insert.measure(BATCH, || {
                 if prefetch {
@@ -47,10 +48,10 @@ fn rows(size: usize) -> Vec<Row> {
             let mut samples = Samples::new();
             let mut found = 0;
             for batch in 0..(OPERATIONS / BATCH) as u64 {
-                let draw = |n: u64| mix(batch * BATCH as u64 + n) % size as u64;
+                let draw = |n: u64| splitmix64(batch * BATCH as u64 + n) % size as u64;
                 let pair = |n: u64| if what == "hit" { made - 1 - draw(n) } else { made + draw(n) };
                 let pairs: Vec<u64> = (0..BATCH as u64).map(pair).collect();
-                let hashes: Vec<u64> = pairs.iter().map(|pair| mix(*pair)).collect();
+                let hashes: Vec<u64> = pairs.iter().map(|pair| splitmix64(*pair)).collect();
                 let now = at(made);
                 samples.measure(BATCH, || {
                     if prefetch {

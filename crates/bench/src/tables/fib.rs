@@ -3,8 +3,9 @@
 //! Names are prefixes of 4 to 8 components (about 50 octets), the upper two shared, all different; asked for are names two components longer.
 //! Names and hashes are made outside the measured time, a batch at a time, as packets come hot from ingress.
 
-use super::{Row, Samples, mix};
+use super::{Row, Samples};
 use nw_name::{HashKey, Name, Prefixes, component::ComponentType};
+use nw_report_kit::random::splitmix64;
 use nw_tables::FaceId;
 use nw_tables::fib::{Fib, FibConfig, NextHop, StrategyId};
 use nw_tables::index::Index;
@@ -24,7 +25,7 @@ pub fn run(sizes: &[usize]) -> Vec<Row> {
 }
 
 fn key() -> HashKey {
-    HashKey::new([mix(1), mix(2), mix(3), mix(4)])
+    HashKey::new([splitmix64(1), splitmix64(2), splitmix64(3), splitmix64(4)])
 }
 
 /// The prefix with this number.
@@ -33,7 +34,7 @@ fn prefix(number: u64) -> Name {
         .with_generic(format!("org{}", number % 317))
         .with_generic(format!("site{}", number / 317 % 97));
     for level in 2..3 + number % 5 {
-        name = name.with_generic(format!("{:06x}", mix(number << 3 | level) as u32 >> 8));
+        name = name.with_generic(format!("{:06x}", splitmix64(number << 3 | level) as u32 >> 8));
     }
     // Names of one length are different by this one.
     name.with_generic(number.to_string())
@@ -58,8 +59,10 @@ fn fib(size: usize, rows: &mut Vec<Row>) {
     for round in 0..rounds {
         each_batch(size, |numbers| {
             let names: Vec<Name> = numbers.map(prefix).collect();
-            let hops =
-                [NextHop { face: FaceId::from_bits(256 + mix(names.len() as u64) as u32 % 64), cost: 1 }];
+            let hops = [NextHop {
+                face: FaceId::from_bits(256 + splitmix64(names.len() as u64) as u32 % 64),
+                cost: 1,
+            }];
             set.measure(names.len(), || {
                 for name in &names {
                     fib.set(name.as_ref(), &hops, StrategyId(0)).expect("room for all");
@@ -70,8 +73,8 @@ fn fib(size: usize, rows: &mut Vec<Row>) {
             empty(&mut fib, size, &mut remove);
         }
     }
-    let hit = |draw: u64| asked(prefix(mix(draw) % size as u64));
-    let miss = |draw: u64| asked(prefix(size as u64 + mix(draw) % (1 << 40)));
+    let hit = |draw: u64| asked(prefix(splitmix64(draw) % size as u64));
+    let miss = |draw: u64| asked(prefix(size as u64 + splitmix64(draw) % (1 << 40)));
     let mut row = |what: &str, samples: Samples| rows.push(samples.row(format!("tables/fib/{what}/{size}")));
     row("hit/batched", lookups(&fib, hit, true));
     row("hit/alone", lookups(&fib, hit, false));
@@ -123,7 +126,7 @@ fn index(size: usize, rows: &mut Vec<Row>) {
         each_batch(size, |numbers| {
             insert.measure(numbers.clone().count(), || {
                 for number in numbers {
-                    index.insert(mix(number), number as u32).expect("room for all");
+                    index.insert(splitmix64(number), number as u32).expect("room for all");
                 }
             });
         });
@@ -137,7 +140,8 @@ fn index(size: usize, rows: &mut Vec<Row>) {
         for (how, prefetch) in [("batched", true), ("alone", false)] {
             let mut samples = Samples::new();
             each_batch(LOOKUPS, |numbers| {
-                let hashes: Vec<u64> = numbers.map(|n| mix(beyond + mix(n) % size as u64)).collect();
+                let hashes: Vec<u64> =
+                    numbers.map(|n| splitmix64(beyond + splitmix64(n) % size as u64)).collect();
                 samples.measure(hashes.len(), || {
                     if prefetch {
                         hashes.iter().for_each(|hash| index.prefetch(*hash));
@@ -159,7 +163,7 @@ fn empty_index(index: &mut Index, size: usize, remove: &mut Samples) {
     each_batch(size, |numbers| {
         remove.measure(numbers.clone().count(), || {
             for number in numbers {
-                black_box(index.remove(mix(number), number as u32));
+                black_box(index.remove(splitmix64(number), number as u32));
             }
         });
     });

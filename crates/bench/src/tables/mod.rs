@@ -57,11 +57,3 @@ impl Samples {
         Row { name, unit: "ns", value: at(0.5), spread, longest_us }
     }
 }
-
-/// Pseudo-random numbers by number: reproducible, and all bits differ.
-pub fn mix(number: u64) -> u64 {
-    let mut state = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    state = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    state = (state ^ state >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    state ^ state >> 31
-}

@@ -5,8 +5,9 @@
 //! draw the oldest, as when all answers take equally long. Names and hashes are made outside the measured time, a batch at a time, as
 //! packets come hot from ingress.
 
-use super::{Row, Samples, mix};
+use super::{Row, Samples};
 use nw_name::{HashKey, Name, Prefixes, component::ComponentType};
+use nw_report_kit::random::splitmix64;
 use nw_tables::pit::{EntryRef, InRecord, OutRecord, Pit, PitConfig};
 use nw_tables::{Ask, FaceId, Instant};
 use nw_wire::Token;
@@ -48,7 +49,7 @@ struct Bench {
 
 impl Bench {
     fn new(size: usize) -> Self {
-        let key = HashKey::new([mix(1), mix(2), mix(3), mix(4)]);
+        let key = HashKey::new([splitmix64(1), splitmix64(2), splitmix64(3), splitmix64(4)]);
         let pit = Pit::new(key, 0, PitConfig::for_entries(size + BATCH));
         let pending = Vec::with_capacity(size);
         Bench {
@@ -116,7 +117,7 @@ impl Bench {
         let name = Name::new()
             .with_generic("video")
             .with_generic(format!("site{}", number % 97))
-            .with_generic(format!("{:016x}", mix(number)))
+            .with_generic(format!("{:016x}", splitmix64(number)))
             .with_number(ComponentType::SEGMENT, number & 0xffff);
         let mut wire = vec![5, 58, 7, name.as_ref().as_bytes().len() as u8];
         wire.extend_from_slice(name.as_ref().as_bytes());
@@ -140,7 +141,7 @@ impl Bench {
         }
         while places.len() < BATCH.min(self.pending.len()) {
             self.drawn += 1;
-            let place = (mix(self.drawn) % self.pending.len() as u64) as usize;
+            let place = (splitmix64(self.drawn) % self.pending.len() as u64) as usize;
             if !places.contains(&place) {
                 places.push(place);
             }

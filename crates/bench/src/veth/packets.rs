@@ -1,7 +1,7 @@
 //! The packets of `forward/veth`: Interests of 58 to 100 octets with 4 to 9 components, each with a name of its own, and Data that answer them.
 //! Their lengths vary, so that hardly any two in a row are equal: nothing on the way may merge them into one.
 
-use crate::tables::mix;
+use nw_report_kit::random::splitmix64;
 
 /// Octets of Interests.
 const LENS: core::ops::RangeInclusive<usize> = 58..=100;
@@ -22,7 +22,7 @@ const BEHIND_NAME: [u8; 2 + 5 + 2] = [0x15, 0, 0x16, 3, 0x1b, 1, 0, 0x17, 32];
 
 /// Appends the Interest of a number.
 pub fn interest(number: u64, out: &mut Vec<u8>) {
-    let random = mix(number);
+    let random = splitmix64(number);
     let len = LENS.start() + (random % (LENS.end() - LENS.start() + 1) as u64) as usize;
     let mut middle = len - FIXED;
     out.extend_from_slice(&[INTEREST, len as u8 - 2, NAME, (len - FIXED) as u8 + 16]);

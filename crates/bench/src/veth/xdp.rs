@@ -1,12 +1,12 @@
 //! AF_XDP for both ends of `forward/veth/xdp` and for its null forwarder: the rings, frames and kernel program that a router uses.
 
 use super::path::{self, LEFT, Place, RIGHT, WIRE};
-use crate::xdp::{FRAMES, Heads, interface, open};
 use anyhow::{Context, Result, anyhow};
 use nw_faces::mac::Mac;
 use nw_faces::xdp::Port;
 use nw_faces::xdp::frame::{self, Body};
 use nw_faces::xdp::rings::Xsk;
+use nw_traffic::xdp::{FRAMES, Heads, interface, open};
 use rustix::event::{PollFd, PollFlags, poll};
 
 /// An end that sends to the forwarder, and hears it.

@@ -4,11 +4,11 @@ use crate::args::Router;
 use clap::{Args, Subcommand, ValueEnum};
 use core::time::Duration;
 use nw_app::FaceUri;
-use nw_bench::traffic::generator::{Arrivals, Limits, Load, WAITING_MAX};
-use nw_bench::traffic::span::Span;
-use nw_bench::traffic::workload::{Pattern, Workload, WorkloadError};
-use nw_bench::traffic::xdp::PORT_DEFAULT;
 use nw_name::Name;
+use nw_traffic::generator::{Arrivals, Limits, Load, WAITING_MAX};
+use nw_traffic::span::Span;
+use nw_traffic::through_xdp::PORT_DEFAULT;
+use nw_traffic::workload::{Pattern, Workload, WorkloadError};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
 //! A generator beside a link whose faults are known.
 
-use super::super::link::{Link, drive};
-use super::super::workload::tests::workload;
-use super::super::workload::{Pattern, Requests, Workload};
 use super::*;
+use crate::link::{Link, drive};
+use crate::workload::tests::workload;
+use crate::workload::{Pattern, Requests, Workload};
 use core::convert::Infallible;
 use nw_name::NameRef;
 use nw_wire::{Interest, NackReason};

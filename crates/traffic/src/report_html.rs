@@ -192,11 +192,11 @@ fn distribution(nanos: &Histogram<u64>) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::result::Way;
-    use super::super::timings::histogram;
-    use super::super::workload::Workload;
-    use super::super::workload::tests::workload;
     use super::*;
+    use crate::result::Way;
+    use crate::timings::histogram;
+    use crate::workload::Workload;
+    use crate::workload::tests::workload;
     use core::time::Duration;
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
             lost: 0,
             others: 0,
         };
-        let xdp = Some(super::super::xdp::ByXdp { status, no_room: 5, pieces: 0 });
+        let xdp = Some(super::super::through_xdp::ByXdp { status, no_room: 5, pieces: 0 });
         let way = Way { over: "udp4://192.0.2.2:6363 by AF_XDP on eth0".into(), xdp };
         let load = Load::Closed { window: 3 };
         let page = page(&Outcome::new(&workload(), load, way, true, &measured, None), &measured);

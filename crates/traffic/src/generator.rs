@@ -9,9 +9,9 @@
 use super::link::Arrival;
 use super::measured::Measured;
 use super::workload::{Request, Requests, Workload};
-use crate::tables::mix;
 use core::time::Duration;
 use nw_name::tlv::{Integer, push_number};
+use nw_report_kit::random::splitmix64;
 use nw_report_kit::zipf::unit;
 use nw_wire::types as t;
 use serde::Serialize;
@@ -180,7 +180,7 @@ impl Generator {
             });
         }
         self.expiries.push_back((now + self.limits.lifetime, request, sequence));
-        Some(Ask { request, nonce: mix(self.nonces.wrapping_add(sequence)) as u32 })
+        Some(Ask { request, nonce: splitmix64(self.nonces.wrapping_add(sequence)) as u32 })
     }
 
     fn gap(&self, rate: f64, arrivals: Arrivals) -> Duration {
@@ -191,7 +191,7 @@ impl Generator {
                 (self.started + at).saturating_sub(self.next_due)
             }
             Arrivals::Poisson => {
-                let share = unit(mix(self.workload.seed ^ mix(self.asked)));
+                let share = unit(splitmix64(self.workload.seed ^ splitmix64(self.asked)));
                 Duration::from_secs_f64(-(1.0 - share).ln() / rate)
             }
         }

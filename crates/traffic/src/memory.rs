@@ -199,11 +199,11 @@ const SLEEP_LATE: Duration = Duration::from_micros(100);
 
 #[cfg(test)]
 mod tests {
-    use super::super::generator::{Arrivals, Generator, Limits, Load};
-    use super::super::link::drive;
-    use super::super::workload::tests::workload;
-    use super::super::workload::{Requests, Workload};
     use super::*;
+    use crate::generator::{Arrivals, Generator, Limits, Load};
+    use crate::link::drive;
+    use crate::workload::tests::workload;
+    use crate::workload::{Requests, Workload};
 
     fn run(
         workload: &Workload,

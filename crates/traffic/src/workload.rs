@@ -4,8 +4,8 @@
 //! answers without a table. Upper components are shared by many names, as names are.
 
 use super::span::Span;
-use crate::tables::mix;
 use nw_name::{ComponentType, Name, NameRef};
+use nw_report_kit::random::splitmix64;
 use nw_report_kit::zipf::{Zipf, unit};
 use serde::Serialize;
 
@@ -154,7 +154,7 @@ impl Workload {
     pub fn write_name(&self, number: u64, out: &mut Vec<u8>) {
         let own = self.prefix.as_ref();
         out.extend_from_slice(own.as_bytes());
-        let random = mix(self.seed ^ mix(number));
+        let random = splitmix64(self.seed ^ splitmix64(number));
         let more = self.components.pick(random) - own.len();
         let octets = self.name_octets.pick(random >> 32);
         // What is neither prefix nor head of a component, spread; the last component has the number and what is left over.
@@ -170,7 +170,7 @@ impl Workload {
             // The deeper, the more names have a component of their own.
             let shared = number >> (8 * (more - depth)).min(63);
             out.extend_from_slice(&[GENERIC, upper as u8]);
-            push_letters(mix(self.seed ^ mix(shared) ^ depth as u64), upper, out);
+            push_letters(splitmix64(self.seed ^ splitmix64(shared) ^ depth as u64), upper, out);
         }
         let len = values - (more - 1) * upper;
         out.extend_from_slice(&[GENERIC, len as u8]);
@@ -195,7 +195,7 @@ impl Workload {
             return self.payload.min;
         }
         let number = self.number(name).map_or(0, |numbered| numbered.number);
-        self.payload.pick(mix(self.seed ^ mix(number) ^ 0x7061_796c_6f61_6421))
+        self.payload.pick(splitmix64(self.seed ^ splitmix64(number) ^ 0x7061_796c_6f61_6421))
     }
 }
 
@@ -212,7 +212,7 @@ pub struct Numbered {
 fn push_letters(random: u64, len: usize, out: &mut Vec<u8>) {
     let mut bits = 0;
     for i in 0..len as u64 {
-        bits = if i % 12 == 0 { mix(random ^ i) } else { bits >> 5 };
+        bits = if i % 12 == 0 { splitmix64(random ^ i) } else { bits >> 5 };
         out.push(b'a' + (bits & 31) as u8 % 26);
     }
 }
@@ -247,7 +247,7 @@ impl Requests {
             names: workload.names as u64,
             can_be_prefix: workload.can_be_prefix,
             hit_ratio: workload.hit_ratio,
-            random: mix(workload.seed ^ 0x7265_7175_6573_7473),
+            random: splitmix64(workload.seed ^ 0x7265_7175_6573_7473),
             drawn: 0,
             next: 0,
             fresh: 0,
@@ -261,7 +261,7 @@ impl Requests {
 
     fn random(&mut self) -> u64 {
         self.drawn += 1;
-        mix(self.random.wrapping_add(self.drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+        splitmix64(self.random.wrapping_add(self.drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
     /// The next one. With a hit ratio, popular names for which `is_pending` holds are passed over: asked for twice at a time they would be no hits.

@@ -1,9 +1,9 @@
 //! An AF_XDP socket as a generator's link.
 
-use super::super::link::{Arrival, Link, wake_on_time};
-use super::super::sink::Sink;
-use super::super::workload::Workload;
 use super::{ByXdp, STOP_LATENCY, XdpTrafficError, check_fits, gone};
+use crate::link::{Arrival, Link, wake_on_time};
+use crate::sink::Sink;
+use crate::workload::Workload;
 use crate::xdp::{self, FRAMES, Heads};
 use core::time::Duration;
 use nw_app::FaceUri;
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn what_may_come_is_told_apart() {
-        let workload = crate::traffic::workload::tests::workload();
+        let workload = crate::workload::tests::workload();
         let mut data = Vec::new();
         Sink::new(&workload, 10).answer(workload.name(3).as_ref(), false, &mut data);
         let name = workload.name(3);

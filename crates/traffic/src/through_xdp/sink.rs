@@ -1,8 +1,8 @@
 //! Who answers by AF_XDP: each frame with an Interest is answered to where it came from, from the Interest alone.
 
-use super::super::sink::Sink;
-use super::super::through_router::Answered;
 use super::{ByXdp, STOP_LATENCY, XdpTrafficError, check_fits, gone};
+use crate::sink::Sink;
+use crate::through_router::Answered;
 use crate::xdp::{self, FRAMES, Heads, OpenError};
 use core::ops::Range;
 use nw_element_api::Kind;
@@ -262,7 +262,7 @@ fn keep(port: u16) -> Result<UdpSocket, XdpTrafficError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::workload::tests::workload;
+    use crate::workload::tests::workload;
     use nw_wire::{Data, InterestBuilder, Token};
     use proptest::prelude::*;
 

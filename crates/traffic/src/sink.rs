@@ -92,9 +92,9 @@ impl Sink {
 
 #[cfg(test)]
 mod tests {
-    use super::super::span::Span;
-    use super::super::workload::tests::workload;
     use super::*;
+    use crate::span::Span;
+    use crate::workload::tests::workload;
     use nw_wire::Data;
     use proptest::prelude::*;
 

@@ -4,7 +4,7 @@ use super::generator::Load;
 use super::measured::{Counters, Measured};
 use super::timings::Timings;
 use super::workload::Workload;
-use super::xdp::ByXdp;
+use super::through_xdp::ByXdp;
 use crate::machine::Machine;
 use core::time::Duration;
 use serde::Serialize;

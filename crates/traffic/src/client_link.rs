@@ -1,19 +1,19 @@
-//! A face to a router, as a generator's link.
+//! A client's face to a router, as the link of a generator.
 
-use super::link::{Arrival, Link, wake_on_time};
+use super::link::{Link, Reply, wake_on_time};
 use core::time::Duration;
 use nw_app::client::plain_token;
 use nw_app::{Client, ClientError};
 use nw_element_api::{Instant, Kind, LinkFields};
 
-/// A client whose packets a generator makes.
+/// A link over an application's client.
 #[derive(Debug)]
 pub struct ClientLink {
     client: Client,
 }
 
 impl ClientLink {
-    /// By this client. Its [`stop_when`](Client::stop_when) ends the run.
+    /// Creates a link over this client. The flag of [`Client::stop_when`] ends the run.
     pub fn new(client: Client) -> Self {
         wake_on_time();
         ClientLink { client }
@@ -28,28 +28,26 @@ impl Link for ClientLink {
     }
 
     fn send(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        // A token tells a router that this end understands them.
+        // A token shows the router that this end returns tokens.
         let link = LinkFields { token: plain_token(), ..LinkFields::default() };
         self.client.send_written(link, write);
     }
 
-    fn turn(
+    fn poll(
         &mut self,
         wait: Duration,
-        mut arrived: impl FnMut(Duration, Arrival<'_>),
+        mut on_reply: impl FnMut(Duration, Reply<'_>),
     ) -> Result<bool, ClientError> {
-        let turned = self.client.turn(Some(wait), |now, received, _| {
+        let polled = self.client.turn(Some(wait), |now, received, _| {
             let name = received.name();
-            let arrival = match received.kind() {
-                Kind::Data => {
-                    Arrival::Data { name, octets: received.wire.len(), is_marked: received.is_marked() }
-                }
-                Kind::Nack => Arrival::Nack { name, reason: received.nack().unwrap_or_default() },
+            let reply = match received.kind() {
+                Kind::Data => Reply::Data { name, len: received.wire.len(), is_marked: received.is_marked() },
+                Kind::Nack => Reply::Nack { name, reason: received.nack().unwrap_or_default() },
                 Kind::Interest => return,
             };
-            arrived(now.since(Instant::START), arrival);
+            on_reply(now.since(Instant::START), reply);
         });
-        match turned {
+        match polled {
             Ok(_) => Ok(true),
             Err(ClientError::Interrupted) => Ok(false),
             Err(error) => Err(error),

@@ -1,4 +1,4 @@
-//! What a generator sends by and hears from, and the loop that turns it.
+//! The link between a generator and a router, and the loop that drives a generator over it.
 
 use super::generator::Generator;
 use core::num::NonZeroU64;
@@ -6,88 +6,91 @@ use core::time::Duration;
 use nw_name::NameRef;
 use nw_wire::NackReason;
 
-/// Requests between two looks at what came.
-const BURST: usize = 64;
+/// Requests sent before replies are read again.
+const REQUESTS_PER_POLL: usize = 64;
 
-/// Something that came back.
+/// A reply to an Interest.
 #[derive(Clone, Copy, Debug)]
-pub enum Arrival<'a> {
-    /// An answer.
+pub enum Reply<'a> {
+    /// A Data packet.
     Data {
-        /// Its name.
+        /// Name of the Data.
         name: NameRef<'a>,
-        /// Octets of the packet.
-        octets: usize,
-        /// The way it came is congested.
+        /// Length of the packet in bytes.
+        len: usize,
+        /// Whether it carries a congestion mark.
         is_marked: bool,
     },
-    /// A refusal.
+    /// A Nack.
     Nack {
-        /// Of the Interest.
+        /// Name of the Interest.
         name: NameRef<'a>,
-        /// Why.
+        /// Reason of the Nack.
         reason: NackReason,
     },
 }
 
-/// A way to where answers come from: a face to a router, a forwarding plane in memory, or a test's.
+/// A link to the end that answers: a face of a router, a forwarding plane in memory, or a test
+/// link.
 pub trait Link {
-    /// Why it ended.
+    /// Why the link failed.
     type Error;
 
-    /// Time since it began.
+    /// Returns the time since the link was opened.
     fn now(&self) -> Duration;
 
-    /// Queues an Interest that `write` appends to a buffer.
+    /// Queues an Interest, which `write` appends to a buffer.
     fn send(&mut self, write: impl FnOnce(&mut Vec<u8>));
 
-    /// Sends what is queued, waits at most so long, and shows what came and when. False when the user wants an end.
+    /// Sends the queued Interests, waits for at most `wait`, and passes each reply with its time to
+    /// `on_reply`. Returns false if the user has stopped the run.
     ///
     /// # Errors
-    /// When nothing can come any more.
-    fn turn(
+    /// If the link has failed.
+    fn poll(
         &mut self,
         wait: Duration,
-        arrived: impl FnMut(Duration, Arrival<'_>),
+        on_reply: impl FnMut(Duration, Reply<'_>),
     ) -> Result<bool, Self::Error>;
 }
 
-/// Makes this thread wake when it wants to: else the kernel may let it sleep 50 µs longer. Where that is refused, the report shows the lateness.
+/// Sets the timer slack of this thread to 1 ns, so that it wakes on time: the default allows 50 µs
+/// more. If the kernel refuses, the report shows the lateness.
 pub fn wake_on_time() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 
-/// Turns a generator until it is done. False when the user ended it before.
+/// Drives a generator until it is done. Returns false if the user stopped it before.
 ///
 /// # Errors
-/// When the link ended; what was measured so far stays in the generator.
+/// If the link fails. The generator keeps what it measured until then.
 pub fn drive<L: Link>(link: &mut L, generator: &mut Generator) -> Result<bool, L::Error> {
     generator.start(link.now());
-    let mut goes_on = true;
+    let mut running = true;
     let mut result = Ok(());
-    while goes_on {
+    while running {
         let now = link.now();
         generator.expire(now);
-        for _ in 0..BURST {
+        for _ in 0..REQUESTS_PER_POLL {
             if !generator.is_due(now) {
                 break;
             }
-            if let Some(ask) = generator.ask(now) {
-                link.send(|out| generator.write(ask, out));
+            if let Some(interest) = generator.next_interest(now) {
+                link.send(|out| generator.encode(interest, out));
             }
         }
         if generator.is_done(now) {
             break;
         }
-        let wait = generator.wake(now).saturating_sub(now);
-        match link.turn(wait, |now, arrival| generator.arrived(now, arrival)) {
-            Ok(on) => goes_on = on,
+        let wait = generator.next_wake(now).saturating_sub(now);
+        match link.poll(wait, |now, reply| generator.on_reply(now, reply)) {
+            Ok(is_running) => running = is_running,
             Err(error) => {
-                goes_on = false;
+                running = false;
                 result = Err(error);
             }
         }
     }
-    generator.end(link.now());
-    result.map(|()| goes_on)
+    generator.finish(link.now());
+    result.map(|()| running)
 }

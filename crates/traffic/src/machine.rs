@@ -1,29 +1,29 @@
-//! What machine a figure was measured on.
+//! Facts about the machine on which a figure was measured.
 
 use serde::Serialize;
 use std::fs;
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Facts that figures depend on.
+/// Facts that measured figures depend on.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// As the kernel names it.
+    /// Processor model, from /proc/cpuinfo.
     pub cpu: String,
-    /// Processors this process may use.
+    /// Number of processors that this process may use.
     pub processors: usize,
-    /// MiB.
+    /// Main memory in MiB.
     pub memory_mib: u64,
-    /// Kernel release.
+    /// Release of the Linux kernel.
     pub kernel: String,
-    /// Compiler and profile.
+    /// Build profile: `release` or `debug`.
     pub build: String,
-    /// Load average over one minute when the run began.
+    /// Load average over one minute at the start of the run.
     pub load: f64,
 }
 
 impl Machine {
-    /// This one.
+    /// Reads the facts of this machine.
     pub fn here() -> Self {
         let field = |path: &str, key: &str| {
             let text = fs::read_to_string(path).unwrap_or_default();
@@ -47,8 +47,9 @@ impl Machine {
     }
 }
 
-/// Cycles in a nanosecond that the processor gives this thread now: a chain of multiplications takes three each on all x86-64 processors of the last ten
-/// years. Virtual machines rarely let their cycles be counted.
+/// Estimates the processor cycles per nanosecond that this thread gets now, from a chain of
+/// dependent multiplications: each takes three cycles on x86-64 processors of the last ten years.
+/// Virtual machines rarely offer a cycle counter.
 pub fn cycles_per_ns() -> f64 {
     const MULTIPLICATIONS: u32 = 8192;
     const CYCLES_EACH: u32 = 3;

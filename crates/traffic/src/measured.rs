@@ -1,4 +1,4 @@
-//! What a generator saw: counters, histograms, and how both went over time.
+//! Results of a generator: counters, latency histograms, and both over time.
 
 use super::series::Series;
 use super::timings::Timings;
@@ -6,68 +6,68 @@ use core::time::Duration;
 use nw_wire::NackReason;
 use std::collections::BTreeMap;
 
-/// Counters. A *request* is what a user would wait for; several may share one Interest.
+/// Counters. A *request* is one wish of a user; several requests may share one Interest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Requests that were asked.
+    /// Requests issued.
     pub asked: u64,
-    /// Of these, those that joined an Interest on its way.
+    /// Requests that joined an outstanding Interest for the same name.
     pub joined: u64,
-    /// Requests that were answered.
+    /// Requests answered.
     pub answered: u64,
-    /// Requests that were refused, by reason.
+    /// Requests refused by a Nack, by its reason.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Requests without answer within the lifetime.
+    /// Requests without an answer within the InterestLifetime.
     pub lost: u64,
-    /// Requests that still waited when the run was ended.
+    /// Requests still outstanding at the end of the run.
     pub unanswered: u64,
-    /// Requests that were due and never asked.
+    /// Requests that were due but never issued.
     pub unsent: u64,
-    /// Data that answered.
+    /// Data packets that answered a request.
     pub data: u64,
-    /// Bytes of these.
-    pub octets: u64,
-    /// Bytes of the smallest of these; 0 before the first.
+    /// Bytes of these packets.
+    pub data_bytes: u64,
+    /// Bytes of the smallest of these packets; 0 before the first.
     pub data_bytes_min: u64,
-    /// Bytes of the largest.
+    /// Bytes of the largest of these packets.
     pub data_bytes_max: u64,
-    /// Of these Data, those with a congestion mark.
+    /// Data packets with a congestion mark.
     pub marked: u64,
-    /// Packets that nobody waited for: a second answer, or one after its lifetime.
+    /// Packets without an outstanding request: a second answer, or one after the InterestLifetime.
     pub unexpected: u64,
-    /// Answers to an Interest that was sent before one already answered (RFC 4737).
+    /// Answers to an Interest that was sent before an already answered one (RFC 4737).
     pub reordered: u64,
-    /// By how many Interests at most.
+    /// The largest reordering extent, in Interests.
     pub reordered_by_max: u64,
 }
 
 impl Counters {
-    /// Interests that were sent.
+    /// Returns the number of Interests sent.
     pub const fn interests(&self) -> u64 {
         self.asked - self.joined
     }
 }
 
-/// Everything that was measured.
+/// All measurements of a run.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// How often what happened.
+    /// Counts of events.
     pub counters: Counters,
-    /// From when a request was due to its answer.
+    /// Time from the due time of a request to its answer.
     pub latency: Timings,
-    /// From when it was sent to its answer.
+    /// Time from sending to the answer.
     pub since_sent: Timings,
-    /// From when it was due to when it was sent: how late this program was.
+    /// Time from the due time to sending: the lateness of this program.
     pub lateness: Timings,
-    /// The same over time.
+    /// Counts and latencies over time.
     pub series: Series,
-    /// From the first request to the end.
+    /// Time from the start to the end of the run.
     pub elapsed: Duration,
     last_answer: Duration,
 }
 
 impl Measured {
-    /// Nothing yet, of a run that is planned to take so long.
+    /// Creates empty measurements for a run of this planned length.
     pub fn new(planned: Duration) -> Self {
         Measured {
             counters: Counters::default(),
@@ -80,7 +80,8 @@ impl Measured {
         }
     }
 
-    /// Until the last answer when all came, else until the end: the time that rates are over.
+    /// Returns the time over which rates are computed: until the last answer if none is missing,
+    /// else until the end.
     pub fn busy(&self) -> Duration {
         if self.counters.lost == 0 && self.counters.unanswered == 0 && !self.last_answer.is_zero() {
             self.last_answer
@@ -109,8 +110,8 @@ impl Measured {
         interval.record(latency);
     }
 
-    pub(super) const fn data(&mut self, octets: usize, is_marked: bool) {
-        let bytes = octets as u64;
+    pub(super) const fn data(&mut self, len: usize, is_marked: bool) {
+        let bytes = len as u64;
         let is_smallest = self.counters.data == 0 || bytes < self.counters.data_bytes_min;
         if is_smallest {
             self.counters.data_bytes_min = bytes;
@@ -119,7 +120,7 @@ impl Measured {
             self.counters.data_bytes_max = bytes;
         }
         self.counters.data += 1;
-        self.counters.octets += bytes;
+        self.counters.data_bytes += bytes;
         self.counters.marked += is_marked as u64;
     }
 

@@ -1,6 +1,7 @@
-//! A forwarding plane in this process between a generator and a sink: no socket, no other thread, everything else a router does.
+//! A forwarding plane in this process between a generator and a sink. It does all that a router
+//! does, without sockets and threads.
 
-use super::link::{Arrival, Link};
+use super::link::{Link, Reply};
 use super::sink::Sink;
 use super::workload::Workload;
 use core::convert::Infallible;
@@ -20,10 +21,10 @@ use std::time;
 
 const CONSUMER: FaceId = FaceId::from_slot(300, 0);
 const PRODUCER: FaceId = FaceId::from_slot(301, 0);
-/// Data that the plane's content store holds.
+/// Capacity of the plane's content store, in packets.
 pub const STORE_PACKETS: usize = 65_536;
-/// Octets that it holds.
-pub const STORE_OCTETS: usize = 256 << 20;
+/// Capacity of the content store, in bytes.
+pub const STORE_BYTES: usize = 256 << 20;
 const KEY: HashKey = HashKey::new([
     0x243f_6a88_85a3_08d3,
     0x1319_8a2e_0370_7344,
@@ -31,9 +32,9 @@ const KEY: HashKey = HashKey::new([
     0x082e_fa98_ec4e_6c89,
 ]);
 
-/// The plane with its two neighbours.
+/// A forwarding plane with a consumer face and a producer face.
 #[derive(Debug)]
-pub struct Memory {
+pub struct MemoryLink {
     plane: Plane,
     pool: Pool,
     sink: Sink,
@@ -41,18 +42,19 @@ pub struct Memory {
     started: time::Instant,
     stop: Arc<AtomicBool>,
     interests: Vec<u8>,
-    ends: Vec<usize>,
+    /// End of each Interest in `interests`.
+    interest_ends: Vec<usize>,
     batch: Vec<Packet>,
     out: Vec<Packet>,
     answer: Vec<u8>,
 }
 
-impl Memory {
-    /// With a route to the sink; `stop` ends it.
+impl MemoryLink {
+    /// Creates a plane with a route to the sink. Setting `stop` ends the run.
     pub fn new(workload: &Workload, sink: Sink, stop: Arc<AtomicBool>) -> Self {
         let router = RouterConfig {
             shard: 0,
-            pit: PitConfig::for_entries(super::generator::WAITING_MAX + 4 * BATCH),
+            pit: PitConfig::for_entries(super::generator::OUTSTANDING_MAX + 4 * BATCH),
             fib: FibConfig::new(64),
             dead_nonces: 65_536,
             upstream_tokens: true,
@@ -60,7 +62,7 @@ impl Memory {
             lifetime_max_ms: 3_600_000,
             ..RouterConfig::default()
         };
-        let store = CsConfig { packets_max: STORE_PACKETS, bytes_max: STORE_OCTETS };
+        let store = CsConfig { packets_max: STORE_PACKETS, bytes_max: STORE_BYTES };
         let mut plane = Plane::new(KEY, 7, router, store);
         let mut pool = Pool::new(KEY, 256, 4096);
         let (now, mut out) = (Instant::START, Vec::with_capacity(4 * BATCH));
@@ -73,7 +75,7 @@ impl Memory {
                 .set_route(now, workload.prefix.as_ref(), &hops, Strategies::DEFAULT, context)
                 .expect("the FIB is empty");
         });
-        Memory {
+        MemoryLink {
             plane,
             pool,
             sink,
@@ -81,25 +83,26 @@ impl Memory {
             started: time::Instant::now(),
             stop,
             interests: Vec::new(),
-            ends: Vec::new(),
+            interest_ends: Vec::new(),
             batch: Vec::with_capacity(BATCH),
             out,
             answer: Vec::new(),
         }
     }
 
-    /// Interests that came to the sink; the content store answered the others.
+    /// Returns the number of Interests that reached the sink; the content store answered the
+    /// others.
     pub const fn answered(&self) -> u64 {
         self.answered
     }
 
-    fn take(&mut self, bytes: &[u8], ingress: FaceId, token: Token) {
-        let packet = self.pool.copy_of(bytes).expect("buffers come back each batch");
+    fn inject(&mut self, bytes: &[u8], ingress: FaceId, token: Token) {
+        let packet = self.pool.copy_of(bytes).expect("every batch returns its buffers");
         let now = self.instant();
         let meta = self.pool.meta_mut(&packet);
         (meta.arrival, meta.ingress, meta.ingress_local) = (now, ingress, true);
         meta.link.token = token;
-        decode(&mut self.pool, &packet).expect("this program makes packets that are well-formed");
+        decode(&mut self.pool, &packet).expect("own packets are well-formed");
         self.batch.push(packet);
     }
 
@@ -107,20 +110,20 @@ impl Memory {
         Instant::START + self.started.elapsed()
     }
 
-    fn process(&mut self, arrived: &mut impl FnMut(Duration, Arrival<'_>)) {
-        // Interests to the sink leave first, its answers pass the plane in the second turn.
+    fn process(&mut self, on_reply: &mut impl FnMut(Duration, Reply<'_>)) {
+        // The first pass forwards Interests to the sink, the second pass its answers.
         while !self.batch.is_empty() {
             let now = self.instant();
             self.plane.process(now, &mut self.batch, &mut self.pool, &mut self.out);
             let mut out = core::mem::take(&mut self.out);
             for packet in out.drain(..) {
-                self.deliver(packet, arrived);
+                self.deliver(packet, on_reply);
             }
             self.out = out;
         }
     }
 
-    fn deliver(&mut self, packet: Packet, arrived: &mut impl FnMut(Duration, Arrival<'_>)) {
+    fn deliver(&mut self, packet: Packet, on_reply: &mut impl FnMut(Duration, Reply<'_>)) {
         let (bytes, meta) = self.pool.view(&packet);
         let name = meta.name_in(bytes);
         match meta.kind {
@@ -130,25 +133,25 @@ impl Memory {
                 let token = meta.link.token;
                 self.pool.release(packet);
                 self.answered += 1;
-                self.take(&answer, PRODUCER, token);
+                self.inject(&answer, PRODUCER, token);
                 answer.clear();
                 self.answer = answer;
                 return;
             }
             Kind::Data => {
                 let is_marked = meta.link.congestion_mark != 0;
-                arrived(self.started.elapsed(), Arrival::Data { name, octets: bytes.len(), is_marked });
+                on_reply(self.started.elapsed(), Reply::Data { name, len: bytes.len(), is_marked });
             }
             Kind::Nack => {
                 let reason = meta.link.nack.unwrap_or_default();
-                arrived(self.started.elapsed(), Arrival::Nack { name, reason });
+                on_reply(self.started.elapsed(), Reply::Nack { name, reason });
             }
         }
         self.pool.release(packet);
     }
 }
 
-impl Link for Memory {
+impl Link for MemoryLink {
     type Error = Infallible;
 
     fn now(&self) -> Duration {
@@ -157,50 +160,52 @@ impl Link for Memory {
 
     fn send(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.interests);
-        self.ends.push(self.interests.len());
+        self.interest_ends.push(self.interests.len());
     }
 
-    fn turn(
+    fn poll(
         &mut self,
         wait: Duration,
-        mut arrived: impl FnMut(Duration, Arrival<'_>),
+        mut on_reply: impl FnMut(Duration, Reply<'_>),
     ) -> Result<bool, Infallible> {
-        let (interests, ends) = (core::mem::take(&mut self.interests), core::mem::take(&mut self.ends));
+        let (interests, ends) =
+            (core::mem::take(&mut self.interests), core::mem::take(&mut self.interest_ends));
         let mut start = 0;
         for batch in ends.chunks(BATCH) {
             for end in batch {
-                self.take(&interests[start..*end], CONSUMER, Token::NONE);
+                self.inject(&interests[start..*end], CONSUMER, Token::NONE);
                 start = *end;
             }
-            self.process(&mut arrived);
+            self.process(&mut on_reply);
         }
         let now = self.instant();
         self.plane.tick(now, &mut self.pool, &mut self.out);
         let mut out = core::mem::take(&mut self.out);
-        out.drain(..).for_each(|packet| self.deliver(packet, &mut arrived));
+        out.drain(..).for_each(|packet| self.deliver(packet, &mut on_reply));
         self.out = out;
         if ends.is_empty() && !wait.is_zero() {
-            // Nothing can come meanwhile. A sleep lasts longer than asked for, so the last stretch is waited out.
-            if let Some(sleep) = wait.min(LOOK_AGAIN).checked_sub(SLEEP_LATE) {
+            // Nothing can arrive meanwhile. A sleep may last too long, so it ends before the wait
+            // does.
+            if let Some(sleep) = wait.min(RECHECK_INTERVAL).checked_sub(SLEEP_MARGIN) {
                 std::thread::sleep(sleep);
             }
         }
-        (self.interests, self.ends) = (interests, ends);
+        (self.interests, self.interest_ends) = (interests, ends);
         self.interests.clear();
-        self.ends.clear();
+        self.interest_ends.clear();
         Ok(!self.stop.load(Ordering::Relaxed))
     }
 }
 
-/// How late a set flag may be seen.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// By how much a sleep may be too long.
-const SLEEP_LATE: Duration = Duration::from_micros(100);
+/// Maximum delay until a set `stop` flag is noticed.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Margin by which a sleep may exceed its duration.
+const SLEEP_MARGIN: Duration = Duration::from_micros(100);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generator::{Arrivals, Generator, Limits, Load};
+    use crate::generator::{ArrivalProcess, Generator, Limits, Load};
     use crate::link::drive;
     use crate::workload::tests::workload;
     use crate::workload::{Requests, Workload};
@@ -210,7 +215,7 @@ mod tests {
         requests: Requests,
         load: Load,
         packets: u64,
-        memory: &mut Memory,
+        memory: &mut MemoryLink,
     ) -> Generator {
         let limits = Limits {
             packets: Some(packets),
@@ -222,12 +227,12 @@ mod tests {
         generator
     }
 
-    fn memory(workload: &Workload) -> Memory {
-        Memory::new(workload, Sink::new(workload, 1000), Arc::new(AtomicBool::new(false)))
+    fn memory(workload: &Workload) -> MemoryLink {
+        MemoryLink::new(workload, Sink::new(workload, 1000), Arc::new(AtomicBool::new(false)))
     }
 
     #[test]
-    fn everything_is_answered_and_popular_names_are_cached() {
+    fn memory_link_answers_all_and_caches_popular_names() {
         let workload = workload();
         let mut memory = memory(&workload);
         let load = Load::Closed { window: 32 };
@@ -235,11 +240,11 @@ mod tests {
         let counters = &generator.measured().counters;
         assert_eq!((counters.asked, counters.answered, counters.lost), (20_000, 20_000, 0));
         assert_eq!(counters.data, counters.interests());
-        assert!(memory.answered() <= 1000, "a thousand names, each fetched once: {}", memory.answered());
+        assert!(memory.answered() <= 1000, "each of 1000 names is fetched once: {}", memory.answered());
     }
 
     #[test]
-    fn the_hit_ratio_asked_for_is_reached_within_a_point() {
+    fn memory_link_reaches_hit_ratio_within_one_percent() {
         for (wanted, can_be_prefix) in [(0.3, 0.0), (0.8, 0.1)] {
             let workload = Workload { hit_ratio: Some(wanted), can_be_prefix, ..workload() };
             let mut memory = memory(&workload);
@@ -254,10 +259,10 @@ mod tests {
     }
 
     #[test]
-    fn an_open_loop_over_memory_keeps_its_rate() {
+    fn memory_link_open_loop_keeps_its_rate() {
         let workload = workload();
         let mut memory = memory(&workload);
-        let load = Load::Open { rate: 2000.0, arrivals: Arrivals::Even };
+        let load = Load::Open { rate: 2000.0, arrivals: ArrivalProcess::Even };
         let generator = run(&workload, Requests::new(&workload), load, 1000, &mut memory);
         let measured = generator.measured();
         assert_eq!(measured.counters.answered, 1000);
@@ -265,10 +270,10 @@ mod tests {
     }
 
     #[test]
-    fn a_set_flag_ends_it() {
+    fn memory_link_stop_flag_ends_run() {
         let workload = workload();
         let stop = Arc::new(AtomicBool::new(true));
-        let mut memory = Memory::new(&workload, Sink::new(&workload, 0), stop);
+        let mut memory = MemoryLink::new(&workload, Sink::new(&workload, 0), stop);
         let limits =
             Limits { packets: None, duration: Duration::from_secs(60), lifetime: Duration::from_secs(4) };
         let load = Load::Closed { window: 1 };

@@ -1,6 +1,6 @@
-//! A run as one HTML file: tables and charts, nothing from elsewhere.
+//! The report of a run as one self-contained HTML page with tables and charts.
 
-use super::generator::{Arrivals, Load};
+use super::generator::{ArrivalProcess, Load};
 use super::measured::Measured;
 use super::result::Outcome;
 use super::timings::Timings;
@@ -10,16 +10,16 @@ use nw_report_kit::chart::{Axis, Chart, Line, Scale, Style};
 use nw_report_kit::page::{escape, head};
 use std::fmt::Write;
 
-/// Bars of the distribution in each power of ten.
+/// Histogram bars per decade.
 const BARS_PER_DECADE: f64 = 20.0;
 
-/// The page.
+/// Returns the HTML page of a run.
 pub fn page(outcome: &Outcome, measured: &Measured) -> String {
-    let title = format!("{} over {}", load_words(outcome.load), outcome.over);
+    let title = format!("{} over {}", describe_load(outcome.load), outcome.over);
     let mut out = head(&format!("nw bench: {title}"));
-    let _ = writeln!(out, "<p>{}</p>", escape(&workload_words(outcome)));
+    let _ = writeln!(out, "<p>{}</p>", escape(&describe_workload(outcome)));
     if !outcome.complete {
-        out.push_str("<p><strong>Ended before its time; this is what was measured so far.</strong></p>\n");
+        out.push_str("<p><strong>The run ended early; these are the measurements until then.</strong></p>\n");
     }
     out.push_str("<div class=\"charts\">\n");
     for chart in charts(outcome, measured) {
@@ -61,18 +61,18 @@ pub fn page(outcome: &Outcome, measured: &Measured) -> String {
     out
 }
 
-/// What was asked for, as a sentence.
-pub fn workload_words(outcome: &Outcome) -> String {
+/// Describes the workload in a sentence.
+pub fn describe_workload(outcome: &Outcome) -> String {
     let w = &outcome.workload;
     let order = match w.pattern {
         Pattern::Popular => format!("by Zipf's law with exponent {}", w.zipf),
-        Pattern::Sequential => "one after the other".into(),
+        Pattern::Sequential => "in order".into(),
     };
     let mut text = format!(
-        "{} names below {}, asked for {order}; {} components, {} bytes a name",
-        w.names, w.prefix, w.components, w.name_octets
+        "{} names below {}, requested {order}; {} components, {} bytes a name",
+        w.names, w.prefix, w.components, w.name_len
     );
-    // Where another program answers, only it knows what it puts into Data; what came is in the table.
+    // Another program may answer with any content; the table shows the sizes of the received Data.
     if outcome.answered_by_sink.is_some() {
         let _ = write!(text, ", {} bytes of content", w.payload);
     }
@@ -80,19 +80,19 @@ pub fn workload_words(outcome: &Outcome) -> String {
         let _ = write!(text, "; {} % with CanBePrefix", 100.0 * w.can_be_prefix);
     }
     if let Some(ratio) = w.hit_ratio {
-        let _ = write!(text, "; {} % for what is cached", 100.0 * ratio);
+        let _ = write!(text, "; {} % for cached names", 100.0 * ratio);
     }
     text
 }
 
-/// How it was asked for, in a few words.
-pub fn load_words(load: Load) -> String {
+/// Describes the load in a few words.
+pub fn describe_load(load: Load) -> String {
     match load {
-        Load::Open { rate, arrivals: Arrivals::Even } => format!("open loop, {rate} requests a second"),
-        Load::Open { rate, arrivals: Arrivals::Poisson } => {
-            format!("open loop, {rate} requests a second at random")
+        Load::Open { rate, arrivals: ArrivalProcess::Even } => format!("open loop, {rate} requests a second"),
+        Load::Open { rate, arrivals: ArrivalProcess::Poisson } => {
+            format!("open loop, {rate} requests a second, Poisson")
         }
-        Load::Closed { window } => format!("closed loop, {window} requests waiting"),
+        Load::Closed { window } => format!("closed loop, {window} requests outstanding"),
     }
 }
 
@@ -127,7 +127,7 @@ fn charts(outcome: &Outcome, measured: &Measured) -> Vec<Chart> {
             lines: vec![Line { label: "latency", points: distribution(measured.latency.histogram()) }],
         },
     ];
-    // One point is no line: a run that short has no chart over time.
+    // A run with one interval has no chart over time.
     if outcome.series.len() < 2 {
         return charts;
     }
@@ -156,7 +156,7 @@ fn charts(outcome: &Outcome, measured: &Measured) -> Vec<Chart> {
     charts
 }
 
-/// Shares, as far as so many samples tell them, and latencies in microseconds.
+/// Returns shares and latencies in microseconds, as far as the number of samples supports them.
 fn quantiles(nanos: &Timings) -> Vec<(f64, f64)> {
     if nanos.is_empty() {
         return Vec::new();
@@ -167,13 +167,14 @@ fn quantiles(nanos: &Timings) -> Vec<(f64, f64)> {
     (0..=steps).map(share).map(|share| (share, nanos.quantile_ns(share) as f64 / 1e3)).collect()
 }
 
-/// Bars, equally wide on a logarithmic axis: where each begins in microseconds, and percent of all in it. The last ends the one before.
+/// Returns bars of equal width on a logarithmic axis: the start in microseconds, and the share in
+/// percent. The last entry marks the end of the last bar.
 fn distribution(nanos: &Histogram<u64>) -> Vec<(f64, f64)> {
     if nanos.is_empty() {
         return Vec::new();
     }
     let bar = |nanos: u64| ((nanos.max(1) as f64).log10() * BARS_PER_DECADE).floor() as i32;
-    // One value far off should not squeeze all others.
+    // A single outlier must not compress all other bars.
     let (first, last) = (bar(nanos.value_at_quantile(0.0005)), bar(nanos.value_at_quantile(0.9995)));
     let mut counts = vec![0u64; (last - first + 1) as usize];
     for value in nanos.iter_recorded() {
@@ -193,7 +194,7 @@ fn distribution(nanos: &Histogram<u64>) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Way;
+    use crate::result::TransportInfo;
     use crate::timings::histogram;
     use crate::workload::Workload;
     use crate::workload::tests::workload;
@@ -214,8 +215,10 @@ mod tests {
     fn a_page_stands_alone() {
         let measured = Measured::new(Duration::from_secs(1));
         let workload = Workload { prefix: "/a&b<c".parse().unwrap(), ..workload() };
-        for load in [Load::Closed { window: 3 }, Load::Open { rate: 1e3, arrivals: Arrivals::Poisson }] {
-            let outcome = Outcome::new(&workload, load, Way::over("<memory>"), false, &measured, None);
+        for load in [Load::Closed { window: 3 }, Load::Open { rate: 1e3, arrivals: ArrivalProcess::Poisson }]
+        {
+            let outcome =
+                Outcome::new(&workload, load, TransportInfo::of("<memory>"), false, &measured, None);
             let page = page(&outcome, &measured);
             // Nothing happened over time, so there is no chart of it.
             assert_eq!(page.matches("<svg").count(), 2);
@@ -239,8 +242,8 @@ mod tests {
             lost: 0,
             others: 0,
         };
-        let xdp = Some(super::super::through_xdp::ByXdp { status, no_room: 5, pieces: 0 });
-        let way = Way { over: "udp4://192.0.2.2:6363 by AF_XDP on eth0".into(), xdp };
+        let xdp = Some(super::super::through_xdp::XdpReport { status, no_room: 5, pieces: 0 });
+        let way = TransportInfo { over: "udp4://192.0.2.2:6363 by AF_XDP on eth0".into(), xdp };
         let load = Load::Closed { window: 3 };
         let page = page(&Outcome::new(&workload(), load, way, true, &measured, None), &measured);
         assert!(page.contains("over udp4://192.0.2.2:6363 by AF_XDP on eth0"));

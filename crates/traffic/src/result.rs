@@ -1,117 +1,117 @@
-//! A run's figures, for people and programs.
+//! The result of a run, as a table and as JSON.
 
 use super::generator::Load;
 use super::measured::{Counters, Measured};
+use super::through_xdp::XdpReport;
 use super::timings::Timings;
 use super::workload::Workload;
-use super::through_xdp::ByXdp;
 use crate::machine::Machine;
 use core::time::Duration;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What was done, where, and what came of it. Its JSON is documented in docs/guide/measuring.md.
+/// The result of a run. `docs/guide/measuring.md` documents its JSON form.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// What was asked for.
+    /// The workload.
     pub workload: Workload,
-    /// When.
+    /// The load.
     pub load: Load,
-    /// By which way: `memory`, the router's URI, or whom frames were sent to.
+    /// The link: `memory`, the router's URI, or the peer of AF_XDP frames.
     pub over: String,
-    /// False when the user, or the router, ended it before its time.
+    /// False if the user or the router ended the run early.
     pub complete: bool,
-    /// From the first request to the end.
+    /// Length of the run.
     pub seconds: f64,
-    /// Requests asked.
+    /// Requests issued.
     pub asked: u64,
-    /// Interests sent; the other requests joined one of these.
+    /// Interests sent. The other requests joined one of these.
     pub interests: u64,
     /// Requests answered.
     pub answered: u64,
-    /// Requests refused, by the Nack's reason.
+    /// Requests refused, by the reason of the Nack.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Requests without answer within the InterestLifetime.
+    /// Requests without an answer within the InterestLifetime.
     pub lost: u64,
-    /// Requests that still waited at the end.
+    /// Requests outstanding at the end.
     pub unanswered: u64,
-    /// Requests that were due, and never asked as this program or the router was too slow.
+    /// Requests that were due but never issued, because this program or the router was too slow.
     pub unsent: u64,
-    /// Packets that nobody waited for.
+    /// Packets without an outstanding request.
     pub unexpected: u64,
-    /// Data that came before the answer to an earlier Interest had.
+    /// Data that arrived before the answer to an earlier Interest.
     pub reordered: u64,
-    /// By how many Interests at most.
+    /// The largest reordering extent, in Interests.
     pub reordered_by_max: u64,
     /// Data with a congestion mark.
     pub marked: u64,
-    /// Interests that reached the sink; absent when the sink is another process.
+    /// Interests that reached the sink. Absent if the sink is another process.
     pub answered_by_sink: Option<u64>,
-    /// Share of Data that did not come from the sink.
+    /// Share of Data that caches answered.
     pub hit_ratio: Option<f64>,
-    /// Requests asked, a second.
+    /// Requests issued per second.
     pub asked_per_s: f64,
-    /// Requests answered, a second.
+    /// Requests answered per second.
     pub answered_per_s: f64,
-    /// Bytes of the Data packets that came; null when none did.
-    pub data_bytes: Option<Sizes>,
-    /// Bytes of Data packets, a second, in megabits.
+    /// Sizes of the received Data packets in bytes; null if there are none.
+    pub data_bytes: Option<ByteRange>,
+    /// Rate of Data packets in Mbit/s.
     pub mbit_per_s: f64,
-    /// From when a request was due to its answer; null when none was answered, as the next two.
+    /// Time from the due time to the answer; null if no request was answered, like the next two.
     pub latency_us: Option<Quantiles>,
-    /// From when it was sent to its answer.
+    /// Time from sending to the answer.
     pub since_sent_us: Option<Quantiles>,
-    /// From when it was due to when it was sent.
+    /// Time from the due time to sending.
     pub lateness_us: Option<Quantiles>,
-    /// Octets of content and such, over time.
+    /// Rates and latencies over time.
     pub series: Vec<Point>,
-    /// How frames came and went; absent when they went by sockets.
-    pub xdp: Option<ByXdp>,
-    /// On what.
+    /// Counters of AF_XDP; absent if packets went by sockets.
+    pub xdp: Option<XdpReport>,
+    /// The machine.
     pub machine: Machine,
 }
 
-/// Which way packets took.
+/// The link that carried the packets.
 #[derive(Clone, Debug)]
-pub struct Way {
-    /// In a few words.
+pub struct TransportInfo {
+    /// Short description.
     pub over: String,
-    /// By AF_XDP, if it was that.
-    pub xdp: Option<ByXdp>,
+    /// Counters, if it was AF_XDP.
+    pub xdp: Option<XdpReport>,
 }
 
-impl Way {
-    /// By memory, or by sockets.
-    pub fn over(over: impl Into<String>) -> Self {
-        Way { over: over.into(), xdp: None }
+impl TransportInfo {
+    /// Describes a link other than AF_XDP.
+    pub fn of(over: impl Into<String>) -> Self {
+        TransportInfo { over: over.into(), xdp: None }
     }
 }
 
-/// The smallest and the largest.
+/// A range of sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Sizes {
-    /// The smallest.
+pub struct ByteRange {
+    /// The smallest size.
     pub min: u64,
-    /// The largest.
+    /// The largest size.
     pub max: u64,
 }
 
-/// Of measured durations, in microseconds.
+/// Statistics of durations in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Quantiles {
-    /// Least.
+    /// Minimum.
     pub min: f64,
     /// Mean.
     pub mean: f64,
     /// Median.
     pub p50: f64,
-    /// Nine of ten.
+    /// 90th percentile.
     pub p90: f64,
-    /// 99 %.
+    /// 99th percentile.
     pub p99: f64,
-    /// 99.9 %.
+    /// 99.9th percentile.
     pub p999: f64,
-    /// Most.
+    /// Maximum.
     pub max: f64,
 }
 
@@ -133,19 +133,19 @@ impl Quantiles {
 /// One interval of the series.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Point {
-    /// Its start, seconds.
+    /// Start in seconds since the start of the run.
     pub at_s: f64,
-    /// Its length, seconds.
+    /// Length in seconds.
     pub length_s: f64,
-    /// Requests asked in it, a second.
+    /// Requests issued per second.
     pub asked_per_s: f64,
-    /// Requests answered in it, a second.
+    /// Requests answered per second.
     pub answered_per_s: f64,
-    /// Requests given up in it.
+    /// Requests lost.
     pub lost: u64,
-    /// Median of those answered in it; absent when none was.
+    /// Median latency of the answered requests; absent if there are none.
     pub p50_us: Option<f64>,
-    /// Their 99th percentile.
+    /// 99th percentile of their latency.
     pub p99_us: Option<f64>,
 }
 
@@ -158,11 +158,11 @@ fn per_s(count: u64, time: Duration) -> f64 {
 }
 
 impl Outcome {
-    /// Sums up.
+    /// Summarises a run.
     pub fn new(
         workload: &Workload,
         load: Load,
-        way: Way,
+        transport: TransportInfo,
         complete: bool,
         measured: &Measured,
         answered_by_sink: Option<u64>,
@@ -177,7 +177,7 @@ impl Outcome {
         Outcome {
             workload: workload.clone(),
             load,
-            over: way.over,
+            over: transport.over,
             complete,
             seconds: measured.elapsed.as_secs_f64(),
             asked,
@@ -196,18 +196,18 @@ impl Outcome {
             asked_per_s: per_s(asked, busy),
             answered_per_s: per_s(answered, busy),
             data_bytes: (counters.data > 0)
-                .then_some(Sizes { min: counters.data_bytes_min, max: counters.data_bytes_max }),
-            mbit_per_s: per_s(counters.octets, busy) * 8.0 / 1e6,
+                .then_some(ByteRange { min: counters.data_bytes_min, max: counters.data_bytes_max }),
+            mbit_per_s: per_s(counters.data_bytes, busy) * 8.0 / 1e6,
             latency_us: Quantiles::of(&measured.latency),
             since_sent_us: Quantiles::of(&measured.since_sent),
             lateness_us: Quantiles::of(&measured.lateness),
             series: points(measured),
-            xdp: way.xdp,
+            xdp: transport.xdp,
             machine: Machine::here(),
         }
     }
 
-    /// Rows of a table: what, how much, and what to know about it.
+    /// Returns the rows of a table: quantity, value, note.
     pub fn rows(&self) -> Vec<[String; 3]> {
         let row = |what: &str, value: String, note: String| [what.to_owned(), value, note];
         let share = |count: u64| format!("{:.3} %", 100.0 * count as f64 / self.asked.max(1) as f64);
@@ -248,9 +248,9 @@ impl Outcome {
         }
         let rare = [
             ("marked", self.marked, "Data with a congestion mark"),
-            ("unexpected", self.unexpected, "packets that nobody waited for"),
-            ("unanswered", self.unanswered, "still waited at the end"),
-            ("unsent", self.unsent, "were due, but nobody got to them: the rate is too high"),
+            ("unexpected", self.unexpected, "packets without an outstanding request"),
+            ("unanswered", self.unanswered, "outstanding at the end"),
+            ("unsent", self.unsent, "due but never sent: the rate is too high"),
         ];
         for (what, count, note) in rare.into_iter().filter(|(_, count, _)| *count > 0) {
             rows.push(row(what, count.to_string(), note.into()));
@@ -261,12 +261,12 @@ impl Outcome {
     fn data_size(&self) -> String {
         match self.data_bytes {
             None => "-".into(),
-            Some(Sizes { min, max }) if min == max => format!("{min} bytes"),
-            Some(Sizes { min, max }) => format!("{min}-{max} bytes"),
+            Some(ByteRange { min, max }) if min == max => format!("{min} bytes"),
+            Some(ByteRange { min, max }) => format!("{min}-{max} bytes"),
         }
     }
 
-    /// Rows of the table of latencies, in microseconds, and its head.
+    /// Returns the header and the rows of the table of latencies, in microseconds.
     pub fn latencies(&self) -> ([&'static str; 8], Vec<(&'static str, Quantiles)>) {
         let head = ["µs", "min", "mean", "50 %", "90 %", "99 %", "99.9 %", "max"];
         let mut rows = vec![("latency", self.latency_us)];

@@ -1,24 +1,25 @@
-//! How a run went over time: a bounded number of intervals. When a run outlasts them, each two become one of twice the length.
+//! Counts and latencies over time, in a bounded number of equal intervals. When a run outlasts
+//! them, each pair is merged into one interval of twice the length.
 
 use super::timings::histogram;
 use core::time::Duration;
 use hdrhistogram::Histogram;
 
-/// Intervals at most.
+/// Maximum number of intervals.
 pub const INTERVALS_MAX: usize = 120;
-/// Short enough for a run of a tenth of a second to have its chart.
-const SHORTEST: Duration = Duration::from_millis(1);
+/// The shortest interval: a run of 0.1 s still has enough points for a chart.
+const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
-/// One stretch of time.
+/// One interval of a run.
 #[derive(Clone, Debug)]
 pub struct Interval {
-    /// Requests that were asked in it.
+    /// Requests issued in the interval.
     pub asked: u64,
-    /// Requests that were answered in it.
+    /// Requests answered in the interval.
     pub answered: u64,
-    /// Requests that were given up in it.
+    /// Requests that timed out in the interval.
     pub lost: u64,
-    /// Of those answered, two digits exact.
+    /// Latencies of the answered requests, with two significant digits.
     pub latency: Histogram<u64>,
 }
 
@@ -27,7 +28,7 @@ impl Interval {
         Interval { asked: 0, answered: 0, lost: 0, latency: histogram(2) }
     }
 
-    /// Counts the latency of an answer.
+    /// Records the latency of an answer.
     pub fn record(&mut self, latency: Duration) {
         self.latency.saturating_record(latency.as_nanos().clamp(1, u128::from(u64::MAX)) as u64);
     }
@@ -40,27 +41,27 @@ impl Interval {
     }
 }
 
-/// Intervals from the start on, all equally long.
+/// Intervals from the start of a run, all of the same length.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Of each interval.
+    /// Length of each interval.
     pub length: Duration,
-    /// From the first on.
+    /// The intervals in order of time.
     pub intervals: Vec<Interval>,
 }
 
 impl Series {
-    /// For a run that is planned to take so long: about sixty intervals, none shorter than a millisecond. For zero it is not known
-    /// how long the run takes: intervals grow with it.
+    /// Creates a series for a run of this planned length: about sixty intervals of at least 1 ms.
+    /// Zero means an unknown length: the intervals grow with the run.
     pub fn new(planned: Duration) -> Self {
-        Series { length: (planned / 60).max(SHORTEST), intervals: Vec::new() }
+        Series { length: (planned / 60).max(INTERVAL_MIN), intervals: Vec::new() }
     }
 
-    /// The interval of this time since the start.
+    /// Returns the interval for this time since the start.
     pub fn at(&mut self, at: Duration) -> &mut Interval {
         let mut index = self.index(at);
         while index >= INTERVALS_MAX {
-            self.halve();
+            self.merge_pairs();
             index = self.index(at);
         }
         while self.intervals.len() <= index {
@@ -73,7 +74,7 @@ impl Series {
         usize::try_from(at.as_nanos() / self.length.as_nanos()).unwrap_or(usize::MAX)
     }
 
-    fn halve(&mut self) {
+    fn merge_pairs(&mut self) {
         self.length *= 2;
         let old = core::mem::take(&mut self.intervals);
         for pair in old.chunks(2) {
@@ -92,9 +93,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// However often intervals are merged, nothing is lost, and quantiles stay within the histogram's two digits.
+        /// Merging keeps all counts, and quantiles stay within two significant digits.
         #[test]
-        fn merging_keeps_what_was_counted(samples in proptest::collection::vec((0u64..1_000_000, 1u64..10_000_000), 1..300)) {
+        fn series_merged_keeps_all_counts(samples in proptest::collection::vec((0u64..1_000_000, 1u64..10_000_000), 1..300)) {
             let mut series = Series::new(Duration::ZERO);
             let mut all = histogram(2);
             for (at_ms, latency_ns) in &samples {
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn series_of_a_short_run_has_points_for_a_chart() {
+    fn series_of_short_run_has_points_for_chart() {
         let mut series = Series::new(Duration::ZERO);
         (0..110).for_each(|ms| series.at(Duration::from_millis(ms)).answered += 1);
         assert!((50..=INTERVALS_MAX).contains(&series.intervals.len()), "{}", series.intervals.len());

@@ -1,4 +1,4 @@
-//! The two ends at a running router: registering below a prefix, answering, and asking.
+//! The producer end at a running router: registers a prefix and answers Interests below it.
 
 use super::sink::Sink;
 use core::time::Duration;
@@ -12,30 +12,31 @@ use nw_wire::InterestBuilder;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Why a sink does not get Interests.
+/// Reason why a prefix is not registered.
 #[derive(Debug, thiserror::Error)]
 pub enum RegisterError {
-    /// The router did not do it.
+    /// The router refused a command.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// The connection.
+    /// The connection failed.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The router has no face to us.
+    /// The router has no face for the sink's socket.
     #[error("the router at {control} has no face to {own}: name the same router with --socket and --control")]
     NoFace {
-        /// Where it was asked.
+        /// The router that was queried.
         control: FaceUri,
-        /// This end of the sink's socket.
+        /// Local address of the sink's socket.
         own: FaceUri,
     },
 }
 
-/// Makes Interests below `prefix` come to `client`. Commands are taken by sockets of this machine only, so for a client over UDP
-/// another connection, to `control`, says which face is meant.
+/// Registers `prefix` at the router for `client`. Routers take commands only from local sockets, so
+/// for a client over UDP a second connection, to `control`, registers the prefix for the client's
+/// face.
 ///
 /// # Errors
-/// When the router does not do it.
+/// If the router refuses, or has no face for the client.
 pub fn register(
     client: &mut Client,
     at: &FaceUri,
@@ -47,9 +48,9 @@ pub fn register(
     }
     let mut commander = Client::connect(control)?;
     let own = client.local_uri().ok_or(ClientError::Interrupted)?;
-    // The router makes a face to us when it hears from us; it may take a moment.
+    // The router creates the face when the first packet arrives, which may take a moment.
     let hello = InterestBuilder::new(prefix.clone().with_generic("hello")).nonce(1).lifetime_ms(1).encode();
-    for _ in 0..HELLOS {
+    for _ in 0..HELLOS_MAX {
         client.send_with(&hello, LinkFields::default());
         client.turn(Some(Duration::from_millis(20)), |_, _, _| {})?;
         let content = control::dataset(&mut commander, Dataset::FacesList, None)?;
@@ -64,30 +65,30 @@ pub fn register(
     Err(RegisterError::NoFace { control: control.clone(), own })
 }
 
-/// How often a sink makes itself known.
-const HELLOS: usize = 20;
+/// Maximum number of packets that are sent to make the router create a face.
+const HELLOS_MAX: usize = 20;
 
 fn is_datagram(uri: &FaceUri) -> bool {
     uri.to_string().starts_with("udp")
 }
 
-/// What a sink did, seen from other threads.
+/// Counters of a sink, readable from other threads.
 #[derive(Clone, Debug, Default)]
-pub struct Answered {
+pub struct AnswerCounters {
     /// Interests answered.
     pub interests: Arc<AtomicU64>,
-    /// Octets of the answers.
-    pub octets: Arc<AtomicU64>,
+    /// Bytes of the answers.
+    pub bytes: Arc<AtomicU64>,
 }
 
-/// Answers until `stop` is set or the router goes away.
+/// Answers Interests until `stop` is set.
 ///
 /// # Errors
-/// The connection's.
+/// If the connection to the router fails.
 pub fn serve(
     client: &mut Client,
     sink: &Sink,
-    answered: &Answered,
+    answered: &AnswerCounters,
     stop: &AtomicBool,
 ) -> Result<(), ClientError> {
     client.run(
@@ -99,7 +100,7 @@ pub fn serve(
             out.send_written(link, |out| {
                 let before = out.len();
                 sink.answer(received.name(), received.can_be_prefix(), out);
-                answered.octets.fetch_add((out.len() - before) as u64, Ordering::Relaxed);
+                answered.bytes.fetch_add((out.len() - before) as u64, Ordering::Relaxed);
             });
             answered.interests.fetch_add(1, Ordering::Relaxed);
         },

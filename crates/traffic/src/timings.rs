@@ -1,17 +1,18 @@
-//! Durations that were measured: a histogram for quantiles, and what a histogram rounds, exact.
+//! Measured durations: a histogram for the quantiles, and exact minimum, maximum and mean.
 
 use core::time::Duration;
 use hdrhistogram::Histogram;
 
-/// An hour, the longest duration that is told apart.
+/// The longest duration that is distinguished: one hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
-/// An empty histogram of nanoseconds with so many exact digits.
+/// Returns an empty histogram of nanoseconds with this many significant digits.
 pub fn histogram(digits: u8) -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_NS, digits).expect("the bounds are in order")
 }
 
-/// Durations in nanoseconds. Minimum, maximum and mean are exact, quantiles have the histogram's digits and lie between these.
+/// Durations in nanoseconds. Minimum, maximum and mean are exact. Quantiles have the histogram's
+/// digits and lie between minimum and maximum.
 #[derive(Clone, Debug)]
 pub struct Timings {
     histogram: Histogram<u64>,
@@ -21,12 +22,12 @@ pub struct Timings {
 }
 
 impl Timings {
-    /// None yet.
+    /// Creates an empty set whose histogram has this many significant digits.
     pub fn new(digits: u8) -> Self {
         Timings { histogram: histogram(digits), min_ns: u64::MAX, max_ns: 0, sum_ns: 0 }
     }
 
-    /// Counts one.
+    /// Records one duration.
     pub fn record(&mut self, duration: Duration) {
         let ns = duration.as_nanos().min(u128::from(LONGEST_NS)) as u64;
         self.histogram.saturating_record(ns.max(1));
@@ -35,38 +36,38 @@ impl Timings {
         self.sum_ns += u128::from(ns);
     }
 
-    /// How many there are.
+    /// Returns the number of durations.
     pub fn len(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// True before the first.
+    /// Returns true before the first duration.
     pub fn is_empty(&self) -> bool {
         self.histogram.is_empty()
     }
 
-    /// The shortest; `None` before the first.
+    /// Returns the shortest duration. `None` before the first.
     pub fn min_ns(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.min_ns)
     }
 
-    /// The longest; `None` before the first.
+    /// Returns the longest duration. `None` before the first.
     pub fn max_ns(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.max_ns)
     }
 
-    /// The mean; `None` before the first.
+    /// Returns the mean. `None` before the first duration.
     pub fn mean_ns(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.sum_ns as f64 / self.len() as f64)
     }
 
-    /// What this share is at most.
+    /// Returns the duration that this share of all does not exceed.
     pub fn quantile_ns(&self, share: f64) -> u64 {
-        // The histogram gives the end of a range, which may lie beyond all that was measured.
+        // The histogram returns the end of a bucket, which may lie beyond the maximum.
         self.histogram.value_at_quantile(share).min(self.max_ns).max(self.min_ns.min(self.max_ns))
     }
 
-    /// The histogram, for charts.
+    /// Returns the histogram, for charts.
     pub const fn histogram(&self) -> &Histogram<u64> {
         &self.histogram
     }
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timings_of_one_sample_are_that_sample() {
+    fn timings_of_one_sample_equal_the_sample() {
         let mut timings = Timings::new(2);
         assert_eq!((timings.min_ns(), timings.max_ns(), timings.mean_ns()), (None, None, None));
         timings.record(Duration::from_nanos(18_656_123));

@@ -1,61 +1,63 @@
-//! What is asked for: names made by rule from a seed, and in which order.
+//! The workload: which names are requested, and in which order, all derived from a seed.
 //!
-//! A name is a number written as components. The number stands at the front of its last component, so that whoever sees a Data knows which it
-//! answers without a table. Upper components are shared by many names, as names are.
+//! A name encodes a number. Its hexadecimal digits begin the last component, so that both ends find
+//! the number in a name without a table. Upper components are shared by many names, as in real name
+//! trees.
 
-use super::span::Span;
+use super::number_range::NumberRange;
 use nw_name::{ComponentType, Name, NameRef};
 use nw_report_kit::random::splitmix64;
 use nw_report_kit::zipf::{Zipf, unit};
 use serde::Serialize;
 
 const GENERIC: u8 = ComponentType::GENERIC.number() as u8;
-/// Hexadecimal digits of a name's number.
+/// Hexadecimal digits of the number in a name.
 const DIGITS: usize = 10;
-/// Numbers that can be written so.
+/// Count of numbers that these digits can express.
 const NUMBERS: u64 = 1 << (4 * DIGITS);
-/// Octets in a component's value at most, so that its length takes one octet.
+/// Maximum length of a component's value in bytes: its length then takes one byte.
 const COMPONENT_LEN_MAX: usize = 252;
-/// Type and length of a component.
+/// Bytes of type and length of a component.
 const HEAD_LEN: usize = 2;
-/// Names among which popularity is drawn, at most: their table takes eight octets for each.
+/// Maximum number of popular names: the table of the distribution takes 8 bytes per name.
 pub const NAMES_MAX: usize = 10_000_000;
-/// How often another popular name is drawn when the drawn one is on its way already.
+/// Maximum number of draws for a popular name that is not outstanding already.
 const REDRAWS_MAX: usize = 16;
 
-/// In which order names are asked for.
+/// Order in which names are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
-    /// By Zipf's law.
+    /// Drawn by Zipf's law.
     Popular,
-    /// One after the other, then from the start.
+    /// In order of their numbers, again from the first after the last.
     Sequential,
 }
 
-/// One description for both ends.
+/// Description of the requests and answers, shared by both ends.
 #[derive(Clone, Debug, Serialize)]
 pub struct Workload {
-    /// Below which all names are.
+    /// Prefix of all names.
     #[serde(serialize_with = "as_text")]
     pub prefix: Name,
-    /// The same seed makes the same names in the same order.
+    /// Seed: equal seeds give equal names in equal order.
     pub seed: u64,
-    /// Names that are asked for again and again.
+    /// Number of distinct popular names.
     pub names: usize,
-    /// In which order.
+    /// Order of requests.
     pub pattern: Pattern,
-    /// Exponent of Zipf's law; 0 draws all alike.
+    /// Exponent of Zipf's law; 0 is uniform.
     pub zipf: f64,
-    /// Components of a name, the prefix's included.
-    pub components: Span,
-    /// Octets of a name: its components with their types and lengths.
-    pub name_octets: Span,
-    /// Octets of content.
-    pub payload: Span,
-    /// Share of Interests that a longer name may answer.
+    /// Number of components of a name, including the prefix.
+    pub components: NumberRange,
+    /// Bytes of a name: its components with their types and lengths.
+    #[serde(rename = "name_octets")] // (retired word) in the JSON of results
+    pub name_len: NumberRange,
+    /// Bytes of content.
+    pub payload: NumberRange,
+    /// Share of Interests with CanBePrefix, from 0 to 1.
     pub can_be_prefix: f64,
-    /// Share of Interests that caches can answer; as it happens when absent.
+    /// Wanted share of Interests that caches can answer. `None`: not controlled.
     pub hit_ratio: Option<f64>,
 }
 
@@ -63,53 +65,53 @@ fn as_text<S: serde::Serializer>(name: &Name, serializer: S) -> Result<S::Ok, S:
     serializer.collect_str(name)
 }
 
-/// What a workload can't be.
+/// Reason why a workload is impossible.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub enum WorkloadError {
-    /// Components below the prefix are what makes names differ.
+    /// No component below the prefix, where names differ.
     #[error("names below {prefix} need at least {least} components: raise --components or shorten --prefix")]
     TooFewComponents {
-        /// As given.
+        /// The prefix.
         prefix: Name,
-        /// The prefix's and one.
+        /// The least number of components.
         least: usize,
     },
-    /// They do not fit.
+    /// The components do not fit the length of a name.
     #[error(
-        "{components} components below {prefix} need {least} to {most} octets: change --name-octets or --components"
+        "{components} components below {prefix} need {least} to {most} bytes: change --name-bytes or --components"
     )]
-    Octets {
-        /// As given.
+    NameLen {
+        /// The prefix.
         prefix: Name,
-        /// How many were wanted.
+        /// The wanted number of components.
         components: usize,
-        /// Octets that such a name has at least.
+        /// The least number of bytes of such a name.
         least: usize,
-        /// Octets that it may have.
+        /// The greatest number of bytes of such a name.
         most: usize,
     },
-    /// A share is from 0 to 1.
+    /// A share outside 0 to 1.
     #[error("{option} is a share: write a number from 0 to 1, such as 0.3")]
     Share {
-        /// Which.
+        /// The option.
         option: &'static str,
     },
-    /// An exponent that makes no sense.
-    #[error("--zipf is an exponent from 0 (all alike) to 10; usual ones are 0.6 to 1.2")]
+    /// An exponent outside 0 to 10.
+    #[error("--zipf is an exponent from 0 (uniform) to 10; usual values are 0.6 to 1.2")]
     Exponent,
-    /// Too few or too many.
+    /// A number of names outside the bounds.
     #[error("--names is a number from 1 to {NAMES_MAX}")]
     Names,
-    /// Larger than a packet.
-    #[error("--payload is at most 8000 octets and the name at most 600 then: a packet has at most 8800")]
+    /// Larger than a packet may be.
+    #[error("--payload is at most 8000 bytes and the name at most 600 bytes: a packet has at most 8800")]
     Packet,
 }
 
 impl Workload {
-    /// Whether such names can be made.
+    /// Checks that such names can be made.
     ///
     /// # Errors
-    /// With what to change, when not.
+    /// With the option to change.
     pub fn check(&self) -> Result<(), WorkloadError> {
         let (own, own_len) = (self.prefix.as_ref().len(), self.prefix.as_ref().as_bytes().len());
         if self.components.min <= own {
@@ -119,9 +121,9 @@ impl Workload {
             let more = components - own;
             let least = own_len + more * HEAD_LEN + (more - 1) + DIGITS;
             let most = own_len + more * (HEAD_LEN + COMPONENT_LEN_MAX);
-            if self.name_octets.min < least || self.name_octets.max > most {
+            if self.name_len.min < least || self.name_len.max > most {
                 let prefix = self.prefix.clone();
-                return Err(WorkloadError::Octets { prefix, components, least, most });
+                return Err(WorkloadError::NameLen { prefix, components, least, most });
             }
         }
         for (option, share) in
@@ -137,28 +139,29 @@ impl Workload {
         if !(1..=NAMES_MAX).contains(&self.names) {
             return Err(WorkloadError::Names);
         }
-        if self.payload.max > 8000 || self.name_octets.max > 600 {
+        if self.payload.max > 8000 || self.name_len.max > 600 {
             return Err(WorkloadError::Packet);
         }
         Ok(())
     }
 
-    /// The name with this number.
+    /// Returns the name of this number.
     pub fn name(&self, number: u64) -> Name {
-        let mut octets = Vec::with_capacity(self.name_octets.max);
-        self.write_name(number, &mut octets);
-        NameRef::from_checked(&octets).to_name()
+        let mut bytes = Vec::with_capacity(self.name_len.max);
+        self.write_name(number, &mut bytes);
+        NameRef::from_checked(&bytes).to_name()
     }
 
-    /// Appends the components of the name with this number.
+    /// Appends the encoded components of the name of this number.
     pub fn write_name(&self, number: u64, out: &mut Vec<u8>) {
         let own = self.prefix.as_ref();
         out.extend_from_slice(own.as_bytes());
         let random = splitmix64(self.seed ^ splitmix64(number));
         let more = self.components.pick(random) - own.len();
-        let octets = self.name_octets.pick(random >> 32);
-        // What is neither prefix nor head of a component, spread; the last component has the number and what is left over.
-        let values = octets - own.as_bytes().len() - more * HEAD_LEN;
+        let name_len = self.name_len.pick(random >> 32);
+        // The bytes of component values are spread evenly; the last component takes the number and
+        // the remainder.
+        let values = name_len - own.as_bytes().len() - more * HEAD_LEN;
         let upper = match more - 1 {
             0 => 0,
             above => {
@@ -167,7 +170,7 @@ impl Workload {
             }
         };
         for depth in 1..more {
-            // The deeper, the more names have a component of their own.
+            // The deeper a component, the fewer names share it.
             let shared = number >> (8 * (more - depth)).min(63);
             out.extend_from_slice(&[GENERIC, upper as u8]);
             push_letters(splitmix64(self.seed ^ splitmix64(shared) ^ depth as u64), upper, out);
@@ -180,35 +183,36 @@ impl Workload {
         push_letters(random, len - DIGITS, out);
     }
 
-    /// The number of a name, or of the name that was asked for when the answer's is one longer.
-    pub fn number(&self, name: NameRef<'_>) -> Option<Numbered> {
+    /// Returns the number in a name, or in the requested name if the answer has one component more.
+    /// `None` if the name is not of this workload.
+    pub fn number(&self, name: NameRef<'_>) -> Option<ParsedName> {
         let last = name.component(-1)?;
         let is_longer = last.typ() == ComponentType::SEGMENT;
         let last = if is_longer { name.component(-2)? } else { last };
         let digits = std::str::from_utf8(last.value().get(..DIGITS)?).ok()?;
-        Some(Numbered { number: u64::from_str_radix(digits, 16).ok()?, is_longer })
+        Some(ParsedName { number: u64::from_str_radix(digits, 16).ok()?, is_longer })
     }
 
-    /// Octets of content under this name: known from the name alone, so that whoever answers needs no table.
+    /// Returns the bytes of content under this name, derived from the name alone.
     pub fn payload_of(&self, name: NameRef<'_>) -> usize {
         if self.payload.min == self.payload.max {
             return self.payload.min;
         }
-        let number = self.number(name).map_or(0, |numbered| numbered.number);
+        let number = self.number(name).map_or(0, |parsed| parsed.number);
         self.payload.pick(splitmix64(self.seed ^ splitmix64(number) ^ 0x7061_796c_6f61_6421))
     }
 }
 
-/// What a name in an answer says.
+/// The number found in a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Numbered {
-    /// Its number.
+pub struct ParsedName {
+    /// The number.
     pub number: u64,
-    /// One component longer than what was asked for.
+    /// Whether the name has a segment component after the requested name.
     pub is_longer: bool,
 }
 
-/// Letters that look random.
+/// Appends pseudo-random letters.
 fn push_letters(random: u64, len: usize, out: &mut Vec<u8>) {
     let mut bits = 0;
     for i in 0..len as u64 {
@@ -220,13 +224,13 @@ fn push_letters(random: u64, len: usize, out: &mut Vec<u8>) {
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
-    /// Of its name.
+    /// Number of the requested name.
     pub number: u64,
-    /// Whether a longer name may answer.
+    /// Whether a longer name may answer it.
     pub can_be_prefix: bool,
 }
 
-/// Requests in their order.
+/// The sequence of requests of a workload.
 #[derive(Clone, Debug)]
 pub struct Requests {
     popular: Option<Zipf>,
@@ -240,7 +244,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// From the first on.
+    /// Creates the sequence from its first request on.
     pub fn new(workload: &Workload) -> Self {
         Requests {
             popular: (workload.pattern == Pattern::Popular).then(|| Zipf::new(workload.names, workload.zipf)),
@@ -254,7 +258,7 @@ impl Requests {
         }
     }
 
-    /// Each name once, in order: what fills caches before it is measured.
+    /// Creates a sequence with each name once, which fills caches before a measurement.
     pub fn each_once(workload: &Workload) -> Self {
         Requests { popular: None, can_be_prefix: 0.0, hit_ratio: None, ..Requests::new(workload) }
     }
@@ -264,7 +268,8 @@ impl Requests {
         splitmix64(self.random.wrapping_add(self.drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
-    /// The next one. With a hit ratio, popular names for which `is_pending` holds are passed over: asked for twice at a time they would be no hits.
+    /// Returns the next request. With a hit ratio, popular names for which `is_pending` is true are
+    /// passed over: a second request at the same time would not be a cache hit.
     pub fn next(&mut self, is_pending: impl Fn(Request) -> bool) -> Request {
         let can_be_prefix = self.can_be_prefix > 0.0 && unit(self.random()) < self.can_be_prefix;
         let request = |number| Request { number, can_be_prefix };
@@ -300,7 +305,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What most tests ask for.
+    /// The workload of most tests.
     pub fn workload() -> Workload {
         Workload {
             prefix: "/bench".parse().unwrap(),
@@ -308,9 +313,9 @@ pub(crate) mod tests {
             names: 1000,
             pattern: Pattern::Popular,
             zipf: 1.0,
-            components: Span::of(6),
-            name_octets: Span::of(60),
-            payload: Span::of(100),
+            components: NumberRange::exactly(6),
+            name_len: NumberRange::exactly(60),
+            payload: NumberRange::exactly(100),
             can_be_prefix: 0.0,
             hit_ratio: None,
         }
@@ -318,13 +323,18 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn names_are_as_wanted(
-            number in 0..NUMBERS, seed: u64, least in 2usize..12, more in 0usize..4, octets in 60usize..150, wider in 0usize..40
+        fn names_have_wanted_components_and_length(
+            number in 0..NUMBERS,
+            seed: u64,
+            least in 2usize..12,
+            more in 0usize..4,
+            len in 60usize..150,
+            wider in 0usize..40,
         ) {
             let workload = Workload {
                 seed,
-                components: Span { min: least, max: least + more },
-                name_octets: Span { min: octets, max: octets + wider },
+                components: NumberRange { min: least, max: least + more },
+                name_len: NumberRange { min: len, max: len + wider },
                 ..workload()
             };
             prop_assert_eq!(workload.check(), Ok(()));
@@ -333,25 +343,29 @@ pub(crate) mod tests {
             prop_assert!(NameRef::check(name.as_bytes()).is_ok());
             prop_assert!(workload.prefix.as_ref().is_prefix_of(name));
             prop_assert!((least..=least + more).contains(&name.len()), "{} components", name.len());
-            prop_assert!((octets..=octets + wider).contains(&name.as_bytes().len()), "{} octets", name.as_bytes().len());
-            prop_assert_eq!(workload.number(name), Some(Numbered { number, is_longer: false }));
+            prop_assert!((len..=len + wider).contains(&name.as_bytes().len()));
+            prop_assert_eq!(workload.number(name), Some(ParsedName { number, is_longer: false }));
             let longer = name.to_name().with_segment(0);
-            prop_assert_eq!(workload.number(longer.as_ref()), Some(Numbered { number, is_longer: true }));
+            prop_assert_eq!(workload.number(longer.as_ref()), Some(ParsedName { number, is_longer: true }));
         }
 
-        /// What `check` lets through can be made, up to its bounds.
+        /// Every workload that passes `check` can make names, up to its bounds.
         #[test]
-        fn every_checked_workload_makes_names(components in 1usize..8, octets in 0usize..620, number in 0..NUMBERS) {
+        fn workload_that_passes_check_makes_names(
+            components in 1usize..8,
+            len in 0usize..620,
+            number in 0..NUMBERS,
+        ) {
             let workload =
-                Workload { components: Span::of(components), name_octets: Span::of(octets), ..workload() };
+                Workload { components: NumberRange::exactly(components), name_len: NumberRange::exactly(len), ..workload() };
             if workload.check().is_ok() {
-                prop_assert_eq!(workload.name(number).as_ref().as_bytes().len(), octets);
+                prop_assert_eq!(workload.name(number).as_ref().as_bytes().len(), len);
             }
         }
     }
 
     #[test]
-    fn the_same_seed_asks_for_the_same() {
+    fn equal_seeds_give_equal_requests() {
         let sequence = |seed| {
             let workload = Workload { seed, hit_ratio: Some(0.5), can_be_prefix: 0.5, ..workload() };
             let mut requests = Requests::new(&workload);
@@ -365,7 +379,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn shares_are_kept_within_a_point() {
+    fn shares_are_kept_within_one_percent() {
         let workload = Workload { hit_ratio: Some(0.3), can_be_prefix: 0.1, ..workload() };
         let mut requests = Requests::new(&workload);
         let many = 100_000;
@@ -377,21 +391,28 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn sequences_start_again() {
+    fn sequential_pattern_repeats_from_first() {
         let mut requests = Requests::new(&Workload { names: 3, pattern: Pattern::Sequential, ..workload() });
         let numbers: Vec<_> = (0..7).map(|_| requests.next(|_| false).number).collect();
         assert_eq!(numbers, [0, 1, 2, 0, 1, 2, 0]);
     }
 
     #[test]
-    fn mistakes_say_what_to_change() {
-        let says = |wrong: Workload| wrong.check().unwrap_err().to_string();
-        assert!(says(Workload { components: Span::of(1), ..workload() }).contains("--components"));
-        assert!(says(Workload { name_octets: Span::of(10), ..workload() }).contains("--name-octets"));
-        assert!(says(Workload { hit_ratio: Some(1.5), ..workload() }).contains("--hit-ratio"));
-        assert!(says(Workload { can_be_prefix: f64::NAN, ..workload() }).contains("--can-be-prefix"));
-        assert!(says(Workload { zipf: -1.0, ..workload() }).contains("--zipf"));
-        assert!(says(Workload { names: 0, ..workload() }).contains("--names"));
-        assert!(says(Workload { payload: Span::of(9000), ..workload() }).contains("--payload"));
+    fn workload_errors_name_the_option() {
+        let error_for = |wrong: Workload| wrong.check().unwrap_err().to_string();
+        assert!(
+            error_for(Workload { components: NumberRange::exactly(1), ..workload() })
+                .contains("--components")
+        );
+        assert!(
+            error_for(Workload { name_len: NumberRange::exactly(10), ..workload() }).contains("--name-bytes")
+        );
+        assert!(error_for(Workload { hit_ratio: Some(1.5), ..workload() }).contains("--hit-ratio"));
+        assert!(error_for(Workload { can_be_prefix: f64::NAN, ..workload() }).contains("--can-be-prefix"));
+        assert!(error_for(Workload { zipf: -1.0, ..workload() }).contains("--zipf"));
+        assert!(error_for(Workload { names: 0, ..workload() }).contains("--names"));
+        assert!(
+            error_for(Workload { payload: NumberRange::exactly(9000), ..workload() }).contains("--payload")
+        );
     }
 }

@@ -6,14 +6,14 @@ use nw_faces::mac::Mac;
 use nw_faces::xdp::Port;
 use nw_faces::xdp::frame::{self, Body};
 use nw_faces::xdp::rings::Xsk;
-use nw_traffic::xdp::{FRAMES, Heads, interface, open};
+use nw_traffic::xdp::{FRAMES, FrameHeaders, interface, open};
 use rustix::event::{PollFd, PollFlags, poll};
 
 /// An end that sends to the forwarder, and hears it.
 #[derive(Debug)]
 pub struct XdpEnd {
     port: Port,
-    heads: Heads,
+    heads: FrameHeaders,
 }
 
 impl XdpEnd {
@@ -27,7 +27,7 @@ impl XdpEnd {
             .context("the forwarder has no interface")?;
         let open = path::within(namespace, || Ok(open(&interface(WIRE)?, &[port], false)?))?;
         let ends = (path::end_address(place, port), path::middle_address(place, port));
-        let heads = Heads::udp((open.mac, mac), ends).context("addresses of two kinds")?;
+        let heads = FrameHeaders::udp((open.mac, mac), ends).context("addresses of two kinds")?;
         Ok(XdpEnd { port: open, heads })
     }
 
@@ -72,7 +72,7 @@ pub fn forward(port: u16) -> Result<()> {
     let ends = [Place::Asker, Place::Answerer]
         .map(|end| (path::middle_address(end, port), path::end_address(end, port)));
     // Whoever was heard last at a side.
-    let mut heads: [Option<(Mac, Heads)>; 2] = [None, None];
+    let mut heads: [Option<(Mac, FrameHeaders)>; 2] = [None, None];
     loop {
         let mut ready: Vec<PollFd<'_>> =
             sides.iter().flat_map(|side| &side.queues).map(|xsk| PollFd::new(xsk, PollFlags::IN)).collect();
@@ -90,7 +90,7 @@ pub fn forward(port: u16) -> Result<()> {
                         return true;
                     };
                     if back.as_ref().is_none_or(|(known, _)| *known != source) {
-                        *back = Heads::udp((own, source), ends).map(|heads| (source, heads));
+                        *back = FrameHeaders::udp((own, source), ends).map(|heads| (source, heads));
                     }
                     if let Some((_, heads)) = on {
                         heads.put([&bytes[payload], &[]], there);

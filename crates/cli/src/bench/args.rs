@@ -5,8 +5,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use core::time::Duration;
 use nw_app::FaceUri;
 use nw_name::Name;
-use nw_traffic::generator::{Arrivals, Limits, Load, WAITING_MAX};
-use nw_traffic::span::Span;
+use nw_traffic::generator::{ArrivalProcess, Limits, Load, OUTSTANDING_MAX};
+use nw_traffic::number_range::NumberRange;
 use nw_traffic::through_xdp::PORT_DEFAULT;
 use nw_traffic::workload::{Pattern, Workload, WorkloadError};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -136,13 +136,13 @@ pub struct WorkloadArgs {
     pub zipf: f64,
     /// Components of a name, the prefix's included; or a range, 4-8
     #[arg(long, default_value = "6", value_name = "N")]
-    pub components: Span,
+    pub components: NumberRange,
     /// Octets of a name: its components with types and lengths; or a range
     #[arg(long, default_value = "60", value_name = "OCTETS")]
-    pub name_octets: Span,
+    pub name_octets: NumberRange,
     /// Octets of content of a Data; or a range
     #[arg(long, default_value = "1000", value_name = "OCTETS")]
-    pub payload: Span,
+    pub payload: NumberRange,
     /// Share of Interests with CanBePrefix; these are answered with a longer name
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     pub can_be_prefix: f64,
@@ -176,7 +176,7 @@ pub struct LoadArgs {
     #[arg(long, requires = "rate")]
     pub poisson: bool,
     /// Closed loop: so many requests wait at any time
-    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=WAITING_MAX as i64))]
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=OUTSTANDING_MAX as i64))]
     pub window: u32,
     /// Ask for so many seconds
     #[arg(long, default_value = "10", value_name = "S", value_parser = seconds)]
@@ -222,7 +222,7 @@ impl WorkloadArgs {
             },
             zipf: self.zipf,
             components: self.components,
-            name_octets: self.name_octets,
+            name_len: self.name_octets,
             payload: self.payload,
             can_be_prefix: self.can_be_prefix,
             hit_ratio: self.hit_ratio,
@@ -237,7 +237,7 @@ impl LoadArgs {
     pub fn load(&self) -> Load {
         match self.rate {
             Some(rate) => {
-                Load::Open { rate, arrivals: if self.poisson { Arrivals::Poisson } else { Arrivals::Even } }
+                Load::Open { rate, arrivals: if self.poisson { ArrivalProcess::Poisson } else { ArrivalProcess::Even } }
             }
             None => Load::Closed { window: self.window as usize },
         }

@@ -14,12 +14,12 @@ use nw_app::{Client, FaceUri, transport};
 use nw_traffic::client_link::ClientLink;
 use nw_traffic::generator::{Generator, Limits, Load};
 use nw_traffic::link::{Link, drive};
-use nw_traffic::memory::Memory;
-use nw_traffic::report_html::{load_words, page, workload_words};
-use nw_traffic::result::{Outcome, Way};
+use nw_traffic::memory::MemoryLink;
+use nw_traffic::report_html::{describe_load, page, describe_workload};
+use nw_traffic::result::{Outcome, TransportInfo};
 use nw_traffic::sink::Sink;
-use nw_traffic::through_router::{Answered, register, serve};
-use nw_traffic::through_xdp::ByXdp;
+use nw_traffic::through_router::{AnswerCounters, register, serve};
+use nw_traffic::through_xdp::XdpReport;
 use nw_traffic::through_xdp::link::XdpLink;
 use nw_traffic::through_xdp::sink::XdpSink;
 use nw_traffic::workload::{Requests, Workload};
@@ -59,14 +59,14 @@ fn run(args: &Run) -> Result<ExitCode> {
 
 fn over_memory(args: &Run, workload: &Workload) -> Result<ExitCode> {
     let ended = signals::Ended::watch()?;
-    let mut memory = Memory::new(workload, sink(workload, &args.answers), ended.flag());
+    let mut memory = MemoryLink::new(workload, sink(workload, &args.answers), ended.flag());
     if warm_up(&mut memory, workload)? == Went::On {
         let before = memory.answered();
         let (generator, went) = measure(&mut memory, workload, &args.load, &args.output)?;
         let by_sink = memory.answered() - before;
         return finish(
             workload,
-            Way::over("memory"),
+            TransportInfo::of("memory"),
             &args.load,
             &args.output,
             &generator,
@@ -84,7 +84,7 @@ fn through_router(args: &Run, workload: &Workload) -> Result<ExitCode> {
     let mut consumer = connect::connect(&args.router)?;
     consumer.stop_when(ended.flag());
     register_at(&mut producer, &uri, workload, &args.control)?;
-    let (answered, stop) = (Answered::default(), Arc::new(AtomicBool::new(false)));
+    let (answered, stop) = (AnswerCounters::default(), Arc::new(AtomicBool::new(false)));
     let sink = sink(workload, &args.answers);
     let serving = {
         let (answered, stop) = (answered.clone(), Arc::clone(&stop));
@@ -101,7 +101,7 @@ fn through_router(args: &Run, workload: &Workload) -> Result<ExitCode> {
     stop.store(true, Ordering::Relaxed);
     let served = serving.join();
     let (generator, went, by_sink) = measured?;
-    let way = Way::over(uri.to_string());
+    let way = TransportInfo::of(uri.to_string());
     let code = finish(workload, way, &args.load, &args.output, &generator, went, Some(by_sink))?;
     match served {
         Ok(result) => result.context("the answering end")?,
@@ -120,13 +120,13 @@ fn generate(args: &Generate) -> Result<ExitCode> {
             let mut client = connect::connect(&args.router)?;
             client.stop_when(ended.flag());
             let (generator, went) = ask(&mut ClientLink::new(client), &workload, args)?;
-            (generator, went, Way::over(uri.to_string()))
+            (generator, went, TransportInfo::of(uri.to_string()))
         }
         Some(interface) => {
             let mut link = XdpLink::open(interface, &uri, &workload, ended.flag())?;
             let (generator, went) = ask(&mut link, &workload, args)?;
             let over = format!("{uri} by AF_XDP on {interface}");
-            (generator, went, Way { over, xdp: Some(link.status()) })
+            (generator, went, TransportInfo { over, xdp: Some(link.status()) })
         }
     };
     finish(&workload, way, &args.load, &args.output, &generator, went, None)
@@ -145,7 +145,7 @@ where
 fn answer(args: &Answer) -> Result<ExitCode> {
     let workload = args.workload.workload()?;
     let ended = signals::Ended::watch()?;
-    let (sink, answered) = (sink(&workload, &args.answers), Answered::default());
+    let (sink, answered) = (sink(&workload, &args.answers), AnswerCounters::default());
     if let Some(interface) = &args.xdp {
         let mut rings = XdpSink::open(interface, args.port, sink)?;
         let started = ready(args, &workload, ended.flag(), Some(&rings.status()))?;
@@ -167,13 +167,13 @@ fn answer(args: &Answer) -> Result<ExitCode> {
 }
 
 /// Says that Interests may come, and sees to the end of their time; when it began.
-fn ready(args: &Answer, workload: &Workload, stop: Arc<AtomicBool>, xdp: Option<&ByXdp>) -> Result<Instant> {
+fn ready(args: &Answer, workload: &Workload, stop: Arc<AtomicBool>, xdp: Option<&XdpReport>) -> Result<Instant> {
     if args.json {
         let mut event = json!({ "event": "ready", "prefix": workload.prefix.to_string() });
         xdp.into_iter().for_each(|xdp| event["xdp"] = json!(xdp));
         json_line(&event)?;
     } else {
-        if let Some(ByXdp { status: XdpStatus { interface, mode, memory, .. }, .. }) = xdp {
+        if let Some(XdpReport { status: XdpStatus { interface, mode, memory, .. }, .. }) = xdp {
             note!("{interface} goes by AF_XDP: {mode}, {memory}");
         }
         note!("answering below {}; Ctrl-C ends it", workload.prefix);
@@ -187,9 +187,9 @@ fn ready(args: &Answer, workload: &Workload, stop: Arc<AtomicBool>, xdp: Option<
     Ok(Instant::now())
 }
 
-fn end(args: &Answer, answered: &Answered, started: Instant, xdp: Option<&ByXdp>) -> Result<()> {
+fn end(args: &Answer, answered: &AnswerCounters, started: Instant, xdp: Option<&XdpReport>) -> Result<()> {
     let (interests, octets) =
-        (answered.interests.load(Ordering::Relaxed), answered.octets.load(Ordering::Relaxed));
+        (answered.interests.load(Ordering::Relaxed), answered.bytes.load(Ordering::Relaxed));
     let seconds = started.elapsed().as_secs_f64();
     if args.json {
         let mut event =
@@ -284,7 +284,7 @@ fn check_output(output: &Output) -> Result<()> {
 
 fn finish(
     workload: &Workload,
-    way: Way,
+    way: TransportInfo,
     load: &LoadArgs,
     output: &Output,
     generator: &Generator,
@@ -320,8 +320,8 @@ fn finish(
 }
 
 fn print(outcome: &Outcome) -> Result<()> {
-    outln!("{} over {}, {:.2} s", load_words(outcome.load), outcome.over, outcome.seconds)?;
-    outln!("{}; seed {}\n", workload_words(outcome), outcome.workload.seed)?;
+    outln!("{} over {}, {:.2} s", describe_load(outcome.load), outcome.over, outcome.seconds)?;
+    outln!("{}; seed {}\n", describe_workload(outcome), outcome.workload.seed)?;
     if !outcome.complete {
         outln!("ended before its time; measured so far:\n")?;
     }

@@ -1,10 +1,10 @@
-//! An AF_XDP socket as a generator's link.
+//! AF_XDP sockets as the link of a generator.
 
-use super::{ByXdp, STOP_LATENCY, XdpTrafficError, check_fits, gone};
-use crate::link::{Arrival, Link, wake_on_time};
+use super::{STOP_LATENCY, XdpReport, XdpTrafficError, check_fits, interface_gone};
+use crate::link::{Link, Reply, wake_on_time};
 use crate::sink::Sink;
 use crate::workload::Workload;
-use crate::xdp::{self, FRAMES, Heads};
+use crate::xdp::{self, FRAMES, FrameHeaders};
 use core::time::Duration;
 use nw_app::FaceUri;
 use nw_app::client::plain_token;
@@ -20,52 +20,53 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// For a neighbour to answer, which the system asks three times, a second each.
-const PATIENCE: Duration = Duration::from_secs(4);
-/// An LpPacket without anything in it: makes the system ask for a neighbour, and means nothing to who gets it.
-const IDLE: [u8; 2] = [t::LP_PACKET as u8, 0];
+/// Time for a neighbour to answer. The kernel asks three times, once a second.
+const NEIGHBOUR_TIMEOUT: Duration = Duration::from_secs(4);
+/// An empty LpPacket. Sending it makes the kernel resolve the neighbour; receivers ignore it.
+const IDLE_PACKET: [u8; 2] = [t::LP_PACKET as u8, 0];
 
-/// A generator's rings.
+/// AF_XDP sockets of a generator.
 #[derive(Debug)]
 pub struct XdpLink {
     port: Port,
     peer: Peer,
-    heads: Heads,
-    /// Octets of a link packet.
-    room: usize,
+    headers: FrameHeaders,
+    /// Maximum bytes of a link packet.
+    link_packet_len_max: usize,
     started: Instant,
     stop: Arc<AtomicBool>,
     interest: Vec<u8>,
     header: Vec<u8>,
     no_room: u64,
     pieces: u64,
-    /// Keeps the port, and what is not for the rings.
+    /// Reserves the UDP port; other datagrams end here.
     _socket: Option<UdpSocket>,
 }
 
-/// Whom answers come from.
+/// The peer that answers.
 #[derive(Clone, Copy, Debug)]
 enum Peer {
     Udp { peer: SocketAddr, own: SocketAddr },
-    Card(Mac),
+    Ethernet(Mac),
 }
 
-/// What a link packet has.
-enum Heard<'a> {
-    Arrival(Arrival<'a>),
-    /// A piece of a packet.
-    Piece,
-    /// Something that is said to a router, or nothing.
-    Nothing,
-    /// No packet.
-    Damaged,
+/// The content of a received link packet.
+enum Received<'a> {
+    Reply(Reply<'a>),
+    /// A fragment of a packet.
+    Fragment,
+    /// An Interest or an empty packet, which a generator ignores.
+    Ignored,
+    /// Not a valid packet.
+    Invalid,
 }
 
 impl XdpLink {
-    /// To a UDP address or an Ethernet card, by this interface. `stop` ends it, also while it is opened. The answers must fit frames.
+    /// Opens AF_XDP sockets on an interface towards a UDP address or a MAC address. Setting `stop`
+    /// ends the run, and also the opening.
     ///
     /// # Errors
-    /// What is missing, in a sentence.
+    /// If the peer is not reachable by this interface, or its answers do not fit frames.
     pub fn open(
         interface: &str,
         to: &FaceUri,
@@ -76,27 +77,27 @@ impl XdpLink {
         check_fits(&interface, &Sink::new(workload, 0))?;
         let no_peer = || XdpTrafficError::Peer(to.to_string());
         let resolved = to.resolve()?.into_iter().next();
-        let (port, peer, heads, socket) = match resolved {
+        let (port, peer, headers, socket) = match resolved {
             Some(FaceUri::Udp(to)) => {
-                let (own, mac, socket) = way(&interface, to, &stop)?;
+                let (own, mac, socket) = resolve_path(&interface, to, &stop)?;
                 let port = xdp::open(&interface, &[own.port()], false)?;
-                let heads = Heads::udp((port.mac, mac), (own, to)).ok_or_else(no_peer)?;
-                (port, Peer::Udp { peer: to, own }, heads, Some(socket))
+                let headers = FrameHeaders::udp((port.mac, mac), (own, to)).ok_or_else(no_peer)?;
+                (port, Peer::Udp { peer: to, own }, headers, Some(socket))
             }
             Some(FaceUri::Ether(mac)) if mac.is_group() => return Err(XdpTrafficError::Group(mac)),
             Some(FaceUri::Ether(mac)) => {
                 let port = xdp::open(&interface, &[], true)?;
-                let heads = Heads::ethernet((port.mac, mac));
-                (port, Peer::Card(mac), heads, None)
+                let headers = FrameHeaders::ethernet((port.mac, mac));
+                (port, Peer::Ethernet(mac), headers, None)
             }
             _ => return Err(no_peer()),
         };
         wake_on_time();
         Ok(XdpLink {
-            room: heads.room(interface.mtu),
+            link_packet_len_max: headers.payload_max(interface.mtu),
             port,
             peer,
-            heads,
+            headers,
             started: Instant::now(),
             stop,
             interest: Vec::new(),
@@ -107,26 +108,26 @@ impl XdpLink {
         })
     }
 
-    /// How it went so far.
-    pub fn status(&self) -> ByXdp {
+    /// Returns the counters so far.
+    pub fn status(&self) -> XdpReport {
         let status = nw_router::xdp::status(self.port.status());
-        ByXdp { status, no_room: self.no_room, pieces: self.pieces }
+        XdpReport { status, no_room: self.no_room, pieces: self.pieces }
     }
 
-    /// Takes what is there; how many frames it was.
-    fn take(&mut self, arrived: &mut impl FnMut(Duration, Arrival<'_>)) -> u64 {
+    /// Reads the received frames and returns their number.
+    fn receive(&mut self, on_reply: &mut impl FnMut(Duration, Reply<'_>)) -> u64 {
         let (peer, interface) = (self.peer, self.port.interface.index);
         let (mut came, mut others) = (0, 0);
         for xsk in &mut self.port.queues {
-            // All that is taken now is there by now.
+            // One clock reading for all frames of a ring, which have arrived by now.
             let now = self.started.elapsed();
             xsk.receive(FRAMES, |bytes| {
                 came += 1;
-                match peer.link_packet(bytes, interface).map(hear) {
-                    Some(Heard::Arrival(arrival)) => arrived(now, arrival),
-                    Some(Heard::Piece) => self.pieces += 1,
-                    Some(Heard::Nothing) => {}
-                    Some(Heard::Damaged) | None => others += 1,
+                match peer.link_packet(bytes, interface).map(parse_link_packet) {
+                    Some(Received::Reply(reply)) => on_reply(now, reply),
+                    Some(Received::Fragment) => self.pieces += 1,
+                    Some(Received::Ignored) => {}
+                    Some(Received::Invalid) | None => others += 1,
                 }
                 true
             });
@@ -148,31 +149,31 @@ impl Link for XdpLink {
         self.interest.clear();
         write(&mut self.interest);
         self.header.clear();
-        // A token tells a router that this end understands them.
+        // A token shows the router that this end returns tokens.
         let pit_token = plain_token();
         LpHeader { pit_token, ..LpHeader::default() }.encode(self.interest.len(), &mut self.header);
-        let fits = self.header.len() + self.interest.len() <= self.room;
-        let sent = fits && self.heads.put([&self.header, &self.interest], &mut self.port);
+        let fits = self.header.len() + self.interest.len() <= self.link_packet_len_max;
+        let sent = fits && self.headers.put([&self.header, &self.interest], &mut self.port);
         self.no_room += u64::from(!sent);
     }
 
-    fn turn(
+    fn poll(
         &mut self,
         wait: Duration,
-        mut arrived: impl FnMut(Duration, Arrival<'_>),
+        mut on_reply: impl FnMut(Duration, Reply<'_>),
     ) -> Result<bool, XdpTrafficError> {
-        self.port.kick().map_err(gone(&self.port))?;
-        let came = self.take(&mut arrived);
+        self.port.kick().map_err(interface_gone(&self.port))?;
+        let came = self.receive(&mut on_reply);
         if came == 0 && !wait.is_zero() {
-            xdp::wait(&self.port, wait.min(STOP_LATENCY)).map_err(gone(&self.port))?;
-            self.take(&mut arrived);
+            xdp::wait(&self.port, wait.min(STOP_LATENCY)).map_err(interface_gone(&self.port))?;
+            self.receive(&mut on_reply);
         }
         Ok(!self.stop.load(Ordering::Relaxed))
     }
 }
 
 impl Peer {
-    /// The link packet in a frame, if it is from this peer to us.
+    /// Returns the link packet in a frame from this peer to this end. `None` for other frames.
     fn link_packet(self, bytes: &[u8], interface: u32) -> Option<&[u8]> {
         let seen = frame::read(bytes).ok()?;
         match (self, seen.body) {
@@ -181,39 +182,40 @@ impl Peer {
                     && (destination.ip(), destination.port()) == (own.ip(), own.port());
                 is_ours.then(|| &bytes[payload])
             }
-            (Peer::Card(peer), Body::Ndn(start)) if seen.source == peer && seen.vlan.is_none() => {
-                let rest = &bytes[start..];
-                Some(&rest[..packet_len(rest)])
+            (Peer::Ethernet(peer), Body::Ndn(start)) if seen.source == peer && seen.vlan.is_none() => {
+                let payload = &bytes[start..];
+                Some(&payload[..packet_len(payload)])
             }
             _ => None,
         }
     }
 }
 
-/// What a generator waits for in a link packet.
-fn hear(bytes: &[u8]) -> Heard<'_> {
-    let Ok(link) = LpPacket::check(bytes) else { return Heard::Damaged };
+/// Parses a link packet as far as a generator needs it.
+fn parse_link_packet(bytes: &[u8]) -> Received<'_> {
+    let Ok(link) = LpPacket::check(bytes) else { return Received::Invalid };
     if link.is_fragmented() {
-        return Heard::Piece;
+        return Received::Fragment;
     }
-    let Some(packet) = link.fragment else { return Heard::Nothing };
+    let Some(packet) = link.fragment else { return Received::Ignored };
     if let Some(reason) = link.nack {
-        return Interest::check(packet).map_or(Heard::Damaged, |interest| {
-            Heard::Arrival(Arrival::Nack { name: interest.name(), reason })
+        return Interest::check(packet).map_or(Received::Invalid, |interest| {
+            Received::Reply(Reply::Nack { name: interest.name(), reason })
         });
     }
     if packet.first() == Some(&(t::INTEREST as u8)) {
-        return Heard::Nothing;
+        return Received::Ignored;
     }
     let is_marked = link.congestion_mark != 0;
-    Data::check(packet).map_or(Heard::Damaged, |data| {
-        Heard::Arrival(Arrival::Data { name: data.name(), octets: packet.len(), is_marked })
+    Data::check(packet).map_or(Received::Invalid, |data| {
+        Received::Reply(Reply::Data { name: data.name(), len: packet.len(), is_marked })
     })
 }
 
-/// Asks the system how to reach a peer: from which address and port, over whose card; with the socket that keeps the port. The system asks for the
-/// neighbour, because a datagram is sent there.
-fn way(
+/// Resolves the path to a peer: the local address and port, and the MAC address of the next hop.
+/// Also returns the socket that reserves the port. Datagrams to the peer make the kernel resolve
+/// the neighbour.
+fn resolve_path(
     interface: &Interface,
     to: SocketAddr,
     stop: &AtomicBool,
@@ -226,7 +228,7 @@ fn way(
         let by = interfaces.get(by).map_or_else(|| by.to_string().into(), |by| by.name.clone());
         return Err(XdpTrafficError::OtherInterface { to: to.ip(), by, interface: interface.name.clone() });
     }
-    // Of this address, not of all, so that what it is used for is the same to others.
+    // Bound to this address only, so that the port stays free on the others.
     let socket = UdpSocket::bind(scoped(SocketAddr::new(source, 0), by)).map_err(XdpTrafficError::Socket)?;
     let own = SocketAddr::new(source, socket.local_addr().map_err(XdpTrafficError::Socket)?.port());
     let from = Instant::now();
@@ -237,13 +239,13 @@ fn way(
         if stop.load(Ordering::Relaxed) {
             return Err(XdpTrafficError::Interrupted);
         }
-        if from.elapsed() > PATIENCE {
+        if from.elapsed() > NEIGHBOUR_TIMEOUT {
             return Err(XdpTrafficError::NoNeighbour { to: to.ip(), interface: interface.name.clone() });
         }
-        // That a neighbour is not there the system says by an error here; it is asked for again until patience ends.
-        let _ = socket.send_to(&IDLE, to);
-        let mut news = [PollFd::new(&routes.socket, PollFlags::IN)];
-        let _ = poll(&mut news, Some(&Timespec { tv_sec: 0, tv_nsec: 100_000_000 }));
+        // A missing neighbour shows as an error here; the loop tries again until the timeout.
+        let _ = socket.send_to(&IDLE_PACKET, to);
+        let mut readable = [PollFd::new(&routes.socket, PollFlags::IN)];
+        let _ = poll(&mut readable, Some(&Timespec { tv_sec: 0, tv_nsec: 100_000_000 }));
         let _ = routes.take_news();
     }
 }
@@ -253,15 +255,15 @@ mod tests {
     use super::*;
     use nw_wire::NackReason;
 
-    fn heard(bytes: &[u8]) -> String {
-        match hear(bytes) {
-            Heard::Arrival(Arrival::Data { name, octets, is_marked }) => {
-                format!("data {name} {octets} {is_marked}")
+    fn describe(bytes: &[u8]) -> String {
+        match parse_link_packet(bytes) {
+            Received::Reply(Reply::Data { name, len, is_marked }) => {
+                format!("data {name} {len} {is_marked}")
             }
-            Heard::Arrival(Arrival::Nack { name, reason }) => format!("nack {name} {}", reason.as_str()),
-            Heard::Piece => "piece".into(),
-            Heard::Nothing => "nothing".into(),
-            Heard::Damaged => "damaged".into(),
+            Received::Reply(Reply::Nack { name, reason }) => format!("nack {name} {}", reason.as_str()),
+            Received::Fragment => "fragment".into(),
+            Received::Ignored => "ignored".into(),
+            Received::Invalid => "invalid".into(),
         }
     }
 
@@ -273,29 +275,29 @@ mod tests {
     }
 
     #[test]
-    fn what_may_come_is_told_apart() {
+    fn link_packets_are_parsed_by_kind() {
         let workload = crate::workload::tests::workload();
         let mut data = Vec::new();
         Sink::new(&workload, 10).answer(workload.name(3).as_ref(), false, &mut data);
         let name = workload.name(3);
         let expected = format!("data {name} {}", data.len());
-        assert_eq!(heard(&data), format!("{expected} false"));
+        assert_eq!(describe(&data), format!("{expected} false"));
         let marked = LpHeader { congestion_mark: 1, ..LpHeader::default() };
-        assert_eq!(heard(&wrapped(marked, &data)), format!("{expected} true"));
+        assert_eq!(describe(&wrapped(marked, &data)), format!("{expected} true"));
         let interest = nw_wire::InterestBuilder::new(name.clone()).nonce(1).encode();
         let nack = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
-        assert_eq!(heard(&wrapped(nack, &interest)), format!("nack {name} NoRoute"));
-        assert_eq!(heard(&interest), "nothing", "a router asks nothing of who only asks");
-        assert_eq!(heard(&IDLE), "nothing");
-        let piece = LpHeader { sequence: Some(1), fragment: Some((0, 2)), ..LpHeader::default() };
-        assert_eq!(heard(&wrapped(piece, &data[..20])), "piece");
+        assert_eq!(describe(&wrapped(nack, &interest)), format!("nack {name} NoRoute"));
+        assert_eq!(describe(&interest), "ignored", "a generator answers no Interests");
+        assert_eq!(describe(&IDLE_PACKET), "ignored");
+        let fragment = LpHeader { sequence: Some(1), fragment: Some((0, 2)), ..LpHeader::default() };
+        assert_eq!(describe(&wrapped(fragment, &data[..20])), "fragment");
         for cut in [0, 1, 5, data.len() - 1] {
-            assert_eq!(heard(&data[..cut]), "damaged");
+            assert_eq!(describe(&data[..cut]), "invalid");
         }
     }
 
     #[test]
-    fn frames_of_others_are_none_of_ours() {
+    fn frames_of_other_peers_are_ignored() {
         let address = |text: &str| -> SocketAddr { text.parse().unwrap() };
         let (own, peer) = (address("192.0.2.1:5000"), address("192.0.2.2:6363"));
         let macs = (Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]));
@@ -308,12 +310,12 @@ mod tests {
         };
         let udp = Peer::Udp { peer, own };
         assert_eq!(udp.link_packet(&of(peer, own), 3), Some(&b"\x06\x01x"[..]));
-        assert_eq!(udp.link_packet(&of(address("192.0.2.3:6363"), own), 3), None, "from somebody else");
+        assert_eq!(udp.link_packet(&of(address("192.0.2.3:6363"), own), 3), None, "from another peer");
         assert_eq!(udp.link_packet(&of(peer, address("192.0.2.1:5001")), 3), None, "to another port");
         let mut padded = vec![0xaa; 60];
         let len = frame::Head::new(macs, 0).write([b"\x06\x01", b"x"], &mut padded).unwrap();
-        assert_eq!(Peer::Card(macs.0).link_packet(&padded, 3), Some(&b"\x06\x01x"[..]), "{len}");
-        assert_eq!(Peer::Card(macs.1).link_packet(&padded, 3), None);
+        assert_eq!(Peer::Ethernet(macs.0).link_packet(&padded, 3), Some(&b"\x06\x01x"[..]), "{len}");
+        assert_eq!(Peer::Ethernet(macs.1).link_packet(&padded, 3), None);
         assert_eq!(udp.link_packet(&padded, 3), None);
     }
 }

@@ -1,7 +1,8 @@
-//! Generator and sink on rings of their own: frames to and from an interface by AF_XDP, no router and no socket between.
+//! Generator and sink on AF_XDP sockets of their own: frames to and from an interface, without a
+//! router or a UDP socket in between.
 //!
-//! Each frame has one whole packet. What is larger than the MTU can't go this way, which is said before anything is sent; what somebody else cuts into
-//! pieces is counted and not put together.
+//! Each frame holds one whole packet. Packets larger than the MTU are refused before the run
+//! starts. Received fragments are counted and not reassembled.
 
 pub mod link;
 pub mod sink;
@@ -22,140 +23,141 @@ use serde::Serialize;
 use std::io;
 use std::net::IpAddr;
 
-/// Octets that a link header takes at most: what is around a packet, a token of 32 octets, and a mark.
+/// Maximum bytes of a link header: LpPacket and Fragment headers, a PIT token of 32 bytes, a
+/// congestion mark.
 const LINK_HEADER_MAX: usize = 48;
 
-/// Octets of IPv6's and UDP's headers.
+/// Bytes of the IPv6 and UDP headers.
 const IP_LEN_MAX: usize = 48;
 
-/// How late a set flag may be seen.
+/// Maximum delay until a set `stop` flag is noticed.
 const STOP_LATENCY: Duration = Duration::from_millis(100);
 
-/// Why traffic does not go by AF_XDP, or not any more.
+/// Reason why traffic can't use AF_XDP, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum XdpTrafficError {
-    /// The interface.
+    /// The interface can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// Only frames can leave.
+    /// The peer can't be reached by frames.
     #[error(
-        "{0} is nobody that frames can be sent to: say udp4://ADDRESS:PORT, udp6://[ADDRESS]:PORT or ether://[ADDRESS] by --socket"
+        "frames can't be sent to {0}: give udp4://ADDRESS:PORT, udp6://[ADDRESS]:PORT or ether://[ADDRESS] with --socket"
     )]
     Peer(String),
-    /// No address.
+    /// Not a face URI.
     #[error(transparent)]
     Uri(#[from] UriError),
-    /// No single card.
-    #[error("{0} is a group, from which answers would not come back here: say the address of one card")]
+    /// A group address.
+    #[error("{0} is a group address, which can't answer: give the address of one interface")]
     Group(Mac),
-    /// By no interface.
+    /// No route.
     #[error(
-        "there is no way from here to {0} over a wire: there is no route, or it is an address of this machine; `ip route get {0}` shows which"
+        "{0} can't be reached over a wire: there is no route, or it is an address of this machine; `ip route get {0}` shows which"
     )]
     NoWay(IpAddr),
-    /// By another one.
-    #[error("the way to {to} is by {by}, not by {interface}: say --xdp {by}, or change the route")]
+    /// The route uses another interface.
+    #[error("the route to {to} uses {by}, not {interface}: give --xdp {by}, or change the route")]
     OtherInterface {
-        /// Whom to reach.
+        /// The peer.
         to: IpAddr,
-        /// As the route is.
+        /// Interface of the route.
         by: Box<str>,
-        /// As the user said.
+        /// Interface that was given.
         interface: Box<str>,
     },
-    /// ARP or neighbour discovery had no answer.
+    /// No answer to ARP or neighbour discovery.
     #[error(
-        "nobody on the wire of {interface} answers for {to} (ARP or neighbour discovery): see whether the other end is up and has this address"
+        "no answer for {to} on {interface} (ARP or neighbour discovery): check that the other end is up and has this address"
     )]
     NoNeighbour {
-        /// Whom to reach.
+        /// The peer.
         to: IpAddr,
-        /// By which interface.
+        /// The interface.
         interface: Box<str>,
     },
-    /// The user ended it before it began.
+    /// The user stopped the run before it began.
     #[error("interrupted before anything was sent")]
     Interrupted,
-    /// Somebody has the port.
+    /// The port is in use.
     #[error(
-        "UDP port {0} is in use on this machine: stop the program that has it, or say another one by --port"
+        "UDP port {0} is in use on this machine: stop the program that uses it, or give another port with --port"
     )]
     PortInUse(u16),
-    /// It can't be kept for another reason.
-    #[error("the system gives no UDP port: {0}")]
+    /// No UDP socket.
+    #[error("can't reserve a UDP port: {0}")]
     Socket(io::Error),
-    /// Larger than the MTU.
+    /// A Data packet larger than a frame.
     #[error(
-        "a Data of up to {octets} octets does not fit a frame of {interface}, whose MTU of {mtu} leaves {room}: {}",
-        shorter(*.octets, *.room, *.payload)
+        "Data of up to {len} bytes does not fit a frame of {interface}, whose MTU of {mtu} leaves {len_max}: {}",
+        advice_for(*.len, *.len_max, *.payload)
     )]
     TooLong {
         /// The interface.
         interface: Box<str>,
         /// Its MTU.
         mtu: usize,
-        /// Octets of the largest packet.
-        octets: usize,
-        /// Octets there are for it.
-        room: usize,
-        /// Octets of its content.
+        /// Bytes of the largest packet.
+        len: usize,
+        /// Bytes that a frame has for a packet.
+        len_max: usize,
+        /// Bytes of its content.
         payload: usize,
     },
-    /// It was switched off or taken away.
-    #[error("{interface} is gone, or was switched off ({errno})")]
+    /// The interface was removed or set down.
+    #[error("{interface} was removed or set down ({errno})")]
     Gone {
         /// The interface.
         interface: Box<str>,
-        /// What the system said.
+        /// The error of the system call.
         errno: Errno,
     },
 }
 
-fn shorter(octets: usize, room: usize, payload: usize) -> String {
-    match (room + payload).checked_sub(octets) {
-        Some(most) => format!("say --payload {most} or less at both ends, or raise the MTU"),
+fn advice_for(len: usize, len_max: usize, payload: usize) -> String {
+    match (len_max + payload).checked_sub(len) {
+        Some(payload_max) => format!("give --payload {payload_max} or less at both ends, or raise the MTU"),
         None => "raise the MTU, or make names shorter".into(),
     }
 }
 
-/// How frames went by AF_XDP.
+/// Counters of an end over AF_XDP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ByXdp {
-    /// The interface, its mode, and its counters.
+pub struct XdpReport {
+    /// The interface, its mode and its counters.
     #[serde(flatten)]
     pub status: XdpStatus,
-    /// Packets that were not sent: the ring had no room for them, or a frame had not.
+    /// Packets not sent: the ring was full, or the packet did not fit a frame.
     pub no_room: u64,
-    /// Pieces of packets that came.
+    /// Fragments received, which are not reassembled.
     pub pieces: u64,
 }
 
-impl fmt::Display for ByXdp {
+impl fmt::Display for XdpReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ByXdp { status, no_room, pieces } = self;
+        let XdpReport { status, no_room, pieces } = self;
         write!(f, "{status}")?;
         if *no_room > 0 {
-            write!(f, ", {no_room} not sent for want of room")?;
+            write!(f, ", {no_room} not sent (ring full or too long)")?;
         }
         if *pieces > 0 {
-            write!(f, ", {pieces} pieces of packets left alone")?;
+            write!(f, ", {pieces} fragments not reassembled")?;
         }
         Ok(())
     }
 }
 
-/// That all Data of a sink fit frames, to whomever they go: both ends say the same.
+/// Checks that every Data of a sink fits a frame of the interface; both ends give the same result.
 fn check_fits(interface: &Interface, sink: &Sink) -> Result<(), XdpTrafficError> {
-    let (octets, payload) = (sink.octets_max(), sink.payload_max());
-    let room = interface.mtu.saturating_sub(IP_LEN_MAX + LINK_HEADER_MAX);
-    if octets <= room {
+    let (len, payload) = (sink.packet_len_max(), sink.payload_max());
+    let len_max = interface.mtu.saturating_sub(IP_LEN_MAX + LINK_HEADER_MAX);
+    if len <= len_max {
         return Ok(());
     }
     let (interface, mtu) = (interface.name.clone(), interface.mtu);
-    Err(XdpTrafficError::TooLong { interface, mtu, octets, room, payload })
+    Err(XdpTrafficError::TooLong { interface, mtu, len, len_max, payload })
 }
 
-fn gone(port: &Port) -> impl Fn(Errno) -> XdpTrafficError {
+fn interface_gone(port: &Port) -> impl Fn(Errno) -> XdpTrafficError {
     let interface = port.interface.name.clone();
     move |errno| XdpTrafficError::Gone { interface: interface.clone(), errno }
 }
@@ -165,15 +167,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_long_says_what_fits() {
-        let says = |octets, room, payload| {
-            XdpTrafficError::TooLong { interface: "eth0".into(), mtu: 1500, octets, room, payload }
+    fn too_long_error_gives_largest_payload() {
+        let error_for = |len, len_max, payload| {
+            XdpTrafficError::TooLong { interface: "eth0".into(), mtu: 1500, len, len_max, payload }
                 .to_string()
         };
         assert!(
-            says(1600, 1424, 1500)
-                .ends_with("leaves 1424: say --payload 1324 or less at both ends, or raise the MTU")
+            error_for(1600, 1424, 1500)
+                .ends_with("leaves 1424: give --payload 1324 or less at both ends, or raise the MTU")
         );
-        assert!(says(1600, 20, 1500).ends_with("make names shorter"));
+        assert!(error_for(1600, 20, 1500).ends_with("make names advice_for"));
     }
 }

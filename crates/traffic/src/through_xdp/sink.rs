@@ -1,9 +1,10 @@
-//! Who answers by AF_XDP: each frame with an Interest is answered to where it came from, from the Interest alone.
+//! The sink over AF_XDP: answers each frame with an Interest to its sender, from the Interest
+//! alone.
 
-use super::{ByXdp, STOP_LATENCY, XdpTrafficError, check_fits, gone};
+use super::{STOP_LATENCY, XdpReport, XdpTrafficError, check_fits, interface_gone};
 use crate::sink::Sink;
-use crate::through_router::Answered;
-use crate::xdp::{self, FRAMES, Heads, OpenError};
+use crate::through_router::AnswerCounters;
+use crate::xdp::{self, FRAMES, FrameHeaders, OpenError};
 use core::ops::Range;
 use nw_element_api::Kind;
 use nw_faces::interfaces::{Interface, Interfaces};
@@ -17,62 +18,65 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Heads that are kept from one turn to the next.
-const ASKERS_KEPT: usize = 64;
+/// Maximum number of peers whose prepared headers are kept between batches.
+const PEERS_KEPT_MAX: usize = 64;
 
-/// A sink's rings.
+/// AF_XDP sockets of a sink.
 #[derive(Debug)]
 pub struct XdpSink {
     port: Port,
-    /// Addresses of its interface come and go.
+    /// Watches the addresses of the interface.
     interfaces: Interfaces,
     sink: Sink,
     batch: Batch,
     no_room: u64,
     pieces: u64,
-    /// Keeps the port, and what is not for the rings.
+    /// Reserves the UDP port; other datagrams end here.
     _socket: UdpSocket,
 }
 
-/// Answers of one turn, before they are put into the ring that they were read beside.
+/// Answers to the frames of one queue, before they are written to its transmit ring.
 #[derive(Debug, Default)]
 struct Batch {
-    askers: Vec<(Asker, Heads)>,
-    octets: Vec<u8>,
+    peers: Vec<(PeerKey, FrameHeaders)>,
+    /// Link headers and Data of the answers.
+    bytes: Vec<u8>,
     answers: Vec<Answer>,
 }
 
-/// Where an Interest came from: card, address, and which of ours it was sent to.
-type Asker = (Mac, Option<(SocketAddr, SocketAddr)>);
+/// Source of an Interest: MAC address, and for UDP source and destination address.
+type PeerKey = (Mac, Option<(SocketAddr, SocketAddr)>);
 
 #[derive(Debug)]
 struct Answer {
-    asker: usize,
+    /// Index in `Batch::peers`.
+    peer: usize,
     header: Range<usize>,
     data: Range<usize>,
 }
 
-/// What came of a frame.
-enum Asked {
-    /// An answer.
+/// Outcome of a received frame.
+enum FrameOutcome {
+    /// An Interest, for which an answer is ready.
     Answered,
-    /// A piece of a packet.
-    Piece,
-    /// Nothing to be answered.
-    Nothing,
-    /// For somebody else, or damaged.
-    Other,
+    /// A fragment of a packet.
+    Fragment,
+    /// A packet that needs no answer.
+    Ignored,
+    /// A frame for another destination, or an invalid packet.
+    Foreign,
 }
 
 impl XdpSink {
-    /// Hears NDN in UDP to a port of this interface's addresses, and Ethernet frames to its card.
+    /// Opens AF_XDP sockets for NDN over UDP to a port of the interface's addresses, and for NDN's
+    /// Ethernet frames to its MAC address.
     ///
     /// # Errors
-    /// What is missing, in a sentence.
+    /// If the interface can't be opened, the port is in use, or answers do not fit frames.
     pub fn open(interface: &str, udp_port: u16, sink: Sink) -> Result<Self, XdpTrafficError> {
         let interface = xdp::interface(interface)?;
         check_fits(&interface, &sink)?;
-        let socket = keep(udp_port)?;
+        let socket = reserve_port(udp_port)?;
         let port = xdp::open(&interface, &[udp_port], true)?;
         let interfaces = Interfaces::watch().map_err(OpenError::Watch)?;
         let mut sink = XdpSink {
@@ -84,27 +88,27 @@ impl XdpSink {
             pieces: 0,
             _socket: socket,
         };
-        sink.follow()?;
+        sink.update_addresses()?;
         Ok(sink)
     }
 
-    /// How it went so far.
-    pub fn status(&self) -> ByXdp {
+    /// Returns the counters so far.
+    pub fn status(&self) -> XdpReport {
         let status = nw_router::xdp::status(self.port.status());
-        ByXdp { status, no_room: self.no_room, pieces: self.pieces }
+        XdpReport { status, no_room: self.no_room, pieces: self.pieces }
     }
 
-    /// Answers until `stop` is set.
+    /// Answers Interests until `stop` is set.
     ///
     /// # Errors
-    /// When the interface goes away.
-    pub fn serve(&mut self, answered: &Answered, stop: &AtomicBool) -> Result<(), XdpTrafficError> {
-        let mut looked = Instant::now();
+    /// If the interface is removed or set down.
+    pub fn serve(&mut self, answered: &AnswerCounters, stop: &AtomicBool) -> Result<(), XdpTrafficError> {
+        let mut checked_at = Instant::now();
         while !stop.load(Ordering::Relaxed) {
-            if looked.elapsed() >= STOP_LATENCY {
-                looked = Instant::now();
-                if self.interfaces.take_news().map_err(gone(&self.port))? {
-                    self.follow()?;
+            if checked_at.elapsed() >= STOP_LATENCY {
+                checked_at = Instant::now();
+                if self.interfaces.take_news().map_err(interface_gone(&self.port))? {
+                    self.update_addresses()?;
                 }
             }
             let mut came = 0;
@@ -112,36 +116,36 @@ impl XdpSink {
                 came += self.read(queue);
                 self.write(answered);
             }
-            self.port.kick().map_err(gone(&self.port))?;
+            self.port.kick().map_err(interface_gone(&self.port))?;
             if came == 0 {
-                xdp::wait(&self.port, STOP_LATENCY).map_err(gone(&self.port))?;
+                xdp::wait(&self.port, STOP_LATENCY).map_err(interface_gone(&self.port))?;
             }
         }
         Ok(())
     }
 
-    /// Takes what is for the addresses that the interface has now.
-    fn follow(&mut self) -> Result<(), XdpTrafficError> {
+    /// Sets the addresses of the interface as destinations of the kernel program.
+    fn update_addresses(&mut self) -> Result<(), XdpTrafficError> {
         let now = self.interfaces.get(self.port.interface.index);
-        let now = now.ok_or(Errno::NODEV).map_err(gone(&self.port))?;
+        let now = now.ok_or(Errno::NODEV).map_err(interface_gone(&self.port))?;
         self.port.interface.addresses.clone_from(&now.addresses);
         let addresses: Vec<IpAddr> = now.addresses.iter().copied().collect();
         let refused = |why| OpenError::Refused { interface: now.name.clone(), why: XdpError::Steering(why) };
         Ok(self.port.set_destinations(&addresses).map_err(refused)?)
     }
 
-    /// Takes frames of a queue, and makes answers; how many came.
+    /// Reads the received frames of a queue and prepares the answers. Returns the number of frames.
     fn read(&mut self, queue: usize) -> u64 {
         let (mut came, mut others) = (0, 0);
         let XdpSink { port, sink, batch, pieces, .. } = self;
-        batch.begin();
+        batch.clear();
         let (own, interface) = (port.mac, &port.interface);
         port.queues[queue].receive(FRAMES, |bytes| {
             came += 1;
             match batch.take(bytes, own, interface, sink) {
-                Asked::Answered | Asked::Nothing => {}
-                Asked::Piece => *pieces += 1,
-                Asked::Other => others += 1,
+                FrameOutcome::Answered | FrameOutcome::Ignored => {}
+                FrameOutcome::Fragment => *pieces += 1,
+                FrameOutcome::Foreign => others += 1,
             }
             true
         });
@@ -150,78 +154,81 @@ impl XdpSink {
         came
     }
 
-    /// Puts the answers into the ring.
-    fn write(&mut self, answered: &Answered) {
-        let (mut count, mut octets) = (0, 0);
-        for Answer { asker, header, data } in &self.batch.answers {
-            let (_, heads) = &self.batch.askers[*asker];
-            // An Interest of others may have a longer name than those of the workload.
-            let fits = header.len() + data.len() <= heads.room(self.port.interface.mtu);
-            let parts = [&self.batch.octets[header.clone()], &self.batch.octets[data.clone()]];
-            if fits && heads.put(parts, &mut self.port) {
+    /// Writes the prepared answers to the transmit ring.
+    fn write(&mut self, answered: &AnswerCounters) {
+        let (mut count, mut bytes) = (0, 0);
+        for Answer { peer, header, data } in &self.batch.answers {
+            let (_, headers) = &self.batch.peers[*peer];
+            // Interests of other programs may have longer names than the workload.
+            let fits = header.len() + data.len() <= headers.payload_max(self.port.interface.mtu);
+            let parts = [&self.batch.bytes[header.clone()], &self.batch.bytes[data.clone()]];
+            if fits && headers.put(parts, &mut self.port) {
                 count += 1;
-                octets += data.len() as u64;
+                bytes += data.len() as u64;
             } else {
                 self.no_room += 1;
             }
         }
         answered.interests.fetch_add(count, Ordering::Relaxed);
-        answered.octets.fetch_add(octets, Ordering::Relaxed);
+        answered.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
 impl Batch {
-    fn begin(&mut self) {
-        self.octets.clear();
+    fn clear(&mut self) {
+        self.bytes.clear();
         self.answers.clear();
-        if self.askers.len() > ASKERS_KEPT {
-            self.askers.clear();
+        if self.peers.len() > PEERS_KEPT_MAX {
+            self.peers.clear();
         }
     }
 
-    fn take(&mut self, bytes: &[u8], own: Mac, interface: &Interface, sink: &Sink) -> Asked {
-        let Some((asker, link_packet)) = asker(bytes, own, interface) else { return Asked::Other };
-        let Ok(link) = LpPacket::check(link_packet) else { return Asked::Other };
+    fn take(&mut self, bytes: &[u8], own: Mac, interface: &Interface, sink: &Sink) -> FrameOutcome {
+        let Some((peer, link_packet)) = parse_frame(bytes, own, interface) else {
+            return FrameOutcome::Foreign;
+        };
+        let Ok(link) = LpPacket::check(link_packet) else { return FrameOutcome::Foreign };
         if link.is_fragmented() {
-            return Asked::Piece;
+            return FrameOutcome::Fragment;
         }
         let packet = link.fragment.filter(|_| link.nack.is_none());
         let Some(packet) = packet.filter(|packet| packet.first() == Some(&(t::INTEREST as u8))) else {
-            return Asked::Nothing;
+            return FrameOutcome::Ignored;
         };
-        let Ok(interest) = Interest::check(packet) else { return Asked::Other };
+        let Ok(interest) = Interest::check(packet) else { return FrameOutcome::Foreign };
         if !sink.takes(Kind::Interest, interest.name()) {
-            return Asked::Nothing;
+            return FrameOutcome::Ignored;
         }
-        let Some(asker) = self.place(asker, own) else { return Asked::Other };
-        let start = self.octets.len();
-        sink.answer(interest.name(), interest.can_be_prefix(), &mut self.octets);
-        let end = self.octets.len();
+        let Some(peer) = self.peer_index(peer, own) else { return FrameOutcome::Foreign };
+        let start = self.bytes.len();
+        sink.answer(interest.name(), interest.can_be_prefix(), &mut self.bytes);
+        let end = self.bytes.len();
         let header = LpHeader { pit_token: link.pit_token, ..LpHeader::default() };
         if !header.is_empty() {
-            header.encode(end - start, &mut self.octets);
+            header.encode(end - start, &mut self.bytes);
         }
-        self.answers.push(Answer { asker, header: end..self.octets.len(), data: start..end });
-        Asked::Answered
+        self.answers.push(Answer { peer, header: end..self.bytes.len(), data: start..end });
+        FrameOutcome::Answered
     }
 
-    /// The place of an asker's heads; mostly it is the last one's.
-    fn place(&mut self, asker: Asker, own: Mac) -> Option<usize> {
-        if let Some(at) = self.askers.iter().rposition(|(known, _)| *known == asker) {
+    /// Returns the index of a peer in `peers`, which it adds if it is new.
+    fn peer_index(&mut self, peer: PeerKey, own: Mac) -> Option<usize> {
+        if let Some(at) = self.peers.iter().rposition(|(known, _)| *known == peer) {
             return Some(at);
         }
-        let macs = (own, asker.0);
-        let heads = match asker.1 {
-            Some((source, destination)) => Heads::udp(macs, (destination, source))?,
-            None => Heads::ethernet(macs),
+        let macs = (own, peer.0);
+        let headers = match peer.1 {
+            Some((source, destination)) => FrameHeaders::udp(macs, (destination, source))?,
+            None => FrameHeaders::ethernet(macs),
         };
-        self.askers.push((asker, heads));
-        Some(self.askers.len() - 1)
+        self.peers.push((peer, headers));
+        Some(self.peers.len() - 1)
     }
 }
 
-/// Whom a frame is from, and what link packet it has. `None` when it is not from a single other machine to this one.
-fn asker<'a>(bytes: &'a [u8], own: Mac, interface: &Interface) -> Option<(Asker, &'a [u8])> {
+/// Returns the source and the link packet of a frame. `None` if it is not a unicast frame from
+/// another machine to this one.
+fn parse_frame<'a>(bytes: &'a [u8], own: Mac, interface: &Interface) -> Option<(PeerKey, &'a [u8])> {
     let seen = frame::read(bytes).ok()?;
     if seen.destination != own || seen.source == own || seen.source.is_group() {
         return None;
@@ -229,24 +236,25 @@ fn asker<'a>(bytes: &'a [u8], own: Mac, interface: &Interface) -> Option<(Asker,
     match seen.body {
         Body::Udp { source, destination, payload } => {
             let ip = source.ip();
-            let nobody = ip.is_loopback()
+            let is_invalid_source = ip.is_loopback()
                 || ip.is_unspecified()
                 || ip.is_multicast()
                 || matches!(ip, IpAddr::V4(v4) if v4.is_broadcast())
                 || interface.addresses.contains(&ip);
             let is_ours = interface.addresses.contains(&destination.ip());
-            (is_ours && !nobody).then(|| ((seen.source, Some((source, destination))), &bytes[payload]))
+            (is_ours && !is_invalid_source)
+                .then(|| ((seen.source, Some((source, destination))), &bytes[payload]))
         }
         Body::Ndn(start) if seen.vlan.is_none() => {
-            let rest = &bytes[start..];
-            Some(((seen.source, None), &rest[..packet_len(rest)]))
+            let payload = &bytes[start..];
+            Some(((seen.source, None), &payload[..packet_len(payload)]))
         }
         Body::Ndn(_) => None,
     }
 }
 
-/// Sees that no other program hears at this port, and keeps it.
-fn keep(port: u16) -> Result<UdpSocket, XdpTrafficError> {
+/// Reserves a UDP port, so that no other program receives on it.
+fn reserve_port(port: u16) -> Result<UdpSocket, XdpTrafficError> {
     let both = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port));
     both.or_else(|error| match error.kind() {
         ErrorKind::AddrInUse | ErrorKind::PermissionDenied => Err(error),
@@ -292,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interest_is_answered_to_where_it_came_from_with_its_token() {
+    fn interest_is_answered_to_its_source_with_its_token() {
         let (sink, mut batch) = (Sink::new(&workload(), 10), Batch::default());
         let frames = [
             udp((PEER, OWN), "192.0.2.2:5000", "192.0.2.1:6363", &interest(1, b"abc")),
@@ -300,45 +308,45 @@ mod tests {
             udp((PEER, OWN), "192.0.2.2:5000", "192.0.2.1:6363", &interest(3, b"de")),
         ];
         for frame in &frames {
-            assert!(matches!(batch.take(frame, OWN, &card(), &sink), Asked::Answered));
+            assert!(matches!(batch.take(frame, OWN, &card(), &sink), FrameOutcome::Answered));
         }
-        assert_eq!(batch.answers.iter().map(|answer| answer.asker).collect::<Vec<_>>(), [0, 1, 0]);
+        assert_eq!(batch.answers.iter().map(|answer| answer.peer).collect::<Vec<_>>(), [0, 1, 0]);
         for (answer, (number, token)) in batch.answers.iter().zip([(1, &b"abc"[..]), (2, b""), (3, b"de")]) {
-            let whole = [&batch.octets[answer.header.clone()], &batch.octets[answer.data.clone()]].concat();
+            let whole = [&batch.bytes[answer.header.clone()], &batch.bytes[answer.data.clone()]].concat();
             let link = LpPacket::check(&whole).unwrap();
             assert_eq!(link.pit_token.as_bytes(), token);
             assert_eq!(Data::check(link.fragment.unwrap()).unwrap().name(), workload().name(number).as_ref());
         }
-        batch.begin();
-        assert!(batch.answers.is_empty() && batch.askers.len() == 2);
+        batch.clear();
+        assert!(batch.answers.is_empty() && batch.peers.len() == 2);
     }
 
     #[test]
-    fn what_is_not_ours_is_not_answered() {
+    fn frames_for_other_destinations_are_not_answered() {
         let sink = Sink::new(&workload(), 10);
         let packet = interest(1, b"abc");
         let (from, to) = ("192.0.2.2:5000", "192.0.2.1:6363");
-        let is_other =
-            |frame: &[u8]| matches!(Batch::default().take(frame, OWN, &card(), &sink), Asked::Other);
-        assert!(!is_other(&udp((PEER, OWN), from, to, &packet)));
-        assert!(is_other(&udp((PEER, PEER), from, to, &packet)), "to another card");
-        assert!(is_other(&udp((OWN, OWN), from, to, &packet)), "from this one");
-        assert!(is_other(&udp((PEER, OWN), from, "192.0.2.7:6363", &packet)), "to another address");
-        for nobody in ["127.0.0.1:5", "0.0.0.0:5", "224.0.0.1:5", "255.255.255.255:5", "192.0.2.1:5"] {
-            assert!(is_other(&udp((PEER, OWN), nobody, to, &packet)), "{nobody}");
+        let is_foreign =
+            |frame: &[u8]| matches!(Batch::default().take(frame, OWN, &card(), &sink), FrameOutcome::Foreign);
+        assert!(!is_foreign(&udp((PEER, OWN), from, to, &packet)));
+        assert!(is_foreign(&udp((PEER, PEER), from, to, &packet)), "to another MAC address");
+        assert!(is_foreign(&udp((OWN, OWN), from, to, &packet)), "from this interface");
+        assert!(is_foreign(&udp((PEER, OWN), from, "192.0.2.7:6363", &packet)), "to another address");
+        for source in ["127.0.0.1:5", "0.0.0.0:5", "224.0.0.1:5", "255.255.255.255:5", "192.0.2.1:5"] {
+            assert!(is_foreign(&udp((PEER, OWN), source, to, &packet)), "{source}");
         }
-        assert!(is_other(&udp((PEER, OWN), from, to, &packet[..packet.len() - 1])), "not whole");
+        assert!(is_foreign(&udp((PEER, OWN), from, to, &packet[..packet.len() - 1])), "truncated");
         let elsewhere =
             InterestBuilder::new("/elsewhere".parse::<nw_name::Name>().unwrap()).nonce(1).encode();
         let mut batch = Batch::default();
         let asked = batch.take(&udp((PEER, OWN), from, to, &elsewhere), OWN, &card(), &sink);
-        assert!(matches!(asked, Asked::Nothing) && batch.answers.is_empty());
+        assert!(matches!(asked, FrameOutcome::Ignored) && batch.answers.is_empty());
     }
 
     proptest! {
-        /// Whatever comes, nothing breaks, and what is made stays bounded.
+        /// Arbitrary frames never panic, and make at most one answer.
         #[test]
-        fn any_frame_will_do(mut frame in proptest::collection::vec(any::<u8>(), 0..200), ndn: bool) {
+        fn any_frame_gives_at_most_one_answer(mut frame in proptest::collection::vec(any::<u8>(), 0..200), ndn: bool) {
             if ndn && frame.len() >= 14 {
                 frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0x24]);
             }
@@ -349,12 +357,12 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_somebody_has_is_named() {
+    fn port_in_use_is_named() {
         for any in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0"] {
-            // Where there is no IPv6, two of three remain.
+            // Without IPv6, two of the three remain.
             let Ok(socket) = UdpSocket::bind(any) else { continue };
             let port = socket.local_addr().unwrap().port();
-            let error = keep(port).unwrap_err();
+            let error = reserve_port(port).unwrap_err();
             assert!(matches!(error, XdpTrafficError::PortInUse(of) if of == port), "{any}: {error}");
         }
     }

@@ -4,28 +4,28 @@ use core::fmt;
 use core::str::FromStr;
 use serde::{Serialize, Serializer};
 
-/// From `min` to `max`, both included.
+/// An inclusive range of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// Smallest.
+pub struct NumberRange {
+    /// The smallest number.
     pub min: usize,
-    /// Largest.
+    /// The largest number.
     pub max: usize,
 }
 
-impl Span {
-    /// Always this one.
-    pub const fn of(number: usize) -> Self {
-        Span { min: number, max: number }
+impl NumberRange {
+    /// Returns the range that holds this number only.
+    pub const fn exactly(number: usize) -> Self {
+        NumberRange { min: number, max: number }
     }
 
-    /// The number that 64 random bits stand for; all alike.
+    /// Returns a number of the range for 64 random bits, uniformly.
     pub const fn pick(&self, random: u64) -> usize {
         self.min + (random % (self.max - self.min + 1) as u64) as usize
     }
 }
 
-impl FromStr for Span {
+impl FromStr for NumberRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -35,21 +35,21 @@ impl FromStr for Span {
             })
         };
         let (min, max) = text.split_once('-').unwrap_or((text, text));
-        let span = Span { min: number(min)?, max: number(max)? };
-        if span.min > span.max {
+        let range = NumberRange { min: number(min)?, max: number(max)? };
+        if range.min > range.max {
             return Err(format!("the range {text} is empty: write the smaller number first"));
         }
-        Ok(span)
+        Ok(range)
     }
 }
 
-impl fmt::Display for Span {
+impl fmt::Display for NumberRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.min == self.max { write!(f, "{}", self.min) } else { write!(f, "{}-{}", self.min, self.max) }
     }
 }
 
-impl Serialize for Span {
+impl Serialize for NumberRange {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -60,19 +60,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_numbers_and_ranges() {
-        assert_eq!("6".parse(), Ok(Span::of(6)));
-        assert_eq!("4-8".parse(), Ok(Span { min: 4, max: 8 }));
-        assert_eq!("4-8".parse::<Span>().unwrap().to_string(), "4-8");
+    fn number_range_from_text_roundtrips() {
+        assert_eq!("6".parse(), Ok(NumberRange::exactly(6)));
+        assert_eq!("4-8".parse(), Ok(NumberRange { min: 4, max: 8 }));
+        assert_eq!("4-8".parse::<NumberRange>().unwrap().to_string(), "4-8");
         for wrong in ["", "-", "8-4", "a", "1-b", "99999999999", "-3"] {
-            assert!(wrong.parse::<Span>().is_err(), "{wrong}");
+            assert!(wrong.parse::<NumberRange>().is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn picks_both_ends() {
-        let span = Span { min: 4, max: 8 };
-        let picked: std::collections::BTreeSet<_> = (0..100).map(|random| span.pick(random)).collect();
-        assert_eq!(picked.into_iter().collect::<Vec<_>>(), [4, 5, 6, 7, 8]);
+    fn number_range_pick_covers_both_ends() {
+        let range = NumberRange { min: 4, max: 8 };
+        let drawn: std::collections::BTreeSet<_> = (0..100).map(|random| range.pick(random)).collect();
+        assert_eq!(drawn.into_iter().collect::<Vec<_>>(), [4, 5, 6, 7, 8]);
     }
 }

@@ -1,15 +1,18 @@
-//! `balancer/xdp`: Interests through the balancer's XDP program, beside a program on the same path that only swaps addresses.
+//! `balancer/xdp`: Interests through the balancer's XDP program, compared with a program on the
+//! same path that only swaps addresses.
 //!
 //! ```text
-//!  asker: wire ══ veth ══ left: the balancer, or the swap ─▶ right ══ veth ══ wire: counted and dropped
+//!  sender: wire ══ veth ══ left: the balancer, or the swap ─▶ right ══ veth ══ wire: counted and dropped
 //! ```
 //!
-//! There are two such paths, each with one of the programs, in turns of milliseconds: a virtual processor is faster at times, which both feel alike so. The programs
-//! are changed over, and each is loaded anew, several times. All is on one processor: who sends, both veths, the program, who counts. Sent by a socket
-//! (`sendmmsg`, 64 a call) the system's network code is on the path, as it is for a router's packets; sent as frames (`BPF_PROG_TEST_RUN`) nothing is but the veths.
+//! There are two such paths, each with one of the programs, measured alternately for milliseconds,
+//! because the speed of a virtual processor varies. The programs change paths, and each is loaded
+//! again several times. Everything runs on one processor: sender, both veths, program, counter.
+//! SendMethod by a socket (`sendmmsg`, 64 datagrams a call), packets pass the kernel's network
+//! stack, as a router's packets do; sent as frames (`BPF_PROG_TEST_RUN`), they pass only the veths.
 
 use crate::report::{Row, median};
-use crate::veth::path::{self, LEFT, Place, RIGHT, Street, WIRE};
+use crate::veth::path::{self, LEFT, Position, RIGHT, VethPath, WIRE};
 use anyhow::{Context, Result, ensure};
 use nw_faces::interfaces::Interfaces;
 use nw_faces::raw::{self, Message};
@@ -24,42 +27,44 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// Times that both programs are loaded anew on each of the paths: how one happens to lie in memory makes it a point or two faster or slower.
+/// Number of loads of both programs on each path: the placement in memory changes the speed by a
+/// percent or two.
 const LOADS: usize = 4;
-/// Rounds of each load, and turns that each program has in a round.
+/// Rounds per load, and measurements of each program per round.
 const ROUNDS: usize = 12;
-const TURNS: usize = 6;
-/// Rounds of a turn each of frames.
+const MEASUREMENTS: usize = 6;
+/// Rounds with frames, each with one measurement per program.
 const FRAME_ROUNDS: usize = 3;
-const TURN: Duration = Duration::from_millis(5);
-/// Before what is counted: neighbours are learnt, caches are warm.
+const MEASUREMENT: Duration = Duration::from_millis(5);
+/// Unmeasured time before each measurement, in which neighbours are resolved and caches fill.
 const WARM_UP: Duration = Duration::from_millis(1);
-/// Runs of each load whose every packet is timed.
+/// Runs per load in which every packet is timed.
 const TIMED_RUNS: usize = 3;
-/// Components of names that are timed, 8 octets each.
+/// Numbers of name components that are timed, 8 bytes each.
 const COMPONENTS: [usize; 4] = [2, 4, 8, 16];
-/// Those of names whose rate is measured.
-const USUAL: usize = 8;
+/// Number of name components for the measurement of rates.
+const COMPONENTS_MEASURED: usize = 8;
 const PORT: u16 = 6363;
 const MEMBERS: u8 = 4;
-/// Datagrams a call.
+/// Datagrams per system call.
 const BATCH: usize = 64;
-/// Frames that the kernel is asked for at once: the 20 ms that a call takes to begin and to end are less than half of it.
+/// Frames per `BPF_PROG_TEST_RUN` call: the fixed 20 ms of a call are then less than half of its
+/// time.
 const FRAMES: u32 = 1 << 17;
 
-/// How packets come to the program.
+/// How packets are sent to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sent {
+enum SendMethod {
     BySocket,
     AsFrames,
 }
 
-/// The rows; none where a path can't be made.
+/// Measures the rows. Returns none if a path can't be made.
 ///
 /// # Errors
-/// When a program can't be attached, or nothing comes through.
+/// If a program can't be attached, or no packet passes.
 pub fn run(row: &str) -> Result<Vec<Row>> {
-    let streets = match Street::new().and_then(|street| Ok([street, Street::new()?])) {
+    let streets = match VethPath::new().and_then(|path| Ok([path, VethPath::new()?])) {
         Ok(streets) => streets,
         Err(error) => {
             eprintln!("{row} is left out: {error:#}");
@@ -68,15 +73,15 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
     };
     let [first, second] = streets.each_ref().map(Path::new);
     let (first, second) = (first?, second?);
-    let (mut socket, mut frames) = (Compared::default(), Compared::default());
-    let mut timed = COMPONENTS.map(|components| (components, Compared::default()));
+    let (mut socket, mut frames) = (Comparison::default(), Comparison::default());
+    let mut timed = COMPONENTS.map(|components| (components, Comparison::default()));
     for [ours, theirs] in [[&first, &second], [&second, &first]].repeat(LOADS) {
         let (mut balancer, mut swap) = (ours.balancer()?, theirs.swap()?);
         for _ in 0..ROUNDS {
-            socket.push(round(Sent::BySocket, TURNS, [ours, theirs])?);
+            socket.push(round(SendMethod::BySocket, MEASUREMENTS, [ours, theirs])?);
         }
         for _ in 0..FRAME_ROUNDS {
-            frames.push(round(Sent::AsFrames, 1, [ours, theirs])?);
+            frames.push(round(SendMethod::AsFrames, 1, [ours, theirs])?);
         }
         for (components, compared) in &mut timed {
             for _ in 0..TIMED_RUNS {
@@ -97,12 +102,12 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Packets a second of both, by as many turns of each.
-fn round(sent: Sent, turns: usize, paths: [&Path<'_>; 2]) -> Result<[f64; 2]> {
+/// Returns packets per second of both programs, from this many measurements of each.
+fn round(sent: SendMethod, turns: usize, paths: [&Path<'_>; 2]) -> Result<[f64; 2]> {
     let mut counted = [(0, Duration::ZERO); 2];
     for _ in 0..turns {
         for (path, (frames, time)) in paths.iter().zip(&mut counted) {
-            let (more, took) = path.turn(sent)?;
+            let (more, took) = path.measure(sent)?;
             *frames += more;
             *time += took;
         }
@@ -111,14 +116,14 @@ fn round(sent: Sent, turns: usize, paths: [&Path<'_>; 2]) -> Result<[f64; 2]> {
     Ok(counted.map(|(frames, time)| frames as f64 / time.as_secs_f64()))
 }
 
-/// Figures of the balancer and of the swap, measured in turn.
+/// Figures of the balancer and of the swap, measured alternately.
 #[derive(Default)]
-struct Compared {
+struct Comparison {
     balancer: Vec<f64>,
     swap: Vec<f64>,
 }
 
-impl Compared {
+impl Comparison {
     fn push(&mut self, [balancer, swap]: [f64; 2]) {
         self.balancer.push(balancer);
         self.swap.push(swap);
@@ -129,13 +134,13 @@ impl Compared {
     }
 
     fn row(&self, row: &str, unit: &str) -> Row {
-        Row::new(row, unit, &self.balancer).beside(median(&self.swap))
+        Row::new(row, unit, &self.balancer).with_reference(median(&self.swap))
     }
 }
 
-/// A path.
+/// A path with its interfaces.
 struct Path<'a> {
-    street: &'a Street,
+    path: &'a VethPath,
     sink: Sink,
     asker: Interface,
     left: Interface,
@@ -149,10 +154,10 @@ struct Interface {
 }
 
 impl<'a> Path<'a> {
-    fn new(street: &'a Street) -> Result<Self> {
-        let right = interface(street, Place::Middle, RIGHT)?;
-        let end = interface(street, Place::Answerer, WIRE)?;
-        let sink = path::within(&street.name(Place::Answerer), || Ok(Sink::attach(end.index)?))?;
+    fn new(path: &'a VethPath) -> Result<Self> {
+        let right = interface(path, Position::Middle, RIGHT)?;
+        let end = interface(path, Position::Answerer, WIRE)?;
+        let sink = path::within(&path.name(Position::Answerer), || Ok(Sink::attach(end.index)?))?;
         let hop = Hop {
             interface_index: right.index,
             own_mac: right.mac,
@@ -160,15 +165,17 @@ impl<'a> Path<'a> {
             vlan: None,
             mtu_octets: 1500,
         };
-        let (asker, left) = (interface(street, Place::Asker, WIRE)?, interface(street, Place::Middle, LEFT)?);
-        Ok(Path { street, sink, asker, left, hop })
+        let (asker, left) =
+            (interface(path, Position::Asker, WIRE)?, interface(path, Position::Middle, LEFT)?);
+        Ok(Path { path, sink, asker, left, hop })
     }
 
-    /// At the left interface, for as long as this lives, with members behind the right one.
+    /// Attaches the balancer to the left interface, with members behind the right one. Dropping it
+    /// detaches the program.
     fn balancer(&self) -> Result<Balancer> {
         let options = BalancerOptions {
             key: HashKey::new([1, 2, 3, 4]),
-            cluster_v4: Some(v4(path::middle_address(Place::Asker, PORT))),
+            cluster_v4: Some(v4(path::forwarder_address(Position::Asker, PORT))),
             cluster_v6: None,
             port: PORT,
             ethernet: None,
@@ -188,36 +195,36 @@ impl<'a> Path<'a> {
         let member = |number: u8| Member { number, id: number.into(), weight: 100, takes_names: true };
         let members: Vec<_> = (1..=MEMBERS).map(member).collect();
         balancer.set_slots(Table::compute(&members, 1).slots())?;
-        path::within(&self.street.name(Place::Middle), || {
+        path::within(&self.path.name(Position::Middle), || {
             Ok(balancer.attach(LEFT, Some(AttachMode::Native))?)
         })?;
         Ok(balancer)
     }
 
-    /// In the same place.
+    /// Attaches the swap program at the same interface.
     fn swap(&self) -> Result<Swap> {
         let mut swap = Swap::load(&self.hop)?;
-        path::within(&self.street.name(Place::Middle), || Ok(swap.attach(self.left.index)?))?;
+        path::within(&self.path.name(Position::Middle), || Ok(swap.attach(self.left.index)?))?;
         Ok(swap)
     }
 
-    /// Packets that came through, and in which time.
-    fn turn(&self, sent: Sent) -> Result<(u64, Duration)> {
-        self.by(sent, USUAL, |send| {
+    /// Sends for one measurement. Returns the packets that passed and the time.
+    fn measure(&self, sent: SendMethod) -> Result<(u64, Duration)> {
+        self.with_sender(sent, COMPONENTS_MEASURED, |send| {
             send(WARM_UP)?;
             let (before, started) = (self.sink.frames()?, Instant::now());
-            send(TURN)?;
+            send(MEASUREMENT)?;
             Ok((self.sink.frames()? - before, started.elapsed()))
         })
     }
 
-    /// Nanoseconds of a run of the program itself, as the kernel says.
+    /// Returns nanoseconds per run of the program, from the kernel's statistics.
     fn timed(&self, components: usize, mut run_time: impl FnMut() -> Result<RunTime> + Send) -> Result<f64> {
-        self.by(Sent::AsFrames, components, |send| {
+        self.with_sender(SendMethod::AsFrames, components, |send| {
             send(WARM_UP)?;
             let kept = Statistics::keep()?;
             let before = run_time()?;
-            send(TURN)?;
+            send(MEASUREMENT)?;
             let ran = run_time()?.since(before);
             drop(kept);
             ensure!(ran.runs > 0, "the program did not run");
@@ -225,18 +232,18 @@ impl<'a> Path<'a> {
         })
     }
 
-    /// Does something where packets are sent from, with what sends them for a time.
-    fn by<T: Send>(
+    /// Runs `work` in the sender's namespace, with the function that sends packets.
+    fn with_sender<T: Send>(
         &self,
-        sent: Sent,
+        sent: SendMethod,
         components: usize,
         work: impl FnOnce(&mut dyn FnMut(Duration) -> Result<()>) -> Result<T> + Send,
     ) -> Result<T> {
-        path::within(&self.street.name(Place::Asker), || {
-            on_one_processor();
+        path::within(&self.path.name(Position::Asker), || {
+            bind_to_one_processor();
             let mut call: Box<dyn FnMut() -> Result<()>> = match sent {
-                Sent::BySocket => Box::new(by_socket(components)?),
-                Sent::AsFrames => {
+                SendMethod::BySocket => Box::new(socket_sender(components)?),
+                SendMethod::AsFrames => {
                     let mut source = Source::load(self.asker.index, &self.frame(components))?;
                     Box::new(move || Ok(source.send(FRAMES)?))
                 }
@@ -251,7 +258,7 @@ impl<'a> Path<'a> {
         })
     }
 
-    /// An Interest on its way to the cluster.
+    /// Returns a frame with an Interest to the cluster.
     fn frame(&self, components: usize) -> Vec<u8> {
         let interest = interest(components);
         let len = (20 + 8 + interest.len()) as u16;
@@ -259,11 +266,11 @@ impl<'a> Path<'a> {
         frame.extend_from_slice(&[8, 0, 0x45, 0]);
         frame.extend_from_slice(&len.to_be_bytes());
         frame.extend_from_slice(&[0, 0, 0x40, 0, 64, 17, 0, 0]);
-        frame.extend_from_slice(&v4(path::end_address(Place::Asker, PORT)).octets());
-        frame.extend_from_slice(&v4(path::middle_address(Place::Asker, PORT)).octets());
+        frame.extend_from_slice(&v4(path::end_address(Position::Asker, PORT)).octets());
+        frame.extend_from_slice(&v4(path::forwarder_address(Position::Asker, PORT)).octets());
         let sum = checksum(&frame[14..34]);
         frame[24..26].copy_from_slice(&sum.to_be_bytes());
-        // Nobody checks UDP's sum here; one that is not 0 has to be updated.
+        // The UDP checksum is not verified here, but the program has to update one that is not 0.
         for word in [40_000, PORT, len - 20, 1] {
             frame.extend_from_slice(&word.to_be_bytes());
         }
@@ -272,15 +279,15 @@ impl<'a> Path<'a> {
     }
 }
 
-/// Sends datagrams of different names, as many as one call takes.
-fn by_socket(components: usize) -> Result<impl FnMut() -> Result<()>> {
-    let socket = UdpSocket::bind(path::end_address(Place::Asker, 0)).context("who asks has no socket")?;
+/// Returns a function that sends one batch of datagrams with different names.
+fn socket_sender(components: usize) -> Result<impl FnMut() -> Result<()>> {
+    let socket = UdpSocket::bind(path::end_address(Position::Asker, 0)).context("who asks has no socket")?;
     let mut interests = [(); BATCH].map(|()| interest(components));
-    let to = path::middle_address(Place::Asker, PORT);
+    let to = path::forwarder_address(Position::Asker, PORT);
     let mut number = 0u32;
     Ok(move || {
         for interest in &mut interests {
-            // The first component, behind six octets of types and lengths.
+            // The first component follows six bytes of types and lengths.
             number = number.wrapping_add(0x9e37_79b1);
             interest[6..10].copy_from_slice(&number.to_le_bytes());
         }
@@ -301,16 +308,16 @@ fn interest(components: usize) -> Vec<u8> {
     InterestBuilder::new(name).nonce(7).encode()
 }
 
-/// The processor that this thread and all it sets in motion run on.
-fn on_one_processor() {
+/// Binds this thread, and the kernel work that it causes, to one processor.
+fn bind_to_one_processor() {
     let mut set = rustix::thread::CpuSet::new();
     set.set(0);
-    // Where it may not be chosen, the figures only spread more.
+    // Without the permission, the figures only spread more.
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
-fn interface(street: &Street, place: Place, name: &str) -> Result<Interface> {
-    path::within(&street.name(place), || {
+fn interface(path: &VethPath, place: Position, name: &str) -> Result<Interface> {
+    path::within(&path.name(place), || {
         let interfaces = Interfaces::watch()?;
         let found = interfaces.named(name).with_context(|| format!("no interface {name}"))?;
         Ok(Interface { index: found.index, mac: found.mac.context("it is no Ethernet")?.0 })
@@ -324,7 +331,7 @@ fn v4(address: SocketAddr) -> Ipv4Addr {
     }
 }
 
-/// IPv4's, over a head whose own field is 0.
+/// Returns the IPv4 checksum of a header whose checksum field is 0.
 fn checksum(head: &[u8]) -> u16 {
     let mut sum: u32 = head.chunks_exact(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum();
     while sum > 0xffff {
@@ -339,7 +346,7 @@ mod tests {
     use nw_wire::Interest;
 
     #[test]
-    fn interests_have_their_first_component_where_it_is_changed() {
+    fn interest_first_component_is_at_patched_offset() {
         for components in COMPONENTS {
             let mut wire = interest(components);
             assert_eq!(&wire[6..14], b"part-000");
@@ -350,8 +357,8 @@ mod tests {
     }
 
     #[test]
-    fn checksums_are_ipv4s() {
-        // RFC 1071's way, by an example that is all over the world.
+    fn checksum_matches_rfc_1071_example() {
+        // A widely published example of RFC 1071's algorithm.
         let head = [0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 0x11, 0, 0, 0xc0, 0xa8, 0, 1, 0xc0, 0xa8, 0, 0xc7];
         assert_eq!(checksum(&head), 0xb861);
     }

@@ -1,7 +1,8 @@
-//! `control/…`: how fast routes come in, what they take in memory, and what forwarding feels of it.
+//! `control/…`: the rate of route changes, their memory, and their effect on forwarding.
 //!
-//! A router with ten thousand faces; a million routes by the batch path, some by NFD's commands; meanwhile a client pings another through the
-//! router at a steady rate, as it did before while nothing changed.
+//! A router with ten thousand faces gets a million routes by the batch interface, and some by NFD's
+//! commands. Meanwhile a client pings another through the router at a steady rate; the reference is
+//! the same without changes.
 
 use crate::report::{Row, median};
 use crate::transfer::Place;
@@ -30,15 +31,15 @@ const ROUTES: u64 = 1_000_000;
 /// Routes registered by commands of NFD's protocol.
 const COMMANDS: u64 = 100_000;
 const COMMANDS_OPEN: usize = 128;
-const PING_EVERY: Duration = Duration::from_micros(500);
-/// How long pings go on while nothing changes; and how long it is watched what the machine takes.
-const QUIET: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_secs(120);
+const PING_INTERVAL: Duration = Duration::from_micros(500);
+/// Length of the phase without changes, and of the watch for pauses of the machine.
+const QUIET_TIME: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The rows that `wanted` is a prefix of, or the other way round.
+/// Measures the rows whose name begins with `wanted`, or that `wanted` begins with.
 ///
 /// # Errors
-/// When the router does not start, or refuses.
+/// If the router does not start, or refuses a command.
 pub fn run(wanted: &str) -> Result<Vec<Row>> {
     match wanted {
         "control/management" => management(),
@@ -47,10 +48,11 @@ pub fn run(wanted: &str) -> Result<Vec<Row>> {
     }
 }
 
-/// As [`CONFIG`], with all memory there from the start: what pauses are left are the router's own.
+/// Added to [`CONFIG`]: all memory is present from the start, so remaining pauses are the router's
+/// own.
 const LOCKED: &str = "lock = true\n";
 
-/// Tables for a million routes, and no listener but the unix socket.
+/// Tables for a million routes, and no listener but the Unix socket.
 const CONFIG: &str = "[faces.udp]\nlisten = [\"127.0.0.1:0\"]\n[faces.tcp]\nlisten = []\n\
     [tables]\nfib_prefixes = 1200000\nroutes = 1200000\n";
 
@@ -70,7 +72,7 @@ fn route_name(index: u64) -> Name {
         .with_generic(format!("item{}", index % 1000))
 }
 
-/// Commands, many on their way; gives the answers in no order.
+/// Sends commands with many outstanding. Returns the responses in order of arrival.
 fn pipelined(
     client: &mut Client,
     verb: Verb,
@@ -103,11 +105,11 @@ fn pipelined(
                 answers.extend(ControlResponse::decode(data.content()));
             }
         })?;
-        ensure!(last.elapsed() < PATIENCE, "{} commands were not answered", open.len());
+        ensure!(last.elapsed() < TIMEOUT, "{} commands were not answered", open.len());
     }
 }
 
-/// Makes faces to addresses of this machine where nobody is.
+/// Creates faces to loopback addresses without a peer.
 fn make_faces(client: &mut Client) -> Result<Vec<u64>> {
     let wanted = (0..FACES)
         .map(|index| ControlParameters { uri: Some(face_uri(index)), ..ControlParameters::default() });
@@ -166,7 +168,7 @@ fn management() -> Result<Vec<Row>> {
     Ok(vec![Row::new("control/management", "routes_per_s", &rates).at_least(20_000.0)])
 }
 
-/// Round trips through the router, seen at a steady rate.
+/// Round trips through the router, sent at a steady rate.
 struct Pings {
     stop: Arc<AtomicBool>,
     producer: thread::JoinHandle<()>,
@@ -198,14 +200,14 @@ impl Pings {
             let (mut sent, mut times_us) = (Vec::<Instant>::new(), Vec::new());
             let start = Instant::now();
             while !stopped.load(Ordering::Relaxed) {
-                let due = start + PING_EVERY * sent.len() as u32;
+                let due = start + PING_INTERVAL * sent.len() as u32;
                 let left = due.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     let name = prefix.clone().with_segment(sent.len() as u64);
                     near.send(
                         &InterestBuilder::new(name).nonce(sent.len() as u32).lifetime_ms(10_000).encode(),
                     );
-                    // When it should have left: a late ping is somebody's delay as well.
+                    // The due time: a late ping counts as delay.
                     sent.push(due);
                 }
                 near.turn(Some(left), |_, received, _| {
@@ -220,8 +222,8 @@ impl Pings {
         Ok(Pings { stop, producer, consumer })
     }
 
-    /// The times of all that came back, the shortest first.
-    fn end(self) -> Result<Vec<f64>> {
+    /// Ends the pings and returns their round-trip times in ascending order.
+    fn finish(self) -> Result<Vec<f64>> {
         self.stop.store(true, Ordering::Relaxed);
         let mut times = self.consumer.join().ok().context("the pinging thread ended")??;
         self.producer.join().ok().context("the answering thread ended")?;
@@ -231,10 +233,10 @@ impl Pings {
     }
 }
 
-/// A router's status, as its control socket tells.
+/// Reads a router's status from its control socket.
 ///
 /// # Errors
-/// When nobody is there, or what it says can't be read.
+/// If the socket does not answer, or its answer can't be parsed.
 pub fn status(socket: &Path) -> Result<RouterStatus> {
     let mut stream = UnixStream::connect(socket.with_extension("control.sock"))?;
     stream.write_all(b"GET /v1/status HTTP/1.0\r\nHost: nw\r\n\r\n")?;
@@ -244,24 +246,26 @@ pub fn status(socket: &Path) -> Result<RouterStatus> {
     Ok(serde_json::from_str(body)?)
 }
 
-/// How the router's loop has spent its time so far.
+/// Reads the statistics of the router's event loop.
 fn loop_time(socket: &Path) -> Result<LoopTime> {
     Ok(status(socket)?.loop_time)
 }
 
-/// Figures in the order of [`QUANTILES`].
+/// Returns the quantiles in the order of [`QUANTILES`].
 fn quantiles(times: &[f64]) -> [f64; 4] {
     QUANTILES.map(|(_, quantile)| times[((times.len() - 1) as f64 * quantile) as usize])
 }
 
-/// What machine and hypervisor take, and yet charge to whoever runs: a thread that only reads and writes here and there in memory of its own, all of which
-/// was touched before, in pieces of some 20 µs. The longest of them, microseconds of processor time, and how many took more than a millisecond.
-fn taken_by_the_machine() -> (f64, f64) {
+/// Measures pauses that the machine and its hypervisor charge to a running thread: a thread reads
+/// and writes at random places of its own memory, all of which was touched before, in steps of some
+/// 20 µs. Returns the longest step in microseconds of processor time, and the number of steps over
+/// 1 ms.
+fn machine_pauses() -> (f64, f64) {
     let cpu_us = || {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         now.tv_sec as f64 * 1e6 + now.tv_nsec as f64 / 1e3
     };
-    let mut memory = vec![1u64; WALKED_MIB << 17];
+    let mut memory = vec![1u64; WALK_MIB << 17];
     let (mut random, mut longest, mut slow) = (88_172_645_463_325_252u64, 0f64, 0f64);
     let start = Instant::now();
     while start.elapsed() < WALK {
@@ -281,38 +285,40 @@ fn taken_by_the_machine() -> (f64, f64) {
     (longest, slow)
 }
 
-/// Memory that the reference walks through, MiB, and for how long: about what a phase of the router's uses.
-const WALKED_MIB: usize = 1024;
+/// Memory of the reference in MiB, and its duration: about those of a phase of the router.
+const WALK_MIB: usize = 1024;
 const WALK: Duration = Duration::from_secs(5);
-/// Routers that go through all of it, one after the other: what one of them does, all do; what the machine does, it does now and then.
+/// Number of routers measured one after the other: pauses of the router occur in each of them,
+/// pauses of the machine only in some.
 const PAUSE_RUNS: usize = 5;
 
-/// What was seen while something was done.
+/// Measurements of one phase.
 #[derive(Clone, Copy)]
 struct Phase {
-    /// Of round trips.
+    /// Quantiles of round-trip times.
     quantiles: [f64; 4],
-    /// Turns of more than a millisecond.
+    /// Loop iterations of more than a millisecond.
     slow: f64,
-    /// Turns with management in them that took more than a millisecond of processor time.
+    /// Loop iterations with management work that took more than a millisecond of processor time.
     slow_cpu: f64,
-    /// Processor time of the longest turn with management in it since the router started, microseconds.
+    /// Processor time in microseconds of the longest loop iteration with management work since the
+    /// start.
     longest_cpu_us: f64,
 }
 
 const QUANTILES: [(&str, f64); 4] = [("p50_us", 0.5), ("p99_us", 0.99), ("p99.9_us", 0.999), ("max_us", 1.0)];
 
-/// What is done to a router with ten thousand faces, in this order.
+/// Phases of a router with ten thousand faces, in this order.
 const PHASES: [&str; 5] = ["quiet", "import", "inherit", "list", "face_gone"];
 
 fn pause() -> Result<Vec<Row>> {
     let place = Place::new()?;
     let (mut runs, mut longest_us, mut slow) = (Vec::new(), Vec::new(), Vec::new());
     for run in 0..PAUSE_RUNS {
-        let (longest, pieces) = taken_by_the_machine();
+        let (longest, pieces) = machine_pauses();
         longest_us.push(longest);
         slow.push(pieces);
-        runs.push(pause_run(&place, run)?);
+        runs.push(run_phases(&place, run)?);
     }
     let (longest_us, slow) = (median(&longest_us), median(&slow));
     let of = |phase: usize, figure: &dyn Fn(&Phase) -> f64| -> Vec<f64> {
@@ -323,26 +329,28 @@ fn pause() -> Result<Vec<Row>> {
         let row = format!("control/pause/{what}");
         for (at, (unit, _)) in QUANTILES.iter().enumerate() {
             let quiet = median(&of(0, &|phase| phase.quantiles[at]));
-            rows.push(Row::new(&row, *unit, &of(phase, &|phase| phase.quantiles[at])).beside(quiet));
+            rows.push(Row::new(&row, *unit, &of(phase, &|phase| phase.quantiles[at])).with_reference(quiet));
         }
         let slow_cpu = of(phase, &|phase| phase.slow_cpu);
         let fewest = slow_cpu.iter().copied().fold(f64::INFINITY, f64::min);
         rows.push(Row::new(&row, "slow_turns", &of(phase, &|phase| phase.slow)));
-        rows.push(Row::new(&row, "slow_turns_cpu", &slow_cpu).beside(slow));
-        // Pauses of the router's own are there in each run.
+        rows.push(Row::new(&row, "slow_turns_cpu", &slow_cpu).with_reference(slow));
+        // Pauses of the router itself occur in every run.
         rows.push(Row::new(&row, "slow_turns_cpu_fewest", &[fewest]).at_most(0.0));
     }
     let longest = of(PHASES.len() - 1, &|phase| phase.longest_cpu_us);
     let least = longest.iter().copied().fold(f64::INFINITY, f64::min);
-    rows.push(Row::new("control/pause", "longest_turn_cpu_us", &longest).beside(longest_us));
+    rows.push(Row::new("control/pause", "longest_turn_cpu_us", &longest).with_reference(longest_us));
     rows.push(
-        Row::new("control/pause", "longest_turn_cpu_us_least", &[least]).beside(longest_us).at_most(1000.0),
+        Row::new("control/pause", "longest_turn_cpu_us_least", &[least])
+            .with_reference(longest_us)
+            .at_most(1000.0),
     );
     Ok(rows)
 }
 
-/// One router through all phases.
-fn pause_run(place: &Place, run: usize) -> Result<Vec<Phase>> {
+/// Runs one router through all phases.
+fn run_phases(place: &Place, run: usize) -> Result<Vec<Phase>> {
     let (router, socket) = place.router(&format!("pause{run}"), &[CONFIG, LOCKED].concat())?;
     let mut client = connect(&socket)?;
     let faces = make_faces(&mut client)?;
@@ -350,7 +358,7 @@ fn pause_run(place: &Place, run: usize) -> Result<Vec<Phase>> {
         let before = loop_time(&socket)?;
         let pings = Pings::start(&socket, name)?;
         work()?;
-        let quantiles = quantiles(&pings.end()?);
+        let quantiles = quantiles(&pings.finish()?);
         let after = loop_time(&socket)?;
         Ok(Phase {
             quantiles,
@@ -359,14 +367,14 @@ fn pause_run(place: &Place, run: usize) -> Result<Vec<Phase>> {
             longest_cpu_us: after.longest_management_cpu_ns as f64 / 1e3,
         })
     };
-    // Dearer than what the pings' own prefixes have, which inherit it too.
+    // A higher cost than the routes of the pings' own prefixes, which inherit it too.
     let root =
         ControlParameters { face_id: Some(faces[0]), cost: Some(1000), ..ControlParameters::of(Name::new()) };
     let mut phases = Vec::new();
     for what in PHASES {
         phases.push(during(what, &mut || {
             match what {
-                "quiet" => thread::sleep(QUIET),
+                "quiet" => thread::sleep(QUIET_TIME),
                 "import" => drop(import(&mut client, (0..ROUTES).map(|index| route(index, &faces)))?),
                 "inherit" => {
                     let answers = pipelined(&mut client, Verb::RibRegister, std::iter::once(root.clone()))?;
@@ -379,7 +387,7 @@ fn pause_run(place: &Place, run: usize) -> Result<Vec<Phase>> {
                 _ => {
                     let gone = ControlParameters { face_id: Some(faces[0]), ..ControlParameters::default() };
                     command(&mut client, Verb::FacesDestroy, &gone)?;
-                    // Settled when a route that the million names inherit once more is in effect.
+                    // Applied when another route that the million names inherit is in effect.
                     let other = ControlParameters { face_id: Some(faces[1]), ..root.clone() };
                     pipelined(&mut client, Verb::RibRegister, std::iter::once(other))?;
                 }

@@ -1,14 +1,14 @@
-//! `idle`: what a router costs that nobody uses.
+//! `idle`: memory and wake-ups of a router without traffic.
 
 use crate::report::Row;
 use crate::transfer::Place;
 use anyhow::Result;
 use std::time::Duration;
 
-/// The rows.
+/// Measures the rows.
 ///
 /// # Errors
-/// When the router does not start.
+/// If the router does not start.
 pub fn run() -> Result<Vec<Row>> {
     const WATCHED: Duration = Duration::from_secs(5);
     let place = Place::new()?;

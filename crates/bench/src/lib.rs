@@ -1,26 +1,27 @@
-//! Generators, references and comparisons: each claim about speed is a row here, measured beside its reference in the same run.
+//! Benchmark rows: each claim about speed is measured here together with its reference, in the same
+//! run.
 //!
-//! Layer 6 (users).
+//! Layer 6 (tools). A developers' tool: no product crate depends on it.
 
 #![forbid(unsafe_code)]
 
 pub mod balancer;
 pub mod cluster;
 pub mod control;
-pub mod ends;
+pub mod endpoints;
 pub mod forward;
 pub mod idle;
-pub mod plain;
+mod netns;
 pub mod process;
 pub mod relay;
 pub mod report;
 pub mod services;
 pub mod shards;
 pub mod sim;
-mod space;
 pub mod table_rows;
 pub mod tables;
 pub mod transfer;
+pub mod udp_baseline;
 pub mod verify;
 pub mod veth;
 pub mod wire;

@@ -1,20 +1,21 @@
-//! `nw-bench run --row NAME`: measures rows. The other commands are the processes that rows are measured with.
+//! `nw-bench run --row NAME` measures rows. The other commands are processes that rows start.
 
 #![forbid(unsafe_code)]
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
-use nw_traffic::machine::Machine;
 use nw_bench::{
-    balancer, cluster, control, ends, forward, idle, plain, relay, report, services, shards, sim, table_rows,
-    transfer, verify, veth,
+    balancer, cluster, control, endpoints, forward, idle, relay, report, services, shards, sim, table_rows,
+    transfer, udp_baseline, verify, veth,
 };
 use nw_name::Name;
+use nw_traffic::machine::Machine;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 #[derive(Parser)]
@@ -28,12 +29,19 @@ struct Arguments {
 enum Command {
     /// Measures rows.
     Run {
-        /// All rows whose name starts so; all when empty.
+        /// Prefix of the rows to measure; empty for all
         #[arg(long, default_value = "")]
         row: String,
-        /// Also writes a list of {name, unit, value, spread, reference, ratio, wanted, machine} here.
+        /// Also write the rows to this file, as a JSON list of {name, unit, value, spread,
+        /// reference, ratio, bound, machine}
         #[arg(long)]
         json: Option<PathBuf>,
+        /// Also write the rows to this file, as a Markdown table
+        #[arg(long)]
+        markdown: Option<PathBuf>,
+        /// Exit with status 3 if a row misses its bound
+        #[arg(long)]
+        strict: bool,
     },
     /// Lists the rows.
     List,
@@ -99,7 +107,7 @@ enum Command {
     VethNullXdp { port: u16 },
 }
 
-/// Every row, in the order it is measured.
+/// All rows in the order of measurement.
 const ROWS: &[&str] = &[
     "forward/memory/fib1e4",
     "forward/memory/fib1e6",
@@ -150,11 +158,11 @@ const ROWS: &[&str] = &[
     "balancer/xdp",
 ];
 
-fn main() -> Result<()> {
+fn main() -> Result<ExitCode> {
     match Arguments::parse().command {
-        Command::Run { row, json } => run(&row, json),
+        Command::Run { row, json, markdown, strict } => return run(&row, json, markdown, strict),
         Command::List => {
-            ROWS.iter().try_for_each(say)?;
+            ROWS.iter().try_for_each(print_line)?;
             Ok(())
         }
         Command::Forward { prefixes, pending, rounds, no_prefetch, graph } => {
@@ -166,43 +174,52 @@ fn main() -> Result<()> {
                 prefetch: !no_prefetch,
                 ..forward::Options::default()
             };
-            Ok(say(format!("{:?}", measure(options)))?)
+            Ok(print_line(format!("{:?}", measure(options)))?)
         }
         Command::Relay { socket } => relay::run(&socket),
         Command::Produce { router, prefix, segments, len, no_register } => {
-            ends::produce(&place(&router)?, &prefix, segments, len, !no_register)
+            endpoints::produce(&parse_uri(&router)?, &prefix, segments, len, !no_register)
         }
-        Command::Consume { router, prefix, window_max } => {
-            Ok(say(serde_json::to_string(&ends::consume(&place(&router)?, &prefix, window_max)?)?)?)
+        Command::Consume { router, prefix, window_max } => Ok(print_line(serde_json::to_string(
+            &endpoints::consume(&parse_uri(&router)?, &prefix, window_max)?,
+        )?)?),
+        Command::PlainSend { from, to, count, len, window } => {
+            udp_baseline::send(from, to, count, len, window)
         }
-        Command::PlainSend { from, to, count, len, window } => plain::send(from, to, count, len, window),
-        Command::PlainCount { at, count } => Ok(say(serde_json::to_string(&plain::count(at, count)?)?)?),
+        Command::PlainCount { at, count } => {
+            Ok(print_line(serde_json::to_string(&udp_baseline::count(at, count)?)?)?)
+        }
         Command::VethEnds { asker, middle, answerer, port, window, measured_ms, xdp } => {
             let measured = Duration::from_millis(measured_ms);
-            let outcome = veth::ends::run([&asker, &middle, &answerer], xdp, port, window, measured)?;
-            Ok(say(serde_json::to_string(&outcome)?)?)
+            let outcome = veth::endpoints::run([&asker, &middle, &answerer], xdp, port, window, measured)?;
+            Ok(print_line(serde_json::to_string(&outcome)?)?)
         }
         Command::VethNullXdp { port } => veth::xdp::forward(port),
         Command::VethNull { at, one, other } => veth::null::forward(at, one, other),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a line; standard output may have ended or be full.
-fn say(line: impl Display) -> io::Result<()> {
+/// Prints a line. Standard output may be closed or full.
+fn print_line(line: impl Display) -> io::Result<()> {
     writeln!(io::stdout(), "{line}")
 }
 
-/// A path is that of a unix socket.
-fn place(router: &str) -> Result<FaceUri> {
+/// Parses a face URI; a plain path is a Unix socket.
+fn parse_uri(router: &str) -> Result<FaceUri> {
     let unix = format!("unix://{router}");
     Ok(if router.contains("://") { router } else { &unix }.parse()?)
 }
 
-fn run(wanted: &str, json: Option<PathBuf>) -> Result<()> {
+/// Exit status when a row misses its bound and `--strict` is given.
+const BOUND_MISSED: u8 = 3;
+
+/// Measures the rows whose name begins with `prefix`, and writes them as wanted.
+fn run(prefix: &str, json: Option<PathBuf>, markdown: Option<PathBuf>, strict: bool) -> Result<ExitCode> {
     let machine = Machine::here();
-    let chosen: Vec<_> = ROWS.iter().filter(|row| row.starts_with(wanted)).collect();
+    let chosen: Vec<_> = ROWS.iter().filter(|row| row.starts_with(prefix)).collect();
     if chosen.is_empty() {
-        bail!("no row starts with {wanted:?}; there are: {}", ROWS.join(", "));
+        bail!("no row starts with {prefix:?}; there are: {}", ROWS.join(", "));
     }
     let mut rows = Vec::new();
     for row in chosen {
@@ -222,10 +239,24 @@ fn run(wanted: &str, json: Option<PathBuf>) -> Result<()> {
             _ => table_rows::run(row),
         });
     }
-    say(report::table(&rows, &machine))?;
+    print_line(report::table(&rows, &machine))?;
     if let Some(path) = json {
         std::fs::write(&path, report::json(&rows, &machine)?)?;
         eprintln!("written: {}", path.display());
     }
-    Ok(())
+    if let Some(path) = markdown {
+        std::fs::write(&path, report::markdown(&rows, &machine))?;
+        eprintln!("written: {}", path.display());
+    }
+    let missed: Vec<_> = rows.iter().filter(|row| !row.meets_bound()).collect();
+    for row in &missed {
+        eprintln!(
+            "missed: {} ({}): {:.3}, bound {}",
+            row.name,
+            row.unit,
+            row.value,
+            row.bound.expect("it has one")
+        );
+    }
+    Ok(if strict && !missed.is_empty() { BOUND_MISSED.into() } else { ExitCode::SUCCESS })
 }

@@ -1,4 +1,4 @@
-//! Processes that a benchmark starts, watches and ends.
+//! Child processes of a benchmark.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -7,51 +7,51 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A child that ends with its owner.
+/// A child process that is ended when this value is dropped.
 #[derive(Debug)]
-pub struct Running {
+pub struct ChildProcess {
     child: Child,
     what: String,
 }
 
-impl Running {
-    /// Starts a command.
+impl ChildProcess {
+    /// Starts a command. `what` names it in errors.
     ///
     /// # Errors
-    /// When it can't be started.
+    /// If it can't be started.
     pub fn start(what: &str, command: &mut Command) -> Result<Self> {
         let child = command.stdin(Stdio::null()).spawn().with_context(|| format!("can't start {what}"))?;
-        Ok(Running { child, what: what.to_owned() })
+        Ok(ChildProcess { child, what: what.to_owned() })
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until a path is there, as a socket is once a router listens.
+    /// Waits until a path exists, as the socket of a router does once it listens.
     ///
     /// # Errors
-    /// When the process ends or five seconds pass before.
+    /// If the process ends, or after 5 s.
     pub fn wait_for(&mut self, path: &Path) -> Result<()> {
         self.wait_until(path, Path::exists)
     }
 
-    /// As [`wait_for`](Self::wait_for), until a connection is taken: a socket has its path a moment before it listens.
+    /// Waits until a socket accepts connections: its path exists a moment before it listens.
     ///
     /// # Errors
-    /// See there.
+    /// If the process ends, or after 5 s.
     pub fn wait_for_listener(&mut self, path: &Path) -> Result<()> {
         self.wait_until(path, |path| UnixStream::connect(path).is_ok())
     }
 
     fn wait_until(&mut self, path: &Path, is_there: impl Fn(&Path) -> bool) -> Result<()> {
-        let patience = Instant::now() + Duration::from_secs(5);
+        let timeout = Instant::now() + Duration::from_secs(5);
         while !is_there(path) {
             if let Some(status) = self.child.try_wait()? {
                 bail!("{} ended at once: {status}", self.what);
             }
-            if Instant::now() > patience {
+            if Instant::now() > timeout {
                 bail!("{} did not make {} within 5 s", self.what, path.display());
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -59,41 +59,41 @@ impl Running {
         Ok(())
     }
 
-    /// Waits for its end, at most `patience`.
+    /// Waits for the end of the process, for at most `timeout`.
     ///
     /// # Errors
-    /// When it fails, or takes longer.
-    pub fn finish(mut self, patience: Duration) -> Result<()> {
-        let end = Instant::now() + patience;
+    /// If its exit status is not 0, or it takes longer.
+    pub fn finish(mut self, timeout: Duration) -> Result<()> {
+        let end = Instant::now() + timeout;
         loop {
             match self.child.try_wait()? {
                 Some(status) if status.success() => return Ok(()),
                 Some(status) => bail!("{} failed: {status}", self.what),
-                None if Instant::now() > end => bail!("{} took longer than {patience:?}", self.what),
+                None if Instant::now() > end => bail!("{} took longer than {timeout:?}", self.what),
                 None => std::thread::sleep(Duration::from_millis(2)),
             }
         }
     }
 
-    /// Processor time used so far, user and kernel.
+    /// Returns the processor time of the main thread, user and kernel.
     pub fn cpu(&self) -> Duration {
-        // Of the main thread: the only one that forwards, where there is one shard.
+        // With one shard, only the main thread forwards.
         cpu_at(Path::new(&format!("/proc/{}/schedstat", self.id())))
     }
 
-    /// As [`cpu`](Self::cpu), of all threads there are.
+    /// Returns the processor time of all threads.
     pub fn cpu_of_all_threads(&self) -> Duration {
         let threads = fs::read_dir(format!("/proc/{}/task", self.id()));
         threads.into_iter().flatten().flatten().map(|thread| cpu_at(&thread.path().join("schedstat"))).sum()
     }
 
-    /// A number in `/proc/<id>/status`: `VmRSS` in KiB, `voluntary_ctxt_switches`.
+    /// Returns a number of `/proc/<id>/status`: `VmRSS` in KiB, `voluntary_ctxt_switches`.
     pub fn status(&self, key: &str) -> u64 {
         status_at(&format!("/proc/{}/status", self.id()), key)
     }
 }
 
-/// Resident memory of this process, KiB.
+/// Returns the resident memory of this process in KiB.
 pub fn own_resident_kib() -> u64 {
     status_at("/proc/self/status", "VmRSS")
 }
@@ -104,13 +104,13 @@ fn status_at(path: &str, key: &str) -> u64 {
     line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-/// The first number of a `schedstat`: nanoseconds.
+/// Returns the first number of a `schedstat`: processor time in nanoseconds.
 fn cpu_at(path: &Path) -> Duration {
     let stat = fs::read_to_string(path).unwrap_or_default();
     Duration::from_nanos(stat.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0))
 }
 
-impl Drop for Running {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         // By its own id, and only if it still runs.
         if matches!(self.child.try_wait(), Ok(None)) {
@@ -135,15 +135,15 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[test]
-    fn a_path_that_nobody_listens_at_is_waited_for() {
+    fn wait_for_listener_waits_until_socket_listens() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         drop(UnixListener::bind(&path).unwrap());
-        let mut child = Running::start("a child", Command::new("sleep").arg("10")).unwrap();
+        let mut child = ChildProcess::start("a child", Command::new("sleep").arg("10")).unwrap();
         child.wait_for(&path).unwrap();
         fs::remove_file(&path).unwrap();
         let socket = path.clone();
-        // Bound, as when nobody listens yet; then by one who does.
+        // First a socket that is bound but does not listen, then one that listens.
         drop(UnixListener::bind(&path).unwrap());
         let late = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(50));

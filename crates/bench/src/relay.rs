@@ -1,4 +1,5 @@
-//! The reference for transfers: a bare relay that moves the same bytes between the same sockets and looks at none of them.
+//! The reference for transfers: a relay that moves the same bytes between the same sockets without
+//! parsing them.
 
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -7,23 +8,23 @@ use std::fs;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-/// Octets moved by one read, as much as the router's reads.
+/// Bytes per read, as in the router.
 const READ_LEN: usize = 64 * 1024;
 
-/// Takes two connections, the producer's first, and moves bytes between them until one ends.
+/// Accepts two connections, the producer's first, and moves bytes between them until one ends.
 ///
 /// # Errors
-/// What the sockets say.
+/// If a socket fails.
 pub fn run(path: &Path) -> Result<()> {
     let _ = fs::remove_file(path);
     let listener = UnixListener::bind(path).with_context(|| format!("can't listen on {}", path.display()))?;
     let ends = [listener.accept()?.0, listener.accept()?.0];
     for end in &ends {
-        // The same buffers as the router asks for.
+        // The same socket buffers as in the router.
         let _ = rustix::net::sockopt::set_socket_send_buffer_size(end, 1 << 20);
         end.set_nonblocking(true)?;
     }
-    let mut ways = [Way::new(), Way::new()];
+    let mut ways = [Direction::new(), Direction::new()];
     loop {
         let mut interests = [PollFlags::empty(); 2];
         for (from, way) in ways.iter().enumerate() {
@@ -39,7 +40,7 @@ pub fn run(path: &Path) -> Result<()> {
             Err(errno) => return Err(errno.into()),
         }
         for (from, way) in ways.iter_mut().enumerate() {
-            if !way.turn(&ends[from], &ends[1 - from])? {
+            if !way.pump(&ends[from], &ends[1 - from])? {
                 return Ok(());
             }
         }
@@ -47,23 +48,23 @@ pub fn run(path: &Path) -> Result<()> {
 }
 
 /// One direction.
-struct Way {
+struct Direction {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
 }
 
-impl Way {
+impl Direction {
     fn new() -> Self {
-        Way { bytes: vec![0; READ_LEN], start: 0, end: 0 }
+        Direction { bytes: vec![0; READ_LEN], start: 0, end: 0 }
     }
 
     fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// Moves what it can; false at the end of the stream.
-    fn turn(&mut self, from: &UnixStream, to: &UnixStream) -> Result<bool> {
+    /// Moves as many bytes as possible without blocking. Returns false at the end of the stream.
+    fn pump(&mut self, from: &UnixStream, to: &UnixStream) -> Result<bool> {
         if self.is_empty() {
             match rustix::io::read(from, &mut self.bytes[..]) {
                 Ok(0) => return Ok(false),

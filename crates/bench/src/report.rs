@@ -1,30 +1,54 @@
-//! Rows: what was measured, beside what, how sure; a table for people, JSON for programs.
+//! Rows of results: value, spread, reference, bound. As a table and as JSON.
 
 use nw_traffic::machine::Machine;
-use serde::Serialize;
-use std::fmt::Write;
+use serde::{Serialize, Serializer};
+use std::fmt::{self, Display, Write};
 
-/// One figure of one row.
+/// One result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Stable: scripts and issues refer to it.
+    /// Name of the row. It is stable, because scripts and documents refer to it.
     pub name: String,
-    /// What the value counts; several figures of one name differ by it.
+    /// Unit of the value. Rows of one name differ by their unit.
     pub unit: String,
     /// Median over the runs.
     pub value: f64,
-    /// Largest minus smallest over the runs, in the same unit.
+    /// Largest minus smallest value over the runs.
     pub spread: f64,
-    /// What it is held against.
+    /// Value of the reference in the same run.
     pub reference: Option<f64>,
-    /// Value over reference.
+    /// Value divided by reference.
     pub ratio: Option<f64>,
-    /// The bound this project set itself: `<= 150`, `>= 0.8`.
-    pub wanted: Option<String>,
+    /// Bound of the value.
+    pub bound: Option<Bound>,
+}
+
+/// A bound that the project sets for a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// The value should be at most this. Written `<= 150`.
+    AtMost(f64),
+    /// The value should be at least this. Written `>= 0.8`.
+    AtLeast(f64),
+}
+
+impl Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bound::AtMost(bound) => write!(f, "<= {bound}"),
+            Bound::AtLeast(bound) => write!(f, ">= {bound}"),
+        }
+    }
+}
+
+impl Serialize for Bound {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 impl Row {
-    /// From the figures of several runs.
+    /// Creates a row from the values of several runs.
     pub fn new(name: impl Into<String>, unit: impl Into<String>, runs: &[f64]) -> Self {
         let mut sorted = runs.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -35,41 +59,43 @@ impl Row {
             spread: sorted.last().unwrap_or(&0.0) - sorted.first().unwrap_or(&0.0),
             reference: None,
             ratio: None,
-            wanted: None,
+            bound: None,
         }
     }
 
-    /// Beside what was measured in the same run.
+    /// Adds the reference, measured in the same run.
     #[must_use]
-    pub fn beside(mut self, reference: f64) -> Self {
+    pub fn with_reference(mut self, reference: f64) -> Self {
         self.reference = Some(reference);
         self.ratio = Some(self.value / reference);
         self
     }
 
-    /// With the bound it should keep.
+    /// Adds an upper bound of the value.
     #[must_use]
-    pub fn at_most(mut self, bound: f64) -> Self {
-        self.wanted = Some(format!("<= {bound}"));
+    pub const fn at_most(mut self, bound: f64) -> Self {
+        self.bound = Some(Bound::AtMost(bound));
         self
     }
 
-    /// With the bound it should keep.
+    /// Adds a lower bound of the value.
     #[must_use]
-    pub fn at_least(mut self, bound: f64) -> Self {
-        self.wanted = Some(format!(">= {bound}"));
+    pub const fn at_least(mut self, bound: f64) -> Self {
+        self.bound = Some(Bound::AtLeast(bound));
         self
     }
 
-    /// True when the value keeps its bound, or has none.
-    pub fn keeps_its_bound(&self) -> bool {
-        let Some(wanted) = &self.wanted else { return true };
-        let bound: f64 = wanted[3..].parse().expect("written above");
-        if wanted.starts_with('<') { self.value <= bound } else { self.value >= bound }
+    /// Returns true if the row keeps its bound, or has none.
+    pub fn meets_bound(&self) -> bool {
+        match self.bound {
+            Some(Bound::AtMost(bound)) => self.value <= bound,
+            Some(Bound::AtLeast(bound)) => self.value >= bound,
+            None => true,
+        }
     }
 }
 
-/// The middle of some figures, in any order.
+/// Returns the median of values in any order.
 pub fn median(runs: &[f64]) -> f64 {
     let mut sorted = runs.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -80,23 +106,23 @@ pub fn median(runs: &[f64]) -> f64 {
     }
 }
 
-/// Rows as a table.
+/// Formats rows as a table.
 pub fn table(rows: &[Row], machine: &Machine) -> String {
     let mut out = format!("{machine}\n\n");
     let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(4);
     let units = rows.iter().map(|row| row.unit.len()).max().unwrap_or(0).max(4);
     let _ = writeln!(
         out,
-        "{:width$}  {:units$}  {:>12} {:>12} {:>12} {:>7}  wanted",
+        "{:width$}  {:units$}  {:>12} {:>12} {:>12} {:>7}  bound",
         "row", "unit", "value", "spread", "reference", "ratio"
     );
     for row in rows {
         let optional =
             |value: Option<f64>, digits: usize| value.map_or("-".into(), |v| format!("{v:.digits$}"));
-        let verdict = match (&row.wanted, row.keeps_its_bound()) {
+        let verdict = match (&row.bound, row.meets_bound()) {
             (None, _) => String::new(),
-            (Some(wanted), true) => format!("{wanted}  kept"),
-            (Some(wanted), false) => format!("{wanted}  MISSED"),
+            (Some(bound), true) => format!("{bound}  kept"),
+            (Some(bound), false) => format!("{bound}  MISSED"),
         };
         let _ = writeln!(
             out,
@@ -112,10 +138,43 @@ pub fn table(rows: &[Row], machine: &Machine) -> String {
     out
 }
 
-/// Rows as a JSON list, each with the machine it was measured on.
+/// Formats rows as a Markdown table, with the facts of the machine below it.
+pub fn markdown(rows: &[Row], machine: &Machine) -> String {
+    let mut out = String::from(
+        "| row | unit | value | spread | reference | ratio | bound | |\n|---|---|---|---|---|---|---|---|\n",
+    );
+    let number = |value: f64| match value.abs() {
+        100.0.. => format!("{value:.0}"),
+        10.0..100.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    };
+    let optional = |value: Option<f64>| value.map_or(String::new(), number);
+    for row in rows {
+        let verdict = match (row.bound, row.meets_bound()) {
+            (None, _) => "",
+            (Some(_), true) => "kept",
+            (Some(_), false) => "**missed**",
+        };
+        let bound = row.bound.map_or(String::new(), |bound| bound.to_string());
+        let _ = writeln!(
+            out,
+            "| `{}` | {} | {} | {} | {} | {} | {bound} | {verdict} |",
+            row.name,
+            row.unit,
+            number(row.value),
+            number(row.spread),
+            optional(row.reference),
+            optional(row.ratio),
+        );
+    }
+    let _ = write!(out, "\n{machine}.\n");
+    out
+}
+
+/// Formats rows as a JSON list, each with the facts of the machine.
 ///
 /// # Errors
-/// None that a number could cause; serialization's.
+/// If serialization fails.
 pub fn json(rows: &[Row], machine: &Machine) -> serde_json::Result<String> {
     #[derive(Serialize)]
     struct WithMachine<'a> {
@@ -132,10 +191,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_and_bounds() {
-        let row = Row::new("a", "ns", &[3.0, 1.0, 2.0]).beside(4.0).at_most(2.0);
+    fn row_of_runs_has_median_ratio_and_bound() {
+        let row = Row::new("a", "ns", &[3.0, 1.0, 2.0]).with_reference(4.0).at_most(2.0);
         assert_eq!((row.value, row.spread, row.ratio), (2.0, 2.0, Some(0.5)));
-        assert!(row.keeps_its_bound());
-        assert!(!Row::new("a", "ratio", &[0.5]).at_least(0.8).keeps_its_bound());
+        assert!(row.meets_bound());
+        let missed = Row::new("b", "ratio", &[0.5]).at_least(0.8);
+        assert!(!missed.meets_bound());
+        let page = markdown(&[row, missed], &Machine::here());
+        assert!(page.contains("| `a` | ns | 2.00 | 2.00 | 4.00 | 0.50 | <= 2 | kept |"), "{page}");
+        assert!(page.contains("| `b` | ratio | 0.50 | 0.00 |  |  | >= 0.8 | **missed** |"), "{page}");
     }
 }

@@ -1,10 +1,11 @@
-//! `chain4/…` and `service/…`: elements as processes of their own between one consumer and one producer, as the services of µNDN were measured one by one and as a chain
-//! (their table 3; 8192 octets of payload). All is joined by unix sockets, and in turn with that by shared memory (rows that end in `/shm`).
+//! `chain4/…` and `service/…`: elements as services between one consumer and one producer, as in
+//! table 3 of the µNDN paper: one by one, and as a chain (8192 bytes of payload). The links are
+//! Unix sockets, and alternately shared memory (rows that end in `/shm`).
 
-use crate::ends::{Seen, produce_prepared};
-use crate::process::Running;
+use crate::endpoints::{TransferStats, produce_prepared};
+use crate::process::ChildProcess;
 use crate::report::Row;
-use crate::transfer::{Place, SETTLE, WARM_UP_SEGMENTS, gbit_per_s};
+use crate::transfer::{CONNECT_TIME, Place, WARM_UP_SEGMENTS, gbit_per_s};
 use anyhow::{Context, Result};
 use nw_app::FaceUri;
 use nw_element_api::{Parameters, Value};
@@ -17,49 +18,50 @@ use nw_wire::DataBuilder;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Octets of payload.
+/// Bytes of payload.
 const LEN: usize = 8192;
-/// Segments of one transfer: 400 MB.
+/// Segments per transfer: 400 MB.
 const SEGMENTS: u32 = 50_000;
 const RUNS: usize = 5;
-/// What the paper's chain did, Gbit/s.
+/// Throughput of the chain in the paper, in Gbit/s.
 const PAPER_CHAIN: f64 = 0.776;
 
-/// What joins services, and both ends to them, with the ends of their rows' names.
-const JOINS: [(&str, &str); 2] = [("unix", ""), ("shm", "/shm")];
+/// Schemes of the links, with the suffix of the row's name.
+const LINKS: [(&str, &str); 2] = [("unix", ""), ("shm", "/shm")];
 
-/// A service of the paper's table 3: name of the row, element, Gbit/s there.
+/// Services of the paper's table 3: name of the row, element, Gbit/s in the paper.
 const SERVICES: [(&str, &str, f64); 6] = [
     ("name_router", "name_router", 1.820),
     ("backward_router", "backward_router", 1.304),
     ("packet_dispatcher", "packet_dispatcher", 1.761),
-    // All Data may be kept: freshness is not 0.
+    // All Data may be cached, because the freshness is not 0.
     ("content_store", "content_store", 1.031),
     ("strategy_forwarder", "strategy_forwarder", 1.756),
     ("name_filter", "name_filter", 1.804),
 ];
-/// Signature verifiers: name of the row, kind of key, Gbit/s there.
+/// Signature verifiers: name of the row, kind of key, Gbit/s in the paper.
 const VERIFIERS: [(&str, KeyKind, f64); 2] = [
     ("signature_verifier_rsa", KeyKind::Rsa2048, 0.515),
     ("signature_verifier_ecdsa", KeyKind::EcdsaP256, 0.122),
 ];
-/// Segments that are signed, once for all runs: an RSA signature takes twenty times as long as what is measured. A run takes half a second, of which the first packets
-/// into empty tables are little.
+/// Signed segments, made once for all runs: an RSA signature takes twenty times as long as a
+/// measured packet. A run takes half a second, so the first packets into empty tables have little
+/// weight.
 const SIGNED_SEGMENTS: usize = 24_000;
-/// Packets that wait for the verifier's threads, at most.
-const HELD: i64 = 1024;
-/// The content store where all is answered from it: name of the row, Gbit/s there.
+/// Maximum number of packets that wait for the verifier's threads.
+const QUEUE_MAX: i64 = 1024;
+/// The content store when it answers everything: name of the row, Gbit/s in the paper.
 const FROM_CACHE: (&str, f64) = ("content_store_hit", 2.447);
 
-/// The rows.
+/// Measures the rows.
 ///
 /// # Errors
-/// When something does not start, or a transfer fails.
+/// If a process does not start, or a transfer fails.
 pub fn run(row: &str) -> Result<Vec<Row>> {
     let place = Place::new()?;
     let name = row.strip_prefix("service/").and_then(|row| row.strip_suffix("/8192"));
     if let Some((name, element, paper)) = SERVICES.into_iter().find(|(known, ..)| Some(*known) == name) {
-        return Ok(rows(row, &in_turn(&place, name, &[element])?, paper, 5.0 * paper));
+        return Ok(rows(row, &measure_chain(&place, name, &[element])?, paper, 5.0 * paper));
     }
     if let Some((name, kind, paper)) = VERIFIERS.into_iter().find(|(known, ..)| Some(*known) == name) {
         return Ok(rows(row, &verifier(&place, name, kind)?, paper, 5.0 * paper));
@@ -70,19 +72,20 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
     chain(&place, row)
 }
 
-/// Of one way to join: a run each.
+/// Figures with one kind of link, one per run.
 struct Figures {
     gbit: Vec<f64>,
     cpu_us: Vec<f64>,
 }
 
-/// Runs of what is joined in both ways, in turn: what the consumer saw, and processor time of the services.
-fn by_each_join(
-    transfer: impl Fn(&str, usize) -> Result<(Seen, Duration)>,
-) -> Result<[Figures; JOINS.len()]> {
-    let mut figures = [const { Figures { gbit: Vec::new(), cpu_us: Vec::new() } }; JOINS.len()];
+/// Runs a measurement with both kinds of link alternately. It returns the consumer's result and the
+/// processor time of the services.
+fn by_each_link(
+    transfer: impl Fn(&str, usize) -> Result<(TransferStats, Duration)>,
+) -> Result<[Figures; LINKS.len()]> {
+    let mut figures = [const { Figures { gbit: Vec::new(), cpu_us: Vec::new() } }; LINKS.len()];
     for run in 0..RUNS {
-        for ((scheme, _), figures) in JOINS.iter().zip(&mut figures) {
+        for ((scheme, _), figures) in LINKS.iter().zip(&mut figures) {
             let (seen, cpu) = transfer(scheme, run)?;
             figures.gbit.push(gbit_per_s(&seen));
             figures.cpu_us.push(cpu.as_secs_f64() * 1e6 / seen.segments as f64);
@@ -91,15 +94,16 @@ fn by_each_join(
     Ok(figures)
 }
 
-/// Elements in a row.
-fn in_turn(place: &Place, name: &str, elements: &[&str]) -> Result<[Figures; JOINS.len()]> {
-    by_each_join(|scheme, run| through(place, scheme, &format!("{name}{run}{scheme}"), elements))
+/// Measures a chain of these elements.
+fn measure_chain(place: &Place, name: &str, elements: &[&str]) -> Result<[Figures; LINKS.len()]> {
+    by_each_link(|scheme, run| transfer_through(place, scheme, &format!("{name}{run}{scheme}"), elements))
 }
 
-/// Rows of both ways, and how they compare.
-fn rows(row: &str, [unix, shared]: &[Figures; JOINS.len()], paper: f64, wanted: f64) -> Vec<Row> {
-    let name = |join: usize| format!("{row}{}", JOINS[join].1);
-    let gbit = |join, figures: &Figures| Row::new(name(join), "gbit_per_s", &figures.gbit).beside(paper);
+/// Returns the rows of both kinds of link, and their ratio.
+fn rows(row: &str, [unix, shared]: &[Figures; LINKS.len()], paper: f64, wanted: f64) -> Vec<Row> {
+    let name = |join: usize| format!("{row}{}", LINKS[join].1);
+    let gbit =
+        |join, figures: &Figures| Row::new(name(join), "gbit_per_s", &figures.gbit).with_reference(paper);
     let ratios: Vec<f64> = shared.gbit.iter().zip(&unix.gbit).map(|(shared, unix)| shared / unix).collect();
     vec![
         gbit(0, unix).at_least(wanted),
@@ -112,13 +116,13 @@ fn rows(row: &str, [unix, shared]: &[Figures; JOINS.len()], paper: f64, wanted: 
 
 fn chain(place: &Place, row: &str) -> Result<Vec<Row>> {
     let elements = ["packet_dispatcher", "content_store", "backward_router", "name_router"];
-    Ok(rows(row, &in_turn(place, "chain", &elements)?, PAPER_CHAIN, 3.0))
+    Ok(rows(row, &measure_chain(place, "chain", &elements)?, PAPER_CHAIN, 3.0))
 }
 
-/// Services in a row, the first one nearest to the consumer.
+/// A chain of services, the first one nearest to the consumer.
 struct Chain {
-    running: Vec<Running>,
-    /// URIs that the consumer connects to, and the producer.
+    running: Vec<ChildProcess>,
+    /// URIs for the consumer and for the producer.
     near: String,
     far: String,
 }
@@ -134,7 +138,7 @@ impl Chain {
         let socket = |at: usize| place.path(&format!("{name}-{at}.sock"));
         let uri = |at: usize| format!("{scheme}://{}", socket(at).display());
         let mut chain = Chain { running: Vec::new(), near: uri(0), far: uri(elements.len()) };
-        // The last one first, so that each finds the next one.
+        // The last service starts first, so that each finds the next one.
         for (at, element) in elements.iter().enumerate().rev() {
             let is_last = at + 1 == elements.len();
             let graph = graph(element, parameters.clone(), uri(at), uri(at + 1), is_last)?;
@@ -146,21 +150,22 @@ impl Chain {
                 .arg("--control")
                 .arg(place.path(&format!("{name}-{at}.control.sock")))
                 .stdout(Stdio::null());
-            let mut running = Running::start(element, &mut command)?;
-            // Not by connecting: the far end is for one.
+            let mut running = ChildProcess::start(element, &mut command)?;
+            // Without a connection: the far end accepts only one.
             running.wait_for(&socket(at))?;
-            std::thread::sleep(SETTLE);
+            std::thread::sleep(CONNECT_TIME);
             chain.running.push(running);
         }
         Ok(chain)
     }
 
     fn cpu(&self) -> Duration {
-        self.running.iter().map(Running::cpu).sum()
+        self.running.iter().map(ChildProcess::cpu).sum()
     }
 }
 
-/// One element between two sockets; the last one of a chain waits for the producer.
+/// Returns the graph of one element between two sockets. The last service of a chain listens for
+/// the producer.
 fn graph(
     element: &str,
     mut parameters: Parameters,
@@ -178,24 +183,30 @@ fn graph(
     Ok(language::write(&graph))
 }
 
-fn through(place: &Place, scheme: &str, name: &str, elements: &[&str]) -> Result<(Seen, Duration)> {
+fn transfer_through(
+    place: &Place,
+    scheme: &str,
+    name: &str,
+    elements: &[&str],
+) -> Result<(TransferStats, Duration)> {
     let chain = Chain::start(place, scheme, name, elements, &Parameters::default())?;
-    // Into stores that are full, as those of any service in use are.
+    // Content stores are full first, as in any service in use.
     let cold = format!("/{name}/cold");
     let producer = place.produce(&chain.far, &cold, WARM_UP_SEGMENTS, LEN, false)?;
-    std::thread::sleep(SETTLE);
+    std::thread::sleep(CONNECT_TIME);
     place.consume(&chain.near, &cold)?;
     drop(producer);
     let prefix = format!("/{name}/warm");
     let _producer = place.produce(&chain.far, &prefix, SEGMENTS, LEN, false)?;
-    std::thread::sleep(SETTLE);
+    std::thread::sleep(CONNECT_TIME);
     let before = chain.cpu();
     let seen = place.consume(&chain.near, &prefix)?;
     Ok((seen, chain.cpu().saturating_sub(before)))
 }
 
-/// What is signed goes through a verifier that knows the key; what did not verify would not come.
-fn verifier(place: &Place, name: &str, kind: KeyKind) -> Result<[Figures; JOINS.len()]> {
+/// Measures signed packets through a verifier with the key. A packet that fails verification would
+/// not arrive.
+fn verifier(place: &Place, name: &str, kind: KeyKind) -> Result<[Figures; LINKS.len()]> {
     let prefix = format!("/{name}");
     let series: Name = prefix.parse()?;
     let key = Key::generate(kind, series.as_ref())?;
@@ -203,9 +214,9 @@ fn verifier(place: &Place, name: &str, kind: KeyKind) -> Result<[Figures; JOINS.
     let known: String = text::armor(&wire).split_whitespace().collect();
     let keys = ("keys".to_owned(), Value::List(vec![Value::Text(known)]));
     let signer = Signer::from(key);
-    let packets = signed(&series, &signer)?;
-    let parameters = Parameters(vec![keys, ("held".to_owned(), Value::Integer(HELD))]);
-    by_each_join(|scheme, run| {
+    let packets = sign_segments(&series, &signer)?;
+    let parameters = Parameters(vec![keys, ("held".to_owned(), Value::Integer(QUEUE_MAX))]);
+    by_each_link(|scheme, run| {
         let chain = Chain::start(
             place,
             scheme,
@@ -216,7 +227,7 @@ fn verifier(place: &Place, name: &str, kind: KeyKind) -> Result<[Figures; JOINS.
         let far: FaceUri = chain.far.parse()?;
         std::thread::scope(|scope| {
             let producer = scope.spawn(|| produce_prepared(&far, &packets));
-            std::thread::sleep(SETTLE);
+            std::thread::sleep(CONNECT_TIME);
             let before = chain.cpu();
             let seen = place.consume(&chain.near, &prefix);
             let cpu = chain.cpu().saturating_sub(before);
@@ -228,8 +239,8 @@ fn verifier(place: &Place, name: &str, kind: KeyKind) -> Result<[Figures; JOINS.
     })
 }
 
-/// The series, signed on all processors.
-fn signed(series: &Name, signer: &Signer) -> Result<Vec<Vec<u8>>> {
+/// Signs the segments on all processors.
+fn sign_segments(series: &Name, signer: &Signer) -> Result<Vec<Vec<u8>>> {
     let last = Name::new().with_segment(SIGNED_SEGMENTS as u64 - 1);
     let last = last.as_ref().component(0).context("a component")?;
     let content = vec![0x5a; LEN];
@@ -252,10 +263,10 @@ fn signed(series: &Name, signer: &Signer) -> Result<Vec<Vec<u8>>> {
     })
 }
 
-/// What was fetched once is fetched again.
+/// Fetches the same segments again, from the content store.
 fn from_cache(place: &Place, row: &str) -> Result<Vec<Row>> {
     let gbit = (0..RUNS).map(|run| hits(place, run)).collect::<Result<Vec<f64>>>()?;
-    Ok(vec![Row::new(row, "gbit_per_s", &gbit).beside(FROM_CACHE.1).at_least(5.0 * FROM_CACHE.1)])
+    Ok(vec![Row::new(row, "gbit_per_s", &gbit).with_reference(FROM_CACHE.1).at_least(5.0 * FROM_CACHE.1)])
 }
 
 fn hits(place: &Place, run: usize) -> Result<f64> {
@@ -265,7 +276,7 @@ fn hits(place: &Place, run: usize) -> Result<f64> {
     let chain = Chain::start(place, "unix", &name, &["content_store"], &parameters)?;
     let prefix = format!("/{name}/data");
     let producer = place.produce(&chain.far, &prefix, SEGMENTS, LEN, false)?;
-    std::thread::sleep(SETTLE);
+    std::thread::sleep(CONNECT_TIME);
     place.consume(&chain.near, &prefix)?;
     drop(producer);
     Ok(gbit_per_s(&place.consume(&chain.near, &prefix)?))

@@ -1,4 +1,5 @@
-//! `shards/…`: what a second shard brings. In memory, two planes beside one; over UDP, a router with two threads beside one with one.
+//! `shards/…`: the gain of a second shard. In memory, two planes against one; over UDP, a router
+//! with two threads against one with one.
 
 use crate::control::status;
 use crate::forward;
@@ -9,33 +10,34 @@ use nw_api::rest::RouterStatus;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Repetitions, one shard and two in turn.
+/// Repetitions, alternately with one shard and two.
 const RUNS: usize = 5;
-/// Each asked for once until all were, so that no cache has any; more than a run asks for.
+/// Number of names, more than a run requests, so that no name is cached.
 const NAMES: &str = "1000000";
 const SECONDS: &str = "3";
-/// Interests that wait at a time.
+/// Outstanding Interests.
 const WINDOW: &str = "256";
 
-/// Packets of some sizes: small ones, as packets and not octets are what this is about.
+/// Packet sizes of a run. They are small, because the packet rate is measured.
 struct Sizes {
-    /// Behind the row's name.
+    /// Suffix of the row's name.
     suffix: &'static str,
     name: &'static str,
     content: &'static str,
 }
 
-/// Datagrams of equal length travel in runs, over loopback too, and the kernel brings a whole run to the shard of its first one. So the row is
-/// measured with those, and with lengths that leave hardly any run.
+/// The kernel merges datagrams of equal length (GRO), also over loopback, and delivers a whole
+/// batch to the shard of its first datagram. So the row is measured with equal lengths, and with
+/// lengths that leave few batches.
 const SIZES: [Sizes; 2] = [
     Sizes { suffix: "/equal", name: "60", content: "100" },
     Sizes { suffix: "/various", name: "50-90", content: "50-150" },
 ];
 
-/// The rows.
+/// Measures the rows.
 ///
 /// # Errors
-/// When a router does not start, or loses what it was sent.
+/// If a router does not start, or loses packets.
 pub fn run(row: &str) -> Result<Vec<Row>> {
     match row {
         "shards/udp" => {
@@ -47,11 +49,11 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
     }
 }
 
-/// What a router did with its load.
-struct Loaded {
+/// Results of a router under load.
+struct LoadResult {
     ns_per_packet: f64,
     packets_per_s: f64,
-    /// Packets that came in at a shard whose they were not, of all that came in.
+    /// Share of received packets that arrived at another shard than their own.
     handed_over: f64,
 }
 
@@ -59,12 +61,13 @@ fn udp(place: &Place, row: &str, sizes: &Sizes) -> Result<Vec<Row>> {
     let row = &format!("{row}{}", sizes.suffix);
     let (mut one, mut two) = (Vec::new(), Vec::new());
     for run in 0..RUNS {
-        one.push(loaded(place, run, 1, sizes)?);
-        two.push(loaded(place, run, 2, sizes)?);
+        one.push(load_router(place, run, 1, sizes)?);
+        two.push(load_router(place, run, 2, sizes)?);
     }
-    let figures = |of: &[Loaded], figure: fn(&Loaded) -> f64| of.iter().map(figure).collect::<Vec<_>>();
-    let beside = |unit: &str, figure: fn(&Loaded) -> f64| {
-        Row::new(row, unit, &figures(&two, figure)).beside(median(&figures(&one, figure)))
+    let figures =
+        |of: &[LoadResult], figure: fn(&LoadResult) -> f64| of.iter().map(figure).collect::<Vec<_>>();
+    let beside = |unit: &str, figure: fn(&LoadResult) -> f64| {
+        Row::new(row, unit, &figures(&two, figure)).with_reference(median(&figures(&one, figure)))
     };
     Ok(vec![
         beside("ns_per_packet", |loaded| loaded.ns_per_packet),
@@ -73,8 +76,9 @@ fn udp(place: &Place, row: &str, sizes: &Sizes) -> Result<Vec<Row>> {
     ])
 }
 
-/// A router with so many shards between a consumer and a producer, one UDP socket each.
-fn loaded(place: &Place, run: usize, shards: usize, sizes: &Sizes) -> Result<Loaded> {
+/// Measures a router with this many shards between a consumer and a producer, each with one UDP
+/// socket.
+fn load_router(place: &Place, run: usize, shards: usize, sizes: &Sizes) -> Result<LoadResult> {
     let port = free_udp_port()?;
     let config = format!(
         "[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = [\"127.0.0.1:{port}\"]\n[forwarder]\nshards = {shards}\n"
@@ -90,14 +94,14 @@ fn loaded(place: &Place, run: usize, shards: usize, sizes: &Sizes) -> Result<Loa
     let packets = count(&after) - count(&before);
     let handed_over: u64 = after.shards.iter().map(|shard| shard.handed_over).sum();
     ensure!(outcome.lost * 100 < outcome.asked, "{} of {} were lost", outcome.lost, outcome.asked);
-    Ok(Loaded {
+    Ok(LoadResult {
         ns_per_packet: cpu.as_nanos() as f64 / packets as f64,
         packets_per_s: packets as f64 / outcome.seconds,
         handed_over: handed_over as f64 / packets as f64,
     })
 }
 
-/// What `nw bench --json` says, as far as it is needed here.
+/// The fields of the output of `nw bench --json` that are used here.
 #[derive(serde::Deserialize)]
 struct Generated {
     seconds: f64,
@@ -105,12 +109,12 @@ struct Generated {
     lost: u64,
 }
 
-/// `nw bench` at the router's UDP port.
+/// Runs `nw bench` at the router's UDP port.
 fn generate(place: &Place, port: u16, socket: &Path, sizes: &Sizes) -> Result<Generated> {
     let output = Command::new(&place.nw)
         .args(["bench", "run", "--json", "--pattern", "sequential"])
         .args(["--names", NAMES, "--seconds", SECONDS, "--window", WINDOW])
-        .args(["--name-octets", sizes.name, "--payload", sizes.content])
+        .args(["--name-bytes", sizes.name, "--payload", sizes.content])
         .args(["--socket", &format!("udp4://127.0.0.1:{port}")])
         .args(["--control", &format!("unix://{}", socket.display())])
         .stderr(Stdio::inherit())

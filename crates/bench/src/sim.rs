@@ -1,6 +1,7 @@
-//! `sim/1000x1e7`: a thousand routers in virtual time, with ten million packets of applications: five million Interests, and the Data for them.
+//! `sim/1000x1e7`: a thousand routers in virtual time with ten million packets of applications:
+//! five million Interests and their Data.
 //!
-//! Beside it: the same number of events with nothing to do, through the same queue.
+//! The reference is the same number of empty events through the same queue.
 
 use crate::process::own_resident_kib;
 use crate::report::Row;
@@ -10,7 +11,7 @@ use nw_sim::random::{Random, Stream};
 use nw_sim::{Overrides, Scenario, Simulation};
 use std::time::Instant;
 
-/// Everybody asks for names of a catalogue, five hundred times a second.
+/// Every node requests names of a catalogue, 500 times a second.
 const SCENARIO: &str = r#"
 [run]
 duration_s = 10.5
@@ -35,13 +36,13 @@ names = 10000
 stop_s = 10
 "#;
 
-/// Timers and links that wait at a time in the reference.
-const WAITING: u64 = 6000;
+/// Pending events in the reference.
+const EVENTS_PENDING: u64 = 6000;
 
-/// The row.
+/// Measures the row.
 ///
 /// # Errors
-/// When a packet is lost, or less is answered than should be.
+/// If a packet is lost or an Interest is not answered.
 pub fn run(row: &str) -> Result<Vec<Row>> {
     let plan = Scenario::parse("the row's scenario", SCENARIO, None, &Overrides::default())?;
     let start = Instant::now();
@@ -64,10 +65,10 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
     let packets = totals.packets as f64;
     Ok(vec![
         Row::new(row, "seconds", &[took_s]).at_most(300.0),
-        // Each hop counts: what links and applications handed over.
+        // Every hop counts: packets that links and applications handed over.
         Row::new(row, "packets_per_s", &[packets / took_s]),
         Row::new(row, "events_per_s", &[totals.events as f64 / took_s])
-            .beside(totals.events as f64 / empty_s),
+            .with_reference(totals.events as f64 / empty_s),
         Row::new(row, "hop_packets", &[packets]),
         Row::new(row, "rss_mib", &[rss_mib]),
     ])
@@ -75,7 +76,7 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
 
 fn empty_loop(events: u64) -> f64 {
     let (mut queue, mut random) = (Events::default(), Random::new(1, Stream::Topology, 0));
-    (0..WAITING).for_each(|number| queue.at(random.below(1_000_000), What::Node(number as u32)));
+    (0..EVENTS_PENDING).for_each(|number| queue.at(random.below(1_000_000), What::Node(number as u32)));
     let start = Instant::now();
     while queue.asked() < events {
         let Some((now_ns, what)) = queue.next(u64::MAX) else { break };

@@ -6,7 +6,7 @@ use crate::tables;
 /// Numbers of entries.
 const SIZES: &[usize] = &[1_000, 100_000, 1_000_000, 10_000_000];
 
-/// The rows.
+/// Measures the rows.
 pub fn run(row: &str) -> Vec<Row> {
     let rows = match row {
         "tables/fib" => tables::fib::run(SIZES),

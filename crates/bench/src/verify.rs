@@ -1,8 +1,10 @@
-//! `verify/…`: the signature verifier as a host with threads runs it, beside the library that verifies for it, both on all cores.
+//! `verify/…`: the signature verifier as a host with threads runs it, against the bare
+//! cryptographic library, both on all cores.
 //!
-//! The host is the one thread that has packets: it hands them to the verifier, jobs to as many other threads as there are further cores, and verifies itself while
-//! those are busy. The reference is a thread a core that does nothing but verify the same
-//! packets. Packets go round: what leaves comes in again, so neither receiving nor decoding is timed.
+//! One thread, the host, owns the packets: it passes them to the verifier and jobs to one thread
+//! per further core, and verifies itself while those are busy. The reference is one thread per core
+//! that only verifies the same packets. Packets circulate, so neither receiving nor decoding is
+//! timed.
 
 use crate::report::{Row, median};
 use aws_lc_rs::signature::{
@@ -22,25 +24,26 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Repetitions, verifier and library in turn.
+/// Repetitions, alternately verifier and library.
 const RUNS: usize = 9;
 const TIME: Duration = Duration::from_millis(700);
-/// Octets of content: those of the paper that describes such a service.
+/// Bytes of content, as in the µNDN paper.
 const CONTENT_LEN: usize = 8192;
-/// Different packets: more than may be held; few enough to stay in a processor's cache, as packets do that have just been
-/// received.
+/// Number of packets: more than the verifier may hold, and few enough to stay in a processor's
+/// cache, like packets just received.
 const PACKETS: usize = 128;
-/// Packets between two looks at the clock and at jobs, as a host has them from one read.
+/// Packets per batch, between two readings of the clock and of jobs.
 const BATCH: usize = 32;
-/// Jobs that wait for one thread.
+/// Maximum number of jobs queued per thread.
 const JOBS: usize = 6;
-/// So many packets wait for threads, and no more: the next are verified by the thread that has them.
+/// Maximum number of packets that wait for threads; the host verifies the next ones itself.
 const HELD: usize = 64;
-/// Results that are remembered: far less than packets go round while all others wait, so that each is looked for and none is known.
+/// Size of the result cache: much smaller than the circulating packets, so that every lookup
+/// misses.
 const RESULTS: usize = 8;
-const HMAC_SECRET: &[u8] = b"a secret of thirty-two octets, so";
+const HMAC_SECRET: &[u8] = b"a secret of thirty-two bytes, so";
 
-/// The types: the row's name, and the kind of key; none for a plain digest.
+/// Signature types: name of the row and kind of key; none for a plain digest.
 const TYPES: [(&str, Option<KeyKind>); 5] = [
     ("verify/sha256", None),
     ("verify/hmac", Some(KeyKind::Hmac)),
@@ -49,10 +52,10 @@ const TYPES: [(&str, Option<KeyKind>); 5] = [
     ("verify/ed25519", Some(KeyKind::Ed25519)),
 ];
 
-/// The rows.
+/// Measures the rows.
 ///
 /// # Panics
-/// When the library can't make keys, or a good packet is found bad.
+/// If the library can't create keys, or a valid packet fails verification.
 pub fn run(row: &str) -> Vec<Row> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     TYPES
@@ -83,23 +86,25 @@ fn measure(name: &str, kind: Option<KeyKind>, cores: usize) -> Vec<Row> {
     let bits = packets[0].len() as f64 * 8e-9;
     let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours.rate / theirs.rate).collect();
     vec![
-        Row::new(name, "packets_per_s", &figures(&ours, &rate)).beside(median(&figures(&theirs, &rate))),
+        Row::new(name, "packets_per_s", &figures(&ours, &rate))
+            .with_reference(median(&figures(&theirs, &rate))),
         Row::new(name, "gbit_per_s", &figures(&ours, &|measured| measured.rate * bits)),
         Row::new(name, "processor_ns_per_packet", &figures(&ours, &processor_ns))
-            .beside(median(&figures(&theirs, &processor_ns))),
+            .with_reference(median(&figures(&theirs, &processor_ns))),
         Row::new(name, "ratio_to_library", &ratios).at_least(0.90),
     ]
 }
 
-/// One run.
+/// Result of one run.
 struct Measured {
-    /// Packets a second.
+    /// Packets per second.
     rate: f64,
-    /// Processor time of all threads for a packet: what a machine that is busy otherwise does not change.
+    /// Processor time of all threads per packet, in nanoseconds. Other load on the machine does not
+    /// change it.
     processor_ns: f64,
 }
 
-/// A run that goes on.
+/// A run in progress.
 struct Run {
     start: Instant,
     processor_ns: f64,
@@ -110,7 +115,7 @@ impl Run {
         Run { start: Instant::now(), processor_ns: processor_ns() }
     }
 
-    fn goes_on(&self) -> bool {
+    fn is_running(&self) -> bool {
         self.start.elapsed() < TIME
     }
 
@@ -120,7 +125,7 @@ impl Run {
     }
 }
 
-/// Of all threads so far.
+/// Returns the processor time of all threads so far.
 fn processor_ns() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
@@ -135,7 +140,7 @@ fn signer(kind: Option<KeyKind>) -> Signer {
     }
 }
 
-/// What the verifier lets pass.
+/// Measures the verifier.
 fn verifier(signer: &Signer, packets: &[Vec<u8>], cores: usize) -> Measured {
     let keys = match signer {
         Signer::Digest => Vec::new(),
@@ -169,13 +174,13 @@ fn verifier(signer: &Signer, packets: &[Vec<u8>], cores: usize) -> Measured {
     })
 }
 
-/// Whoever has the packets.
+/// The host thread, which owns the packets.
 struct Host {
     element: SignatureVerifier,
     pool: Pool,
     out: Outbox<Out>,
     drops: DropCounters,
-    /// Not in the verifier.
+    /// Packets that are not in the verifier.
     packets: VecDeque<Packet>,
     workers: Vec<SyncSender<Box<dyn Work>>>,
     done: Receiver<Box<dyn Work>>,
@@ -204,7 +209,7 @@ impl Host {
 
     fn run(mut self) -> Measured {
         let (run, mut given) = (Run::start(), 0);
-        while run.goes_on() {
+        while run.is_running() {
             for _ in 0..BATCH {
                 let packet = self.packets.pop_front().expect("more than may be held");
                 self.with(|element, context| element.process(Moment::START, In::Packet, packet, context));
@@ -225,7 +230,7 @@ impl Host {
         measured
     }
 
-    /// Lets the verifier do something; what leaves comes in again later.
+    /// Calls the verifier and collects the packets that leave it.
     fn with(&mut self, act: impl FnOnce(&mut SignatureVerifier, &mut Context<'_, Out>)) {
         let context = &mut Context { pool: &mut self.pool, out: &mut self.out, drops: &mut self.drops };
         act(&mut self.element, context);
@@ -252,7 +257,7 @@ impl Host {
                 }
             }
             if let Some(mut job) = untaken {
-                // No thread has room: it is done here.
+                // All job queues are full: the host runs the job itself.
                 job.run();
                 self.with(|element, context| element.finish_work(Moment::START, job, context));
             }
@@ -260,10 +265,10 @@ impl Host {
     }
 }
 
-/// Says of octets and a signature whether they fit.
+/// Checks a signature over bytes.
 type Check = Box<dyn Fn(&[u8], &[u8]) -> bool + Sync>;
 
-/// What the library verifies, with a thread a core that does nothing else.
+/// Measures the library, with one thread per core.
 fn library(signer: &Signer, packets: &[Vec<u8>], cores: usize) -> Measured {
     let check: Check = match signer {
         Signer::Digest => Box::new(|signed, value| digest::digest(&digest::SHA256, signed).as_ref() == value),
@@ -287,7 +292,7 @@ fn library(signer: &Signer, packets: &[Vec<u8>], cores: usize) -> Measured {
     let run = Run::start();
     let count = || {
         let mut count = 0u64;
-        while run.goes_on() {
+        while run.is_running() {
             for (signed, value) in pairs.iter().cycle().skip(count as usize % PACKETS).take(BATCH) {
                 assert!(check(signed, value), "all packets are good");
             }

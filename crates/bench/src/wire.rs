@@ -1,24 +1,24 @@
-//! Two network namespaces with a wire between them, made for a row and removed after it.
+//! Two network namespaces joined by a veth pair, for one row.
 
-use crate::space::Space;
+use crate::netns::Netns;
 use anyhow::Result;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 
-/// Two ends, each in a namespace of its own.
+/// A veth pair with each end in a namespace of its own.
 #[derive(Debug)]
 pub struct Wire {
-    ends: [Space; 2],
+    ends: [Netns; 2],
 }
 
 impl Wire {
-    /// Makes the namespaces and a pair of interfaces with this MTU. Needs the rights of root, and `ip`.
+    /// Creates the namespaces and a pair of interfaces with this MTU. It needs root and `ip`.
     ///
     /// # Errors
-    /// What is missing. Nothing is left behind.
+    /// If a permission or a program is missing. Nothing is left behind.
     pub fn new(mtu: usize) -> Result<Self> {
-        let wire = Wire { ends: [Space::new()?, Space::new()?] };
+        let wire = Wire { ends: [Netns::new()?, Netns::new()?] };
         let [a, b] = &wire.ends;
         a.ip(&["link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", b.name()])?;
         for (at, end) in wire.ends.iter().enumerate() {
@@ -29,12 +29,12 @@ impl Wire {
         Ok(wire)
     }
 
-    /// An end's address.
+    /// Returns the address of an end.
     pub const fn address(&self, end: usize, port: u16) -> SocketAddr {
         SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 78, 0, 1 + end as u8)), port)
     }
 
-    /// A program that runs at an end.
+    /// Returns a command that runs a program at an end.
     pub fn command(&self, end: usize, program: &Path) -> Command {
         let mut command = self.ends[end].command();
         command.arg(program);

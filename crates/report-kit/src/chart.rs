@@ -1,4 +1,5 @@
-//! Small charts as SVG: lines or bars over two labelled axes. Written by hand, as all that is needed are paths, ticks and text.
+//! Small charts as SVG: lines or bars over two labelled axes. Written by hand, as all that is
+//! needed are paths, ticks and text.
 
 use std::fmt::Write;
 
@@ -193,7 +194,8 @@ impl Chart {
         self.svg_on_scale_of(&[])
     }
 
-    /// The same, with the vertical scale that also holds the values of those of `others` that show the same quantity.
+    /// The same, with the vertical scale that also holds the values of those of `others` that show
+    /// the same quantity.
     pub fn svg_on_scale_of(&self, others: &[Chart]) -> String {
         let legend = self.legend();
         let (top, height) = (TOP + legend.room, HEIGHT + legend.room);

@@ -248,7 +248,7 @@ mod tests {
         let page = page(&Outcome::new(&workload(), load, way, true, &measured, None), &measured);
         assert!(page.contains("over udp4://192.0.2.2:6363 by AF_XDP on eth0"));
         assert!(page.contains(
-            "eth0: generic, copy, 2 queues, 7 frames in, 8 out, 0 lost, 5 not sent for want of room"
+            "eth0: generic, copy, 2 queues, 7 frames in, 8 out, 0 lost, 5 not sent (ring full or too long)"
         ));
     }
 }

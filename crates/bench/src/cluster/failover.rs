@@ -1,4 +1,5 @@
-//! `cluster/failover`: two balancers of which one has the addresses; it breaks down while downloads run. How long nothing comes, and whether one fails.
+//! `cluster/failover`: two balancers, one of which has the addresses and fails while downloads run:
+//! the length of the gap, and failed downloads.
 
 use super::name;
 use crate::report::Row;
@@ -9,19 +10,19 @@ use std::time::{Duration, Instant};
 
 const DOWNLOADS: usize = 3;
 const RUNS: usize = 3;
-/// Mbit/s of each consumer's link: downloads last longer than the change.
+/// Rate of each consumer's link, so that downloads last longer than the failover.
 const RATE_MBIT: f64 = 40.0;
-const OCTETS: u64 = 60 << 20;
-/// Downloads run before the balancer breaks down.
-const BEFORE: Duration = Duration::from_secs(2);
+const BYTES: u64 = 60 << 20;
+/// Time that downloads run before the balancer fails.
+const TIME_BEFORE: Duration = Duration::from_secs(2);
 const STEP: Duration = Duration::from_millis(10);
-/// Octets in a step that are more than somebody asking whether others are there.
-const FLOWS: u64 = 20_000;
-/// Who heard something within this time is not cut off.
-const FLOWING: Duration = Duration::from_millis(200);
-/// So long at least, from the moment when the balancer breaks down.
-const WATCHED: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_secs(90);
+/// Bytes per step that count as data flow, above the traffic of health checks.
+const FLOW_BYTES_MIN: u64 = 20_000;
+/// A consumer that received data within this time is not cut off.
+const FLOW_TIMEOUT: Duration = Duration::from_millis(200);
+/// Minimum time of observation after the failure.
+const TIME_AFTER_MIN: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
     if Command::new("keepalived")
@@ -36,7 +37,7 @@ pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
     }
     let (mut silent, mut aborted) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
-        let (seconds, downloads) = once(plan)?;
+        let (seconds, downloads) = run_once(plan)?;
         silent.push(seconds);
         aborted.push(downloads);
     }
@@ -46,8 +47,8 @@ pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
     ])
 }
 
-/// Seconds without an answer, and downloads that failed.
-fn once(plan: &Plan) -> Result<(f64, f64)> {
+/// Returns seconds without an answer, and the number of failed downloads.
+fn run_once(plan: &Plan) -> Result<(f64, f64)> {
     let plan = Plan {
         consumers: DOWNLOADS,
         members: 2,
@@ -56,22 +57,22 @@ fn once(plan: &Plan) -> Result<(f64, f64)> {
         ..plan.clone()
     };
     let mut cluster = Cluster::build(&plan)?;
-    // All come from one producer, whose link is not to be the bottleneck.
+    // One producer serves all, and its link must not be the bottleneck.
     cluster.limit_producer(0, RATE_MBIT * (DOWNLOADS + 1) as f64)?;
-    let publish = PublishPlan { octets: OCTETS, ..PublishPlan::default() };
+    let publish = PublishPlan { octets: BYTES, ..PublishPlan::default() };
     let contents: Vec<_> = (0..DOWNLOADS).map(|at| name(&format!("/failover/{at}"))).collect();
     let published = contents.iter().map(|content| cluster.publish(0, content, &publish));
     let _published = published.collect::<Result<Vec<_>, _>>()?;
     let fetch = FetchPlan::default();
     let downloads = contents.iter().zip(cluster.consumers()).map(|(content, by)| by.fetch(content, &fetch));
     let mut downloads = downloads.collect::<Result<Vec<_>, _>>()?;
-    std::thread::sleep(BEFORE);
+    std::thread::sleep(TIME_BEFORE);
     cluster.balancer_mut(0).break_down()?;
-    let silent = silence(&cluster).context("after the first balancer broke down")?;
+    let silent = longest_gap(&cluster).context("after the first balancer broke down")?;
     let running: usize = downloads.iter_mut().map(|download| usize::from(download.is_running())).sum();
     let mut aborted = 0.0;
     for download in downloads {
-        if let Err(error) = download.finish(PATIENCE) {
+        if let Err(error) = download.finish(TIMEOUT) {
             eprintln!("{error}");
             aborted += 1.0;
         }
@@ -83,8 +84,9 @@ fn once(plan: &Plan) -> Result<(f64, f64)> {
     Ok((silent.as_secs_f64(), aborted))
 }
 
-/// The longest time in which no Data came to one of the consumers. What shaped links still hold comes for a while after the end.
-fn silence(cluster: &Cluster) -> Result<Duration> {
+/// Returns the longest time in which a consumer received no Data. Data in the queues of shaped
+/// links still arrives for a while after the failure.
+fn longest_gap(cluster: &Cluster) -> Result<Duration> {
     let names: Vec<_> = cluster.consumers().iter().map(|consumer| consumer.node.name.clone()).collect();
     let received = || -> Result<Vec<u64>, LabError> {
         let traffic = cluster.traffic()?;
@@ -97,16 +99,16 @@ fn silence(cluster: &Cluster) -> Result<Duration> {
         std::thread::sleep(STEP);
         let (now, counts) = (Instant::now(), received()?);
         for (at, heard) in heard.iter_mut().enumerate() {
-            if counts[at] - before[at] > FLOWS {
+            if counts[at] - before[at] > FLOW_BYTES_MIN {
                 longest = longest.max(now - *heard);
                 *heard = now;
             }
         }
         before = counts;
-        let all_flow = heard.iter().all(|heard| now - *heard < FLOWING);
-        if all_flow && started.elapsed() > WATCHED {
+        let all_flow = heard.iter().all(|heard| now - *heard < FLOW_TIMEOUT);
+        if all_flow && started.elapsed() > TIME_AFTER_MIN {
             return Ok(longest);
         }
-        ensure!(started.elapsed() < PATIENCE, "nothing flows again within {PATIENCE:?}");
+        ensure!(started.elapsed() < TIMEOUT, "nothing flows again within {TIMEOUT:?}");
     }
 }

@@ -1,6 +1,7 @@
-//! `cluster/…`: several routers behind a kernel balancer, as one, in the laboratory of `nw-testbed`.
+//! `cluster/…`: several routers behind a kernel balancer, in a testbed of `nw-testbed`.
 //!
-//! Members get equal shares of a processor, small enough that neither the balancer nor the ends are what limits: this machine plays all parts.
+//! Members get equal quotas of a processor, small enough that they are the bottleneck: this machine
+//! also runs the balancer and the ends.
 
 mod cache;
 mod failover;
@@ -14,10 +15,10 @@ use anyhow::Result;
 use nw_name::Name;
 use nw_testbed::{Cluster, LabError, Plan};
 
-/// The rows; none where a laboratory can't be built.
+/// Measures the rows. Returns none if a testbed can't be built.
 ///
 /// # Errors
-/// When something that was built does not do what it is for.
+/// If a part of the testbed fails.
 pub fn run(row: &str) -> Result<Vec<Row>> {
     let plan = Plan::new(Place::new()?.nw);
     if let Err(error) = Cluster::build(&Plan { consumers: 0, producers: 0, ..plan.clone() }) {

@@ -1,4 +1,5 @@
-//! `cluster/multicast`: five consumers ask for the same names before anything is answered: how many packets for each name pass the producer's link.
+//! `cluster/multicast`: five consumers request the same names before the first answer: the number
+//! of packets per name on the producer's link.
 
 use super::name;
 use crate::report::Row;
@@ -12,14 +13,14 @@ use std::time::{Duration, Instant};
 const MEMBERS: usize = 3;
 const CONSUMERS: usize = 5;
 const NAMES: u32 = 1000;
-/// The producer's own socket beside its router.
+/// Port of the producer's socket.
 const PRODUCER_PORT: u16 = 7000;
-/// Nothing more comes after so long.
-const QUIET: Duration = Duration::from_millis(500);
-/// Packets sent in a row, and the pause between: no buffer on the way is to be what is measured.
-const BURST: u32 = 50;
+/// Time without a packet after which the counting ends.
+const IDLE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Packets per burst, and the pause between bursts, so that no buffer overflows.
+const BURST_LEN: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(2);
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
     let cluster = Cluster::build(&Plan { consumers: CONSUMERS, members: MEMBERS, ..plan.clone() })?;
@@ -35,11 +36,11 @@ pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
         asking.push(socket);
     }
     let before = cluster.traffic()?;
-    // Each socket is read all the time: none holds as many packets as come.
+    // Each socket is read all the time, because none can buffer all packets.
     let (asked, answered) = std::thread::scope(|scope| {
         let answering = scope.spawn(|| answer(&answering));
         let counting: Vec<_> = asking.iter().map(|socket| scope.spawn(|| count(socket))).collect();
-        ask(&asking, &prefix)?;
+        request_all(&asking, &prefix)?;
         let panicked = |_| anyhow!("a thread panicked");
         let asked = answering.join().map_err(panicked)??;
         let counted: Result<Vec<_>> =
@@ -55,18 +56,18 @@ pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
     let each = |packets: u64| packets as f64 / f64::from(NAMES);
     Ok(vec![
         Row::new(row, "packets_per_name", &[each(asked)]).at_most(1.0),
-        // Whatever else passes the link: address resolution.
+        // Other packets on the link, such as address resolution.
         Row::new(row, "frames_per_name", &[each(passed.received_packets)]),
     ])
 }
 
-/// Everybody asks for everything, one name after the other.
-fn ask(asking: &[UdpSocket], prefix: &Name) -> Result<()> {
+/// Sends an Interest from every consumer for each name in turn.
+fn request_all(asking: &[UdpSocket], prefix: &Name) -> Result<()> {
     for number in 0..NAMES {
         for (at, socket) in asking.iter().enumerate() {
             let interest = InterestBuilder::new(prefix.clone().with_segment(number.into()))
                 .nonce(number * CONSUMERS as u32 + at as u32)
-                .lifetime_ms(PATIENCE.as_millis() as u64);
+                .lifetime_ms(TIMEOUT.as_millis() as u64);
             socket.send(&interest.encode())?;
         }
         pause(number);
@@ -77,23 +78,23 @@ fn ask(asking: &[UdpSocket], prefix: &Name) -> Result<()> {
 fn socket(at: std::net::SocketAddr) -> Result<UdpSocket, LabError> {
     let open = || -> std::io::Result<UdpSocket> {
         let socket = UdpSocket::bind(at)?;
-        socket.set_read_timeout(Some(QUIET))?;
+        socket.set_read_timeout(Some(IDLE_TIMEOUT))?;
         Ok(socket)
     };
     open().map_err(|source| LabError::Io { what: format!("can't open a socket at {at}"), source })
 }
 
 fn pause(number: u32) {
-    if number % BURST == BURST - 1 {
+    if number % BURST_LEN == BURST_LEN - 1 {
         std::thread::sleep(PAUSE);
     }
 }
 
-/// Answers, once nothing more is asked. How often something was asked.
+/// Answers all Interests after the last one has arrived. Returns their number.
 fn answer(socket: &UdpSocket) -> Result<u64> {
     let mut asked = Vec::new();
     let mut buffer = [0; 2048];
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while Instant::now() < end {
         match socket.recv_from(&mut buffer) {
             Ok((len, from)) => asked.push((buffer[..len].to_vec(), from)),
@@ -119,13 +120,13 @@ fn answer(socket: &UdpSocket) -> Result<u64> {
     Ok(asked.len() as u64)
 }
 
-/// What comes, until nothing more does.
+/// Counts packets until none arrives for a time.
 fn count(socket: &UdpSocket) -> u64 {
     let mut buffer = [0; 2048];
     let mut count = 0;
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let mut last = None;
-    while Instant::now() < end && last.is_none_or(|last: Instant| last.elapsed() < 2 * QUIET) {
+    while Instant::now() < end && last.is_none_or(|last: Instant| last.elapsed() < 2 * IDLE_TIMEOUT) {
         if socket.recv(&mut buffer).is_ok() {
             count += 1;
             last = Some(Instant::now());

@@ -1,4 +1,5 @@
-//! `cluster/rescale`: three members, a fourth that comes and goes, while five downloads run that never ask twice: one packet lost would end one.
+//! `cluster/rescale`: three members and a fourth that is added and removed, while five downloads
+//! without retransmission run: one lost packet ends a download.
 
 use super::name;
 use crate::report::Row;
@@ -9,20 +10,20 @@ use std::time::Duration;
 const MEMBERS: usize = 3;
 const DOWNLOADS: usize = 5;
 const RUNS: usize = 3;
-/// Of one processor, for each member: downloads last longer than what is done meanwhile.
-const SHARE: f64 = 0.05;
+/// Quota of each member as a share of one processor, so that downloads outlast the changes.
+const QUOTA: f64 = 0.05;
 const SEGMENT: usize = 1000;
 const SEGMENTS: u64 = 15_000;
-/// Interests on their way of each download: those of the paper.
+/// Outstanding Interests of each download, as in the paper.
 const WINDOW: u16 = 16;
-/// Names that are looked up to see which move.
+/// Names whose member is looked up before and after the change.
 const PROBES: usize = 200;
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
     let (mut lost, mut moved) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
-        let (of_downloads, of_names) = once(plan)?;
+        let (of_downloads, of_names) = run_once(plan)?;
         lost.push(of_downloads);
         moved.push(of_names);
     }
@@ -32,9 +33,9 @@ pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
     ])
 }
 
-/// Downloads that a lost packet ended, and the share of names that moved when the fourth came.
-fn once(plan: &Plan) -> Result<(f64, f64)> {
-    let plan = Plan { consumers: DOWNLOADS, members: MEMBERS, member_share: Some(SHARE), ..plan.clone() };
+/// Returns the number of failed downloads, and the share of names that moved to the fourth member.
+fn run_once(plan: &Plan) -> Result<(f64, f64)> {
+    let plan = Plan { consumers: DOWNLOADS, members: MEMBERS, member_share: Some(QUOTA), ..plan.clone() };
     let mut cluster = Cluster::build(&plan)?;
     let publish =
         PublishPlan { octets: SEGMENTS * SEGMENT as u64, segment_len: SEGMENT, ..PublishPlan::default() };
@@ -51,7 +52,7 @@ fn once(plan: &Plan) -> Result<(f64, f64)> {
     let running: usize = downloads.iter_mut().map(|download| usize::from(download.is_running())).sum();
     let mut lost = 0.0;
     for download in downloads {
-        match download.finish(PATIENCE) {
+        match download.finish(TIMEOUT) {
             Ok(fetched) => ensure!(fetched.retransmissions == 0, "it was not to ask twice: {fetched:?}"),
             Err(error) => {
                 eprintln!("{error}");
@@ -67,7 +68,7 @@ fn once(plan: &Plan) -> Result<(f64, f64)> {
     Ok((lost, moved as f64 / PROBES as f64))
 }
 
-/// Members of some names.
+/// Returns the members that serve the probe names.
 fn served_by(balancer: &Balancer) -> Result<Vec<String>> {
     let ask = |at| -> Result<String> {
         Ok(balancer

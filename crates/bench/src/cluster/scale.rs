@@ -1,4 +1,5 @@
-//! `cluster/scale4`: what four members carry beside four times what one carries; how evenly they share 10^4 names, and whether one download uses all.
+//! `cluster/scale4`: the throughput of four members against four times that of one; how evenly they
+//! share 10^4 names, and whether one download uses all.
 
 use super::name;
 use crate::report::{Row, median};
@@ -10,35 +11,38 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::time::{Duration, Instant};
 
 const MEMBERS: usize = 4;
-/// Of one processor, for each member.
-const SHARE: f64 = 0.03;
+/// Quota of each member as a share of one processor.
+const QUOTA: f64 = 0.03;
 /// Pairs of consumer and producer.
 const PAIRS: usize = 2;
-/// Times that all is built anew: runs of one build are more alike than builds are. The system gives each member's quota a moment of its own in the period, for as
-/// long as the member lives; those whose moments are near each other have to take turns on the processor.
+/// Number of testbeds that are built. Results vary more between builds than between runs, because
+/// the kernel gives each member's quota a fixed phase in the period for as long as the member
+/// lives: members with similar phases compete for the processor.
 const BUILDS: usize = 5;
-/// Runs of each build.
+/// Runs per build.
 const RUNS: usize = 5;
 const LOAD: [&str; 4] = ["--pattern", "sequential", "--names", "1000000"];
-/// Interests that each consumer keeps waiting for each member. A member is held back for most of each of its quota's periods, so that an Interest and its Data
-/// fall into two: twice what it does in one has to wait, and more where one member is slower for a while, or the others are idle at times.
+/// Outstanding Interests per consumer and member. A quota stops a member for most of each period,
+/// so that an Interest and its Data fall into two periods: the window must hold twice the work of
+/// one period, and more if one member is slower for a while.
 const WINDOW_PER_MEMBER: usize = 600;
-const ASKED_S: &str = "6";
-/// Until all members have much to do.
-const FILLED: Duration = Duration::from_secs(1);
-/// What is counted: it ends before consumers stop asking, as the members whose names were done first would then be idle, and the others not.
-const COUNTED: Duration = Duration::from_millis(4500);
-/// A Data fits into one packet.
+const RUN_S: &str = "6";
+/// Time until all members have work.
+const RAMP_UP: Duration = Duration::from_secs(1);
+/// Measured time. It ends before the consumers do, because at their end some members would be idle
+/// already.
+const MEASURED: Duration = Duration::from_millis(4500);
+/// Content that fits one packet.
 const PAYLOAD: [&str; 2] = ["--payload", "1000"];
-const PATIENCE: Duration = Duration::from_secs(60);
-/// The balancer's status knows all packets after so long.
-const KNOWN: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Time until the balancer's status includes all packets.
+const STATUS_DELAY: Duration = Duration::from_secs(3);
 /// Segments of the single download.
 const NAMES: u64 = 10_000;
 const SEGMENT: usize = 1000;
 
 pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
-    // Processors are chosen for a thread and all that it starts.
+    // Processor affinity is set for a thread and its children.
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| measure(row, plan));
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -46,21 +50,22 @@ pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
 }
 
 fn measure(row: &str, plan: &Plan) -> Result<Vec<Row>> {
-    let plan = Plan { consumers: PAIRS, producers: PAIRS, member_share: Some(SHARE), ..plan.clone() };
-    let processors = Processors::apart();
+    let plan = Plan { consumers: PAIRS, producers: PAIRS, member_share: Some(QUOTA), ..plan.clone() };
+    let processors = Processors::bind_away_from_members();
     let (mut one, mut four) = (Vec::new(), Vec::new());
     for _ in 0..BUILDS {
-        // Side by side: a virtual processor is twice as fast for some seconds and slow for others, which both feel alike.
-        let [single, several] =
-            [1, MEMBERS].map(|members| Loaded::build(&Plan { members, ..plan.clone() }, processors.as_ref()));
+        // Both clusters are measured alternately, because the speed of a virtual processor varies
+        // by up to a factor of two for seconds.
+        let [single, several] = [1, MEMBERS]
+            .map(|members| LoadedCluster::build(&Plan { members, ..plan.clone() }, processors.as_ref()));
         let (single, several) = (single?, several?);
         for run in 0..=RUNS {
             let (alone, together) = std::thread::scope(|scope| {
-                let together = scope.spawn(|| several.carried());
-                let alone = single.carried()?;
+                let together = scope.spawn(|| several.measure());
+                let alone = single.measure()?;
                 Ok::<_, anyhow::Error>((alone, together.join().map_err(|_| anyhow!("a thread panicked"))??))
             })?;
-            // Tables are touched for the first time before what is measured.
+            // The first run touches the tables and is not measured.
             if run > 0 {
                 one.push(alone);
                 four.push(together);
@@ -71,12 +76,12 @@ fn measure(row: &str, plan: &Plan) -> Result<Vec<Row>> {
     let fair = spread.iter().sum::<u64>() as f64 / MEMBERS as f64;
     let busiest = spread.iter().max().copied().unwrap_or(0) as f64 / fair;
     let used = spread.iter().filter(|interests| **interests as f64 > fair / 2.0).count();
-    let ratios = |of: fn(&Carried) -> f64| -> Vec<f64> {
+    let ratios = |of: fn(&Throughput) -> f64| -> Vec<f64> {
         one.iter().zip(&four).map(|(one, four)| of(four) / of(one) / MEMBERS as f64).collect()
     };
-    let beside = |unit: &str, of: fn(&Carried) -> f64| {
-        let figures = |runs: &[Carried]| runs.iter().map(of).collect::<Vec<_>>();
-        Row::new(row, unit, &figures(&four)).beside(median(&figures(&one)))
+    let beside = |unit: &str, of: fn(&Throughput) -> f64| {
+        let figures = |runs: &[Throughput]| runs.iter().map(of).collect::<Vec<_>>();
+        Row::new(row, unit, &figures(&four)).with_reference(median(&figures(&one)))
     };
     Ok(vec![
         Row::new(row, "ratio_to_linear", &ratios(|carried| carried.per_s)).at_least(0.95),
@@ -90,28 +95,30 @@ fn measure(row: &str, plan: &Plan) -> Result<Vec<Row>> {
     ])
 }
 
-/// What a cluster did in one run.
-struct Carried {
-    /// Exchanges a second of all consumers together, while all members had work.
+/// Result of a cluster in one run.
+struct Throughput {
+    /// Exchanges per second of all consumers, while all members had work.
     per_s: f64,
     /// The same from the first Interest to the last Data.
     with_ends_per_s: f64,
-    /// Processor time of members over what they might use: 1 where nothing but the quota limits.
+    /// Used share of the members' quota: 1 if only the quota limits.
     quota_used: f64,
-    /// The same of the member that used least.
+    /// The same for the member that used least.
     quota_used_least: f64,
-    /// Processor time of members for one exchange.
+    /// Processor time of members per exchange, in microseconds.
     processor_us_per_exchange: f64,
 }
 
-/// Where members run and where all else does: the same quota is the same work only on the same processor, as one is often faster than the other for a while.
+/// Processors of the members and of everything else. Equal quotas are equal work only on the same
+/// processor.
 struct Processors {
     members: CpuSet,
 }
 
 impl Processors {
-    /// Moves this thread, and all that it starts, off the members' processor. `None` where there is one only, or it may not be chosen.
-    fn apart() -> Option<Processors> {
+    /// Binds this thread and its children to processors without members. `None` if there is only
+    /// one processor, or no permission.
+    fn bind_away_from_members() -> Option<Processors> {
         let all = sched_getaffinity(None).ok()?;
         let first = (0..CpuSet::MAX_CPU).find(|at| all.is_set(*at))?;
         let (mut members, mut others) = (CpuSet::new(), all);
@@ -120,7 +127,7 @@ impl Processors {
         (others.count() > 0 && sched_setaffinity(None, &others).is_ok()).then_some(Processors { members })
     }
 
-    /// Moves a router there.
+    /// Binds a router to the members' processor.
     fn take(&self, router: &Running) -> Result<()> {
         for thread in std::fs::read_dir(format!("/proc/{}/task", router.id()))? {
             let thread = thread?.file_name().to_string_lossy().parse()?;
@@ -130,16 +137,16 @@ impl Processors {
     }
 }
 
-/// A cluster and those who answer behind it.
-struct Loaded {
-    // Before the cluster, as they end first.
+/// A cluster with its producers.
+struct LoadedCluster {
+    // Declared before the cluster, so that they are dropped first.
     _answering: Vec<Running>,
     cluster: Cluster,
     prefixes: Vec<Name>,
     window: String,
 }
 
-impl Loaded {
+impl LoadedCluster {
     fn build(plan: &Plan, processors: Option<&Processors>) -> Result<Self> {
         let cluster = Cluster::build(plan)?;
         let mut routers = cluster.members().iter().map(|member| &member.router.process);
@@ -148,30 +155,30 @@ impl Loaded {
         let answering = prefixes.iter().enumerate().map(|(at, prefix)| cluster.answer(at, prefix, &PAYLOAD));
         let answering = answering.collect::<Result<Vec<_>, _>>()?;
         let window = (WINDOW_PER_MEMBER * plan.members).to_string();
-        Ok(Loaded { _answering: answering, cluster, prefixes, window })
+        Ok(LoadedCluster { _answering: answering, cluster, prefixes, window })
     }
 
-    fn carried(&self) -> Result<Carried> {
-        let more = ["--window", &self.window, "--seconds", ASKED_S, "--lifetime", "4000"];
+    fn measure(&self) -> Result<Throughput> {
+        let more = ["--window", &self.window, "--seconds", RUN_S, "--lifetime", "4000"];
         let options = [&LOAD[..], &PAYLOAD[..], &more].concat();
         let loads = self.prefixes.iter().zip(self.cluster.consumers());
         let loads = loads.map(|(prefix, by)| by.generate(prefix, &options)).collect::<Result<Vec<_>, _>>()?;
-        std::thread::sleep(FILLED);
-        let before = self.look()?;
-        std::thread::sleep(COUNTED);
-        let after = self.look()?;
+        std::thread::sleep(RAMP_UP);
+        let before = self.snapshot()?;
+        std::thread::sleep(MEASURED);
+        let after = self.snapshot()?;
         let mut with_ends_per_s = 0.0;
         for load in loads {
-            let outcome = load.finish(PATIENCE)?;
+            let outcome = load.finish(TIMEOUT)?;
             ensure!(outcome.lost == 0, "{} of {} Interests were not answered", outcome.lost, outcome.asked);
             with_ends_per_s += outcome.answered_per_s;
         }
         let exchanges = (after.answered - before.answered) as f64;
-        let quota = (after.at - before.at).mul_f64(SHARE).as_secs_f64();
+        let quota = (after.at - before.at).mul_f64(QUOTA).as_secs_f64();
         let used: Vec<_> = after.processor_time.iter().zip(&before.processor_time).collect();
         let used: Vec<_> = used.into_iter().map(|(after, before)| (*after - *before).as_secs_f64()).collect();
         let all: f64 = used.iter().sum();
-        Ok(Carried {
+        Ok(Throughput {
             per_s: exchanges / (after.at - before.at).as_secs_f64(),
             with_ends_per_s,
             quota_used: all / quota / used.len() as f64,
@@ -180,7 +187,7 @@ impl Loaded {
         })
     }
 
-    fn look(&self) -> Result<Look> {
+    fn snapshot(&self) -> Result<Snapshot> {
         let traffic = self.cluster.traffic()?;
         let answered = self.cluster.consumers().iter().map(|consumer| {
             traffic
@@ -188,7 +195,7 @@ impl Loaded {
                 .map(|link| link.received_packets)
                 .context("a consumer has a link")
         });
-        Ok(Look {
+        Ok(Snapshot {
             answered: answered.sum::<Result<u64>>()?,
             processor_time: self.cluster.members().iter().map(|member| member.router.process.cpu()).collect(),
             at: Instant::now(),
@@ -196,16 +203,16 @@ impl Loaded {
     }
 }
 
-/// What was done up to a moment.
-struct Look {
+/// Counters at a moment.
+struct Snapshot {
     at: Instant,
-    /// Packets that consumers got: Data.
+    /// Data packets that consumers received.
     answered: u64,
-    /// Of each member.
+    /// Processor time of each member.
     processor_time: Vec<Duration>,
 }
 
-/// Interests of one download by member.
+/// Returns the Interests of one download by member.
 fn shares(plan: &Plan) -> Result<Vec<u64>> {
     let cluster = Cluster::build(plan)?;
     let content = name("/scale/one");
@@ -217,15 +224,15 @@ fn shares(plan: &Plan) -> Result<Vec<u64>> {
         Ok(status.members.iter().map(|member| member.counters.in_interests).collect())
     };
     let before = interests()?;
-    cluster.consumers()[0].fetch(&content, &FetchPlan::default())?.finish(PATIENCE)?;
-    let end = Instant::now() + KNOWN;
+    cluster.consumers()[0].fetch(&content, &FetchPlan::default())?.finish(TIMEOUT)?;
+    let end = Instant::now() + STATUS_DELAY;
     loop {
         let spread: Vec<u64> =
             interests()?.iter().zip(&before).map(|(after, before)| after - before).collect();
         if spread.iter().sum::<u64>() >= NAMES || Instant::now() > end {
             return Ok(spread);
         }
-        std::thread::sleep(KNOWN / 20);
+        std::thread::sleep(STATUS_DELAY / 20);
     }
 }
 
@@ -234,9 +241,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_have_a_processor_that_nothing_else_is_on() {
+    fn members_run_on_a_processor_of_their_own() {
         let before = sched_getaffinity(None).expect("the system says");
-        std::thread::spawn(move || match Processors::apart() {
+        std::thread::spawn(move || match Processors::bind_away_from_members() {
             Some(processors) => {
                 let others = sched_getaffinity(None).expect("the system says");
                 assert_eq!((processors.members.count(), others.count()), (1, before.count() - 1));

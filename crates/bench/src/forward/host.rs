@@ -1,4 +1,4 @@
-//! What is measured: the fused plane, or the same elements in a graph.
+//! The measured hosts: the fused plane, and the same elements in a graph.
 
 use super::{KEY, Options};
 use nw_element_api::{Context, DropCounters, FaceId, FaceInfo, Instant, Packet, Parameters, Pool, Value};
@@ -9,19 +9,20 @@ use nw_tables::cs::CsConfig;
 use nw_tables::fib::FibConfig;
 use nw_tables::pit::PitConfig;
 
-/// Interests wait for an hour: none ends by itself.
+/// InterestLifetime of one hour, so that no Interest expires.
 const LIFETIME_MAX_MS: u32 = 3_600_000;
 const DEAD_NONCES: usize = 65_536;
 
-/// A host of the standard router.
+/// A host that runs the standard router.
 pub trait Host: Sized {
-    /// With empty tables, of sizes for these options; `cached` packets in the content store.
+    /// Creates a host with empty tables sized for these options, and a content store for `cached`
+    /// packets.
     fn new(options: &Options, cached: usize) -> Self;
 
-    /// Makes a face known.
+    /// Adds a face.
     fn add_face(&mut self, face: FaceId, info: FaceInfo);
 
-    /// Changes the router element.
+    /// Calls a function with the router element.
     fn with_router<R>(
         &mut self,
         now: Instant,
@@ -30,13 +31,13 @@ pub trait Host: Sized {
         change: impl FnOnce(&mut Router, &mut Context<'_, router::Out>) -> R,
     ) -> R;
 
-    /// Takes packets through.
+    /// Forwards a batch of packets.
     fn process(&mut self, now: Instant, batch: &mut Vec<Packet>, pool: &mut Pool, out: &mut Vec<Packet>);
 
-    /// Ends what is due.
+    /// Runs the timers that are due.
     fn tick(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>);
 
-    /// What was dropped.
+    /// Returns the counters of dropped packets.
     fn drops(&self) -> &DropCounters;
 }
 

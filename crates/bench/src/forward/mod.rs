@@ -1,9 +1,10 @@
-//! `forward/memory/…` and `cs_hit/memory`: the complete forwarding plane on one core, no I/O.
+//! `forward/memory/…` and `cs_hit/memory`: the complete forwarding plane on one core, without I/O.
 //!
-//! Worst case for tables: every name is different, nothing is cached or aggregated, each Interest's longest prefix is all but its last
-//! component, and a million Interests are pending all the time. A timed batch begins with packets in a receive buffer and ends when what leaves
-//! is ready to be sent: decoding, hashing, content store, PIT, FIB, strategy, dead nonces, timers. Filling the buffer and giving packets back are not
-//! timed (a network card's work, and its driver's).
+//! Every name is different, no packet is cached or aggregated, the longest prefix of each Interest
+//! has all but its last component, and a million Interests are pending all the time. A timed batch
+//! begins with packets in a receive buffer and ends when the packets that leave are ready to be
+//! sent: decoding, hashing, content store, PIT, FIB, strategy, dead nonces, timers. Filling the
+//! buffer and releasing packets are not timed (the work of a network card and its driver).
 
 use crate::process::own_resident_kib;
 use core::time::Duration;
@@ -27,10 +28,10 @@ pub use rows::run;
 const CONSUMER: FaceId = FaceId::from_slot(300, 0);
 const PRODUCER: FaceId = FaceId::from_slot(301, 0);
 
-/// A short signature: forwarding looks at its form only, and packets shall be small.
-struct Short;
+/// A placeholder signature of 4 bytes, so that packets are small. Forwarding checks only its form.
+struct PlaceholderSignature;
 
-impl Sign for Short {
+impl Sign for PlaceholderSignature {
     type Error = core::convert::Infallible;
     fn info(&self) -> Vec<u8> {
         vec![27, 1, 200]
@@ -40,13 +41,14 @@ impl Sign for Short {
     }
 }
 
-/// Another number for each.
+/// Returns a pseudo-random number; distinct inputs give distinct outputs.
 const fn mix(number: u64) -> u64 {
     let product = (number ^ number >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     product ^ product >> 32
 }
 
-/// Names of so many components, all different: the prefix (all but the last component) of number `i`, one of `prefixes`, and the whole.
+/// Returns the prefix (all but the last component, one of `options.prefixes`) and the full name of
+/// number `i`. All names differ.
 fn names(i: u64, options: &Options) -> (Name, Name) {
     let (i, turn) = (i % options.prefixes, i / options.prefixes);
     let mut random = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bf0_3635;
@@ -58,7 +60,8 @@ fn names(i: u64, options: &Options) -> (Name, Name) {
     let components = least + (word() % (most - least + 1) as u64) as usize;
     let mut prefix = Name::new();
     for depth in 0..components - 1 {
-        // Upper levels are shared by many names, as names are; the last one of a prefix makes it unique.
+        // Many names share the upper components, as in real name trees; the last component of a
+        // prefix makes it unique.
         let text = match depth {
             0 => format!("n{}", word() % 64),
             _ if depth == components - 2 => format!("{i:x}"),
@@ -70,7 +73,7 @@ fn names(i: u64, options: &Options) -> (Name, Name) {
     (prefix, name)
 }
 
-/// Packets back to back, and where each ends.
+/// Packets in one buffer.
 struct Packets {
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -96,33 +99,34 @@ impl Packets {
     }
 }
 
-/// Routes that are made at a time, before they are set.
+/// Routes whose names are built together before they are inserted.
 const LOAD_TOGETHER: usize = 1024;
 
-/// Names between two looks at how fast the processor is: some milliseconds.
+/// Names between two measurements of the processor's clock: some milliseconds.
 const CLOCK_EVERY: usize = 16_384;
 
-/// How to run.
+/// Options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// FIB prefixes.
+    /// Number of FIB entries.
     pub prefixes: u64,
-    /// Interests pending all the time; there are twice as many different names.
+    /// Number of pending Interests; there are twice as many names.
     pub pending: u64,
     /// Timed repetitions over all names.
     pub rounds: usize,
-    /// Whether batches ask for memory first.
+    /// Whether table memory is prefetched per batch.
     pub prefetch: bool,
-    /// Components of a name, at least and at most; its prefix has one less.
+    /// Least and greatest number of components of a name; its prefix has one less.
     pub components: (usize, usize),
-    /// Batches between two changes of the FIB, each of which adds one route and takes one away; 0 for no change.
+    /// Batches between two changes of the FIB, each of which adds one route and removes one; 0 for
+    /// no changes.
     pub batches_per_change: u64,
-    /// Which shard it is: what its tokens begin with.
+    /// Number of the shard, which begins its PIT tokens.
     pub shard: u8,
 }
 
 impl Default for Options {
-    /// The row `forward/memory/fib1e6`.
+    /// Returns the options of the row `forward/memory/fib1e6`.
     fn default() -> Self {
         Options {
             prefixes: 1_000_000,
@@ -137,8 +141,9 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Numbers of all names that take part: twice as many as are pending, spread over all prefixes. In no order, as routes come in theirs: entries of the FIB
-    /// would be read in the order in which they lie in memory else.
+    /// Returns the numbers of all names, twice as many as are pending, spread over all prefixes.
+    /// They are shuffled, because routes are inserted in order: FIB entries would otherwise be read
+    /// in the order of their memory.
     fn numbers(&self) -> impl Iterator<Item = u64> + Clone + use<> {
         let count = 2 * self.pending;
         let apart = (self.prefixes / count).max(1);
@@ -147,36 +152,37 @@ impl Options {
         numbers.into_iter()
     }
 
-    /// Packets that a content store may hold so that nothing is ever answered from it: fewer than the names that come between two uses of one.
+    /// Returns a capacity of the content store with which it never answers: fewer packets than the
+    /// names between two uses of one name.
     fn cached(&self) -> usize {
         65_536.min(self.pending as usize / 2)
     }
 }
 
-/// Nanoseconds per packet of each round: Interests, Data, both.
+/// Nanoseconds per packet, by round.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// Per Interest.
+    /// Nanoseconds per Interest.
     pub interest_ns: Vec<f64>,
-    /// Per Data.
+    /// Nanoseconds per Data.
     pub data_ns: Vec<f64>,
-    /// Per packet, half of them Interests.
+    /// Nanoseconds per packet, half of them Interests.
     pub packet_ns: Vec<f64>,
-    /// The same in cycles that the processor gave meanwhile.
+    /// Processor cycles per packet.
     pub packet_cycles: Vec<f64>,
-    /// Mean length in octets: Interests, Data.
+    /// Mean length of Interests and Data in bytes.
     pub len: (f64, f64),
-    /// What filling the FIB took.
+    /// Cost of filling the FIB.
     pub loading: Loading,
 }
 
-/// What filling the FIB took, per prefix.
+/// Cost of filling the FIB, per prefix.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Loading {
-    /// Nanoseconds.
+    /// Nanoseconds per prefix.
     pub ns: f64,
-    /// Resident memory, octets.
-    pub octets: f64,
+    /// Bytes of resident memory per prefix.
+    pub bytes: f64,
 }
 
 struct Bench<H> {
@@ -185,21 +191,21 @@ struct Bench<H> {
     batch: Vec<Packet>,
     out: Vec<Packet>,
     now: Instant,
-    /// What upstream gives back with a Data: as on the wire.
+    /// PIT tokens that the upstream returns with Data, as on the wire.
     tokens: Vec<[u8; 6]>,
     options: Options,
     batches: u64,
     loading: Loading,
 }
 
-/// An Interest and a Data for each of these names.
+/// Builds an Interest and a Data packet for each of these names.
 fn packets(options: &Options, numbers: impl Iterator<Item = u64> + Clone) -> (Packets, Packets) {
     let name = |number| names(number, options).1;
     let interests = Packets::new(numbers.clone(), |number| {
         InterestBuilder::new(name(number)).nonce(number as u32 | 1).encode()
     });
     let data = Packets::new(numbers, |number| {
-        let Ok(wire) = DataBuilder::new(&name(number), b"x").encode(&Short);
+        let Ok(wire) = DataBuilder::new(&name(number), b"x").encode(&PlaceholderSignature);
         wire
     });
     (interests, data)
@@ -215,17 +221,17 @@ const KEY: HashKey = HashKey::new([
     0x082e_fa98_ec4e_6c89,
 ]);
 
-/// Runs the measurement.
+/// Measures the fused plane.
 pub fn measure(options: Options) -> Figures {
     measure_in::<Plane>(options)
 }
 
-/// As [`measure`], with the elements in a graph.
+/// Measures the same elements in a graph.
 pub fn measure_graph(options: Options) -> Figures {
     measure_in::<nw_graph::Engine>(options)
 }
 
-/// As [`measure`], in a host of choice.
+/// Measures a host.
 fn measure_in<H: Host>(options: Options) -> Figures {
     let mut load = Load::<H>::new(options, options.cached(), options.numbers());
     let len = (load.interests.mean_len(), load.data.mean_len());
@@ -247,18 +253,18 @@ fn measure_in<H: Host>(options: Options) -> Figures {
     figures
 }
 
-/// A plane with half of its names pending, and what it is fed.
+/// A host with half of its names pending, and its packets.
 struct Load<H> {
     bench: Bench<H>,
     interests: Packets,
     data: Packets,
-    /// Whose Interest comes next, and whose Data.
+    /// Positions of the next Interest and of the next Data.
     next: usize,
     oldest: usize,
 }
 
 impl<H: Host> Load<H> {
-    /// Of twice as many names as are pending.
+    /// Creates a load over these names, half of which are pending.
     fn new(options: Options, cached: usize, numbers: impl Iterator<Item = u64> + Clone) -> Self {
         let (interests, data) = packets(&options, numbers);
         let mut bench = Bench::new(options, cached);
@@ -270,17 +276,18 @@ impl<H: Host> Load<H> {
         Load { bench, interests, data, next, oldest: 0 }
     }
 
-    /// Names.
+    /// Returns the number of names.
     fn count(&self) -> usize {
         self.interests.ends.len()
     }
 
-    /// Each name's Data and each name's Interest once; what they took.
+    /// Processes each name's Data and Interest once. Returns the times of Interests and Data.
     fn lap(&mut self) -> (Duration, Duration) {
         self.part(self.count())
     }
 
-    /// Data of so many names, and Interests for as many others, going round; what they took.
+    /// Processes Data for this many names and Interests for as many others. Returns the times of
+    /// both.
     fn part(&mut self, count: usize) -> (Duration, Duration) {
         let all = self.count();
         let (mut interest_time, mut data_time, mut names) = (Duration::ZERO, Duration::ZERO, 0);
@@ -323,14 +330,14 @@ impl<H: Host> Bench<H> {
         let taken_kib = own_resident_kib().saturating_sub(resident_kib);
         let loading = Loading {
             ns: took.as_nanos() as f64 / options.prefixes as f64,
-            octets: taken_kib as f64 * 1024.0 / options.prefixes as f64,
+            bytes: taken_kib as f64 * 1024.0 / options.prefixes as f64,
         };
         let tokens = vec![[0; 6]; 2 * options.pending as usize];
         let batch = Vec::with_capacity(BATCH);
         Bench { plane, pool, batch, out, now, tokens, options, batches: 0, loading }
     }
 
-    /// Adds one route and takes another away, now and then.
+    /// Adds one route and removes another when a change is due.
     fn change(&mut self) {
         self.batches += 1;
         let every = self.options.batches_per_change;
@@ -393,7 +400,7 @@ impl<H: Host> Bench<H> {
             ends[i + 1] = ends[i] + bytes.len();
             received[ends[i]..ends[i + 1]].copy_from_slice(bytes);
             if kind == Kind::Interest {
-                // Another nonce each time, as routers remember those of answered Interests.
+                // A new nonce each time, because routers store the nonces of answered Interests.
                 assert!(bytes[..bytes.len() - 4].ends_with(&NONCE_TLV), "the nonce is the last element");
                 received[ends[i + 1] - 4..ends[i + 1]].copy_from_slice(&(self.batches as u32).to_be_bytes());
             }

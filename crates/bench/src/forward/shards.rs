@@ -1,8 +1,10 @@
-//! `shards/2`: two planes that share nothing, a thread each, beside one plane that does the work of both.
+//! `shards/2`: two shared-nothing planes with a thread each, against one plane that does the work
+//! of both.
 //!
-//! Each is a plane as a shard of a router has it: the whole FIB, half of the other tables, and the names that fall to it by their hash. The pair
-//! has done its work when the later one has. All of that time counts, filling the receive buffers included, so the figure is what a
-//! clock on the wall shows; the threads' own processor time is beside it, for a machine on which others work as well.
+//! Each plane is set up as a shard of a router: the whole FIB, half of the other tables, and the
+//! names that its hash selects. The pair is done when the later one is. All of that time counts,
+//! including filling the receive buffers, so the figure is elapsed time; the processor time of the
+//! threads is reported too, for machines with other load.
 
 use super::{KEY, Load, Options, names};
 use crate::report::{Row, median};
@@ -15,21 +17,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const SHARDS: usize = 2;
-/// Repetitions, one plane and two in turn.
+/// Repetitions, alternately with one plane and two.
 const RUNS: usize = 9;
-/// Names that are spread, and secrets that they are spread by.
+/// Number of names, and of hash keys, for the measurement of balance.
 const SPREAD: u64 = 100_000;
 const KEYS: u64 = 101;
 
-/// What one way of doing all work took.
-struct Took {
-    /// From the common start to the last one's end.
+/// Times of one pass.
+struct PassTimes {
+    /// Time from the common start to the end of the last plane.
     wall: Duration,
     /// Processor time of the thread that used most.
     cpu: Duration,
 }
 
-/// The rows.
+/// Measures the rows.
 pub fn two(row: &str, options: Options) -> Vec<Row> {
     let mut rows = spread(row, &options);
     if thread::available_parallelism().map_or(1, usize::from) < SHARDS {
@@ -40,7 +42,7 @@ pub fn two(row: &str, options: Options) -> Vec<Row> {
     let mut pair: Vec<Load<Plane>> = (0..SHARDS).map(|shard| share(options, shard)).collect();
     let packets = 2 * alone[0].count();
     let fed = 2 * pair.iter().map(Load::count).sum::<usize>();
-    // The first laps find cold tables.
+    // The first passes find cold tables.
     lap(&mut alone);
     lap(&mut pair);
     let (mut speedup, mut by_cpu, mut alone_ns, mut pair_ns) = (vec![], vec![], vec![], vec![]);
@@ -55,12 +57,12 @@ pub fn two(row: &str, options: Options) -> Vec<Row> {
     rows.extend([
         Row::new(row, "speedup", &speedup).at_least(1.8),
         Row::new(row, "speedup_by_processor_time", &by_cpu),
-        Row::new(row, "ns_per_packet", &pair_ns).beside(median(&alone_ns)),
+        Row::new(row, "ns_per_packet", &pair_ns).with_reference(median(&alone_ns)),
     ]);
     rows
 }
 
-/// The part of the work that falls to one shard.
+/// Returns the load of one shard.
 fn share(options: Options, shard: usize) -> Load<Plane> {
     let mut numbers: Vec<u64> = options
         .numbers()
@@ -69,14 +71,14 @@ fn share(options: Options, shard: usize) -> Load<Plane> {
             shard_of(KEY.name(name.as_ref()), SHARDS) == shard
         })
         .collect();
-    // Half of them are pending at a time.
+    // Half of the names are pending at a time.
     numbers.truncate(numbers.len() & !1);
     let mine = Options { pending: numbers.len() as u64 / 2, shard: shard as u8, ..options };
     Load::new(mine, options.cached() / SHARDS, numbers.into_iter())
 }
 
-/// Each load once, all at the same time.
-fn lap(loads: &mut [Load<Plane>]) -> Took {
+/// Runs each load once, all in parallel.
+fn lap(loads: &mut [Load<Plane>]) -> PassTimes {
     let ready = Barrier::new(loads.len());
     let times: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = loads
@@ -95,16 +97,17 @@ fn lap(loads: &mut [Load<Plane>]) -> Took {
     let start = times.iter().map(|time| time.0).min().expect("there is a load");
     let end = times.iter().map(|time| time.1).max().expect("there is a load");
     let cpu = times.iter().map(|time| time.2).max().expect("there is a load");
-    Took { wall: end - start, cpu }
+    PassTimes { wall: end - start, cpu }
 }
 
-/// Processor time of this thread.
+/// Returns the processor time of this thread.
 fn thread_cpu() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// How evenly names fall to shards, by many secrets: names of all kinds, and those of a single download.
+/// Measures the balance of shards over many hash keys: for mixed names, and for the segments of one
+/// download.
 fn spread(row: &str, options: &Options) -> Vec<Row> {
     let file: Name = "/video/file/v=1".parse().expect("a name");
     let various: Vec<Name> = (0..SPREAD).map(|number| names(number, options).1).collect();
@@ -119,7 +122,7 @@ fn spread(row: &str, options: &Options) -> Vec<Row> {
     rows
 }
 
-/// The share of these names that falls to the shard which gets most.
+/// Returns the share of names of the busiest shard.
 fn busiest_share(key: &HashKey, names: &[Name]) -> f64 {
     let mut counts = [0usize; SHARDS];
     for name in names {
@@ -128,7 +131,7 @@ fn busiest_share(key: &HashKey, names: &[Name]) -> f64 {
     counts.into_iter().max().unwrap_or(0) as f64 / names.len() as f64
 }
 
-/// A secret, the same in each run.
+/// Returns a hash key, the same in each run.
 fn key(number: u64) -> HashKey {
     HashKey::new(core::array::from_fn(|word| splitmix64(4 * number + word as u64)))
 }
@@ -138,21 +141,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_name_is_in_one_share_and_shares_are_even() {
+    fn shares_partition_names_evenly() {
         let options = Options { prefixes: 1000, pending: 1000, ..Options::default() };
         let shares: Vec<Load<Plane>> = (0..SHARDS).map(|shard| share(options, shard)).collect();
         let counts: Vec<usize> = shares.iter().map(Load::count).collect();
-        // An odd one is left out of each.
+        // An odd name is left out of each.
         assert!((1998..=2000).contains(&counts.iter().sum::<usize>()), "{counts:?}");
         assert!(counts.iter().all(|count| *count > 850), "{counts:?}");
     }
 
     #[test]
-    fn both_do_all_their_work() {
+    fn two_planes_forward_all_packets() {
         let options = Options { prefixes: 500, pending: 500, ..Options::default() };
         let mut pair: Vec<Load<Plane>> = (0..SHARDS).map(|shard| share(options, shard)).collect();
         for _ in 0..2 {
-            // Each Interest has to be forwarded and each Data delivered, or this panics.
+            // It panics unless each Interest is forwarded and each Data delivered.
             let took = lap(&mut pair);
             assert!(took.wall > Duration::ZERO);
         }

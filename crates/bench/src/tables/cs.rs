@@ -1,7 +1,8 @@
 //! Content store: nanoseconds per operation by number of packets.
 //!
-//! Packets of one block with names of 4 to 8 components, all different (`different`: worst case of the prefix tree) or segments of files of a
-//! thousand (`segments`). Names, hashes and packets are made outside the measured time, a batch at a time, as packets come hot from ingress.
+//! Packets of one block with names of 4 to 8 components, all different (`different`: the worst case
+//! of the prefix tree) or segments of files of a thousand segments (`segments`). Names, hashes and
+//! packets are made before each measured batch, so they are in the cache as after ingress.
 
 use super::{Row, Samples};
 use nw_name::{HashKey, Name, Prefixes, component::ComponentType, tlv::push_tlv};
@@ -16,7 +17,8 @@ const OPERATIONS: usize = 400_000;
 const SEGMENTS: u64 = 1000;
 const NOW: Instant = Instant::from_millis(1000);
 
-/// Rows `tables/cs/{insert,hit,miss,evict,prefix,evict_prefixes}/…` for each size; the last two with the tree of prefixes.
+/// Measures the rows `tables/cs/{insert,hit,miss,evict,prefix,evict_prefixes}/…` for each size; the
+/// last two with the prefix tree.
 pub fn run(sizes: &[usize]) -> Vec<Row> {
     let mut rows = Vec::new();
     for size in sizes {
@@ -41,7 +43,7 @@ impl Names {
         }
     }
 
-    /// The name with this number.
+    /// Returns the name of this number.
     fn name(self, number: u64) -> Name {
         match self {
             Names::Different => {
@@ -51,7 +53,7 @@ impl Names {
                 for level in 2..3 + number % 5 {
                     name = name.with_generic(format!("{:06x}", splitmix64(number << 3 | level) as u32 >> 8));
                 }
-                // Names of one length are different by this one.
+                // This component makes names of equal length differ.
                 name.with_generic(number.to_string())
             }
             Names::Segments => Name::new()
@@ -62,7 +64,7 @@ impl Names {
         }
     }
 
-    /// A prefix of the name with this number that finds it or a neighbour.
+    /// Returns a prefix of the name of this number, which finds it or a neighbour.
     fn prefix(self, number: u64) -> Name {
         let name = self.name(number);
         name.as_ref().prefix(name.as_ref().len() - 2).to_name()
@@ -72,7 +74,7 @@ impl Names {
 pub(super) struct Item {
     name: Name,
     prefixes: Prefixes,
-    /// Where the name's value is in the packet.
+    /// Range of the name's value in the packet.
     place: (u16, u16),
     wire: Vec<u8>,
 }
@@ -88,19 +90,19 @@ pub(super) fn key() -> HashKey {
     HashKey::new([splitmix64(1), splitmix64(2), splitmix64(3), splitmix64(4)])
 }
 
-fn asked(name: Name) -> Item {
+fn lookup_key(name: Name) -> Item {
     Item { prefixes: Prefixes::of(&key(), name.as_ref()), name, place: (0, 0), wire: Vec::new() }
 }
 
-/// A Data as far as the store looks at it.
+/// Builds a Data packet with the fields that the store reads.
 pub(super) fn data(name: Name) -> Item {
     let mut body = Vec::new();
     name.as_ref().encode(&mut body);
     push_tlv(21, &[7; 64], &mut body);
-    let mut item = asked(name);
+    let mut item = lookup_key(name);
     push_tlv(6, &body, &mut item.wire);
     assert!(item.wire.len() <= BLOCK_LEN, "a packet of one block");
-    // Behind two types and two lengths of at most three octets.
+    // After two types and two lengths of at most three bytes.
     let name = item.name.as_ref().as_bytes();
     let start = (4..9).find(|start| item.wire[*start..].starts_with(name)).expect("a packet of this name");
     item.place = (start as u16, name.len() as u16);
@@ -111,23 +113,23 @@ fn store(names: Names, size: usize, rows: &mut Vec<Row>) {
     let mut row = |what: &str, samples: Samples| {
         rows.push(samples.row(format!("tables/cs/{what}/{}/{size}", names.as_str())));
     };
-    // Numbers in the store, and beyond those of the evictions below.
+    // Numbers in the store, and numbers beyond those of the evictions below.
     let there = |draw: u64| splitmix64(draw) % size as u64;
     let elsewhere = |draw: u64| (1 << 33) + there(draw);
     let mut insert = Samples::new();
     let mut cs = filled(names, size, &mut insert);
     row("insert", insert);
     for (how, batched) in [("batched", true), ("alone", false)] {
-        let hit = finds(&mut cs, |draw| asked(names.name(there(draw))), false, batched, true);
+        let hit = finds(&mut cs, |draw| lookup_key(names.name(there(draw))), false, batched, true);
         row(&format!("hit/{how}"), hit);
-        let miss = finds(&mut cs, |draw| asked(names.name(elsewhere(draw))), false, batched, false);
+        let miss = finds(&mut cs, |draw| lookup_key(names.name(elsewhere(draw))), false, batched, false);
         row(&format!("miss/{how}"), miss);
     }
-    // After all those hits the order of use is a random one.
+    // After all those hits, the order of use is random.
     row("evict", evictions(&mut cs, names, size));
-    // The same with the tree of prefixes, which somebody who asks by prefix brings about.
+    // The same with the prefix tree, which prefix lookups create.
     let mut cs = filled(names, size, &mut Samples::new());
-    let nowhere = asked(Name::new().with_generic("nowhere"));
+    let nowhere = lookup_key(Name::new().with_generic("nowhere"));
     while !cs.knows_prefixes() {
         let (name, prefixes) = (nowhere.name.as_ref(), &nowhere.prefixes);
         assert_eq!(cs.find(NOW, &Ask { name, prefixes, can_be_prefix: true, must_be_fresh: false }), None);
@@ -136,7 +138,7 @@ fn store(names: Names, size: usize, rows: &mut Vec<Row>) {
         }
     }
     for (how, batched) in [("batched", true), ("alone", false)] {
-        let prefix = finds(&mut cs, |draw| asked(names.prefix(there(draw))), true, batched, true);
+        let prefix = finds(&mut cs, |draw| lookup_key(names.prefix(there(draw))), true, batched, true);
         row(&format!("prefix/{how}"), prefix);
     }
     row("evict_prefixes", evictions(&mut cs, names, size));
@@ -144,7 +146,7 @@ fn store(names: Names, size: usize, rows: &mut Vec<Row>) {
 
 fn filled(names: Names, size: usize, insert: &mut Samples) -> ContentStore {
     let mut cs = ContentStore::new(key(), CsConfig { packets_max: size, bytes_max: size * BLOCK_LEN });
-    // Small stores are filled and emptied until there is something to measure.
+    // Small stores are filled and emptied until there are enough operations.
     let rounds = (OPERATIONS / 4 / size).max(1);
     for round in 0..rounds {
         inserts(&mut cs, names, 0..size, insert);
@@ -179,7 +181,7 @@ fn inserts(cs: &mut ContentStore, names: Names, numbers: Range<usize>, samples: 
     });
 }
 
-/// Finds and copies out.
+/// Looks up packets and copies them.
 fn finds(
     cs: &mut ContentStore,
     ask: impl Fn(u64) -> Item,

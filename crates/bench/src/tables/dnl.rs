@@ -1,4 +1,5 @@
-//! Dead nonce list: nanoseconds per operation by number of pairs remembered. All pairs are different; hits are drawn at random.
+//! Dead nonce list: nanoseconds per operation by number of pairs remembered. All pairs are
+//! different; hits are drawn at random.
 
 use super::{Row, Samples};
 use nw_report_kit::random::splitmix64;

@@ -1,7 +1,8 @@
-//! FIB and the index below it: nanoseconds per operation by number of entries.
+//! FIB and its index: nanoseconds per operation by number of entries.
 //!
-//! Names are prefixes of 4 to 8 components (about 50 octets), the upper two shared, all different; asked for are names two components longer.
-//! Names and hashes are made outside the measured time, a batch at a time, as packets come hot from ingress.
+//! Entries have 4 to 8 components (about 50 bytes) and share the upper two; lookups have two
+//! components more. Names and hashes are made before each measured batch, so they are in the cache
+//! as after ingress.
 
 use super::{Row, Samples};
 use nw_name::{HashKey, Name, Prefixes, component::ComponentType};
@@ -14,7 +15,7 @@ use std::hint::black_box;
 const BATCH: usize = 32;
 const LOOKUPS: usize = 400_000;
 
-/// Rows `tables/fib/{set,hit,miss,remove}/…` and `tables/index/…` for each size.
+/// Measures the rows `tables/fib/{set,hit,miss,remove}/…` and `tables/index/…` for each size.
 pub fn run(sizes: &[usize]) -> Vec<Row> {
     let mut rows = Vec::new();
     for size in sizes {
@@ -28,7 +29,7 @@ fn key() -> HashKey {
     HashKey::new([splitmix64(1), splitmix64(2), splitmix64(3), splitmix64(4)])
 }
 
-/// The prefix with this number.
+/// Returns the prefix of this number.
 fn prefix(number: u64) -> Name {
     let mut name = Name::new()
         .with_generic(format!("org{}", number % 317))
@@ -36,25 +37,25 @@ fn prefix(number: u64) -> Name {
     for level in 2..3 + number % 5 {
         name = name.with_generic(format!("{:06x}", splitmix64(number << 3 | level) as u32 >> 8));
     }
-    // Names of one length are different by this one.
+    // This component makes names of equal length differ.
     name.with_generic(number.to_string())
 }
 
-struct Asked {
+struct LookupKey {
     name: Name,
     prefixes: Prefixes,
 }
 
-fn asked(prefix: Name) -> Asked {
+fn lookup_key(prefix: Name) -> LookupKey {
     let name = prefix.with_generic("video").with_number(ComponentType::SEGMENT, 7);
-    Asked { prefixes: Prefixes::of(&key(), name.as_ref()), name }
+    LookupKey { prefixes: Prefixes::of(&key(), name.as_ref()), name }
 }
 
 fn fib(size: usize, rows: &mut Vec<Row>) {
     let mut fib = Fib::new(key(), FibConfig::new(size + 1));
     fib.set(Name::new().as_ref(), &[], StrategyId(0)).expect("room for all");
     let (mut set, mut remove) = (Samples::new(), Samples::new());
-    // Small tables are filled and emptied until there is something to measure.
+    // Small tables are filled and emptied until there are enough operations.
     let rounds = (100_000 / size).max(1);
     for round in 0..rounds {
         each_batch(size, |numbers| {
@@ -73,8 +74,8 @@ fn fib(size: usize, rows: &mut Vec<Row>) {
             empty(&mut fib, size, &mut remove);
         }
     }
-    let hit = |draw: u64| asked(prefix(splitmix64(draw) % size as u64));
-    let miss = |draw: u64| asked(prefix(size as u64 + splitmix64(draw) % (1 << 40)));
+    let hit = |draw: u64| lookup_key(prefix(splitmix64(draw) % size as u64));
+    let miss = |draw: u64| lookup_key(prefix(size as u64 + splitmix64(draw) % (1 << 40)));
     let mut row = |what: &str, samples: Samples| rows.push(samples.row(format!("tables/fib/{what}/{size}")));
     row("hit/batched", lookups(&fib, hit, true));
     row("hit/alone", lookups(&fib, hit, false));
@@ -97,10 +98,10 @@ fn empty(fib: &mut Fib, size: usize, remove: &mut Samples) {
     assert!(fib.len() == 1, "sizes are no multiples of 7");
 }
 
-fn lookups(fib: &Fib, ask: impl Fn(u64) -> Asked, prefetch: bool) -> Samples {
+fn lookups(fib: &Fib, ask: impl Fn(u64) -> LookupKey, prefetch: bool) -> Samples {
     let mut samples = Samples::new();
     each_batch(LOOKUPS, |numbers| {
-        let batch: Vec<Asked> = numbers.map(&ask).collect();
+        let batch: Vec<LookupKey> = numbers.map(&ask).collect();
         samples.measure(batch.len(), || {
             if prefetch && fib.is_far() {
                 batch.iter().for_each(|asked| fib.prefetch_far(&asked.prefixes));

@@ -11,15 +11,15 @@ use std::time::Instant;
 /// One result.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Path-like and stable.
+    /// Name of the row, a stable path.
     pub name: String,
-    /// Of value and spread.
+    /// Unit of value and spread.
     pub unit: &'static str,
-    /// Per operation in the middle batch.
+    /// Time per operation in the median batch.
     pub value: f64,
-    /// From the tenth to the ninetieth percentile of batches.
+    /// Difference between the 90th and the 10th percentile of batches.
     pub spread: f64,
-    /// The longest batch, in microseconds: what a caller may have to wait.
+    /// The longest batch in microseconds: the longest wait of a caller.
     pub longest_us: f64,
 }
 
@@ -30,12 +30,12 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// None yet.
+    /// Creates an empty set.
     pub const fn new() -> Self {
         Samples { batches: Vec::new() }
     }
 
-    /// Measures one batch of `operations`.
+    /// Times one batch of `operations`.
     pub fn measure<R>(&mut self, operations: usize, batch: impl FnOnce() -> R) -> R {
         let start = Instant::now();
         let result = batch();
@@ -43,7 +43,7 @@ impl Samples {
         result
     }
 
-    /// Nanoseconds per operation.
+    /// Returns a row with nanoseconds per operation.
     pub fn row(mut self, name: String) -> Row {
         assert!(!self.batches.is_empty(), "{name} was measured");
         let longest_us =

@@ -1,9 +1,10 @@
 //! PIT: nanoseconds per operation by number of pending Interests.
 //!
-//! Names have 4 components (about 45 octets, a random one and a segment among them), Interests 60 octets. One in-record with a token of 6
-//! octets, one out-record. Pending ones are drawn at random, so that nothing of them is in the cache when there are many; `in-order` rows
-//! draw the oldest, as when all answers take equally long. Names and hashes are made outside the measured time, a batch at a time, as
-//! packets come hot from ingress.
+//! Names have 4 components (about 45 bytes, with a random component and a segment), Interests 60
+//! bytes. Each entry has one in-record with a token of 6 bytes and one out-record. Data answer
+//! random entries, which are not in the processor's cache if there are many; `in-order` rows answer
+//! the oldest entry, as with equal delays. Names and hashes are made before each measured batch, so
+//! they are in the cache as after ingress.
 
 use super::{Row, Samples};
 use nw_name::{HashKey, Name, Prefixes, component::ComponentType};
@@ -17,16 +18,17 @@ const BATCH: usize = 32;
 const OPERATIONS: usize = 320_000;
 const LIFETIME_NANOS: u64 = 4_000_000_000;
 
-/// Rows `tables/pit/{insert,satisfy,find,match-token,match-name,fill,expire}/…` for each size.
+/// Measures the rows `tables/pit/{insert,satisfy,find,match-token,match-name,fill,expire}/…` for
+/// each size.
 ///
-/// `insert` is all that a new Interest does here: entry, in-record, out-record, timer. `satisfy` is all that a Data does: token, match,
-/// in-records, removal.
+/// `insert` covers all PIT work of a new Interest: entry, in-record, out-record, timer. `satisfy`
+/// covers that of a Data: token, match, in-records, removal.
 pub fn run(sizes: &[usize]) -> Vec<Row> {
     sizes.iter().flat_map(|size| Bench::new(*size).rows()).collect()
 }
 
-/// A packet as forwarding sees it.
-struct Asked {
+/// The fields of a packet that the PIT reads.
+struct LookupKey {
     name: Name,
     prefixes: Prefixes,
     wire: Vec<u8>,
@@ -37,11 +39,11 @@ struct Bench {
     pit: Pit,
     key: HashKey,
     size: usize,
-    /// Number of the name and token of each pending Interest.
+    /// Number of the name, and token, of each pending Interest.
     pending: Vec<(u64, [u8; 6])>,
     made: u64,
     drawn: u64,
-    /// Where the oldest pending one stands, as long as they are drawn in order.
+    /// Index of the oldest pending Interest, for rows in order.
     oldest: usize,
     now_nanos: u64,
     matched: Vec<EntryRef>,
@@ -72,7 +74,7 @@ impl Bench {
         for (how, prefetch) in [("batched", true), ("alone", false)] {
             let (mut insert, mut satisfy) = (Samples::new(), Samples::new());
             for _ in 0..OPERATIONS / BATCH {
-                self.turn_over(prefetch, true, &mut satisfy, &mut insert);
+                self.satisfy_and_insert(prefetch, true, &mut satisfy, &mut insert);
             }
             let samples = [("insert/in-order", insert), ("satisfy/in-order", satisfy)];
             rows.extend(
@@ -83,7 +85,7 @@ impl Bench {
             let (mut insert, mut satisfy) = (Samples::new(), Samples::new());
             let (mut find, mut by_token, mut by_name) = (Samples::new(), Samples::new(), Samples::new());
             for _ in 0..OPERATIONS / BATCH {
-                self.turn_over(prefetch, false, &mut satisfy, &mut insert);
+                self.satisfy_and_insert(prefetch, false, &mut satisfy, &mut insert);
             }
             for _ in 0..OPERATIONS / BATCH {
                 self.find(prefetch, &mut find);
@@ -101,7 +103,7 @@ impl Bench {
                 samples.map(|(what, samples)| samples.row(format!("tables/pit/{what}/{how}/{}", self.size))),
             );
         }
-        // Small tables are filled and emptied until there is something to measure.
+        // Small tables are filled and emptied until there are enough operations.
         for _ in 0..(OPERATIONS / self.size).max(1) {
             self.expire(&mut expire);
             if self.size < OPERATIONS {
@@ -113,7 +115,7 @@ impl Bench {
         rows
     }
 
-    fn asked(&self, number: u64, token: [u8; 6]) -> Asked {
+    fn lookup_key(&self, number: u64, token: [u8; 6]) -> LookupKey {
         let name = Name::new()
             .with_generic("video")
             .with_generic(format!("site{}", number % 97))
@@ -122,18 +124,18 @@ impl Bench {
         let mut wire = vec![5, 58, 7, name.as_ref().as_bytes().len() as u8];
         wire.extend_from_slice(name.as_ref().as_bytes());
         wire.extend_from_slice(&[10, 4, 1, 2, 3, 4, 12, 2, 15, 160]);
-        Asked { prefixes: Prefixes::of(&self.key, name.as_ref()), name, wire, token }
+        LookupKey { prefixes: Prefixes::of(&self.key, name.as_ref()), name, wire, token }
     }
 
-    /// A batch of names that were never asked for.
-    fn new_ones(&mut self) -> (u64, Vec<Asked>) {
+    /// Returns a batch of new names.
+    fn new_batch(&mut self) -> (u64, Vec<LookupKey>) {
         let first = self.made;
         self.made += BATCH as u64;
-        (first, (first..self.made).map(|number| self.asked(number, [0; 6])).collect())
+        (first, (first..self.made).map(|number| self.lookup_key(number, [0; 6])).collect())
     }
 
-    /// A batch of pending ones, all different, and where they stand.
-    fn drawn(&mut self, in_order: bool) -> (Vec<usize>, Vec<Asked>) {
+    /// Returns a batch of distinct pending names with their indices.
+    fn drawn(&mut self, in_order: bool) -> (Vec<usize>, Vec<LookupKey>) {
         let mut places: Vec<usize> = Vec::with_capacity(BATCH);
         if in_order {
             places.extend((0..BATCH).map(|more| (self.oldest + more) % self.pending.len()));
@@ -146,17 +148,19 @@ impl Bench {
                 places.push(place);
             }
         }
-        let batch =
-            places.iter().map(|place| self.asked(self.pending[*place].0, self.pending[*place].1)).collect();
+        let batch = places
+            .iter()
+            .map(|place| self.lookup_key(self.pending[*place].0, self.pending[*place].1))
+            .collect();
         (places, batch)
     }
 
-    fn insert(&mut self, batch: &mut [Asked], prefetch: bool, samples: &mut Samples) {
+    fn insert(&mut self, batch: &mut [LookupKey], prefetch: bool, samples: &mut Samples) {
         let now = Instant::from_nanos(self.now_nanos);
-        // As many as are pending come in one lifetime.
+        // One lifetime passes per number of pending Interests.
         self.now_nanos += LIFETIME_NANOS * BATCH as u64 / self.size as u64;
         let expiry = Instant::from_nanos(now.as_nanos() + LIFETIME_NANOS);
-        let token = Token::new(&[1, 2, 3, 4, 5, 6]).expect("six octets are a token");
+        let token = Token::new(&[1, 2, 3, 4, 5, 6]).expect("six bytes are a token");
         let pit = &mut self.pit;
         samples.measure(batch.len(), || {
             if prefetch {
@@ -188,14 +192,20 @@ impl Bench {
 
     fn fill(&mut self, samples: &mut Samples) {
         while self.pending.len() < self.size {
-            let (first, mut batch) = self.new_ones();
+            let (first, mut batch) = self.new_batch();
             self.insert(&mut batch, true, samples);
             self.pending.extend(batch.iter().enumerate().map(|(at, asked)| (first + at as u64, asked.token)));
         }
     }
 
-    /// Data for a batch of pending ones, then as many new ones.
-    fn turn_over(&mut self, prefetch: bool, in_order: bool, satisfy: &mut Samples, insert: &mut Samples) {
+    /// Satisfies a batch of pending Interests, then inserts as many new ones.
+    fn satisfy_and_insert(
+        &mut self,
+        prefetch: bool,
+        in_order: bool,
+        satisfy: &mut Samples,
+        insert: &mut Samples,
+    ) {
         let (places, batch) = self.drawn(in_order);
         let Bench { pit, matched, .. } = self;
         satisfy.measure(batch.len(), || {
@@ -213,11 +223,11 @@ impl Bench {
                 }
             }
         });
-        let (first, mut batch) = self.new_ones();
+        let (first, mut batch) = self.new_batch();
         self.insert(&mut batch, prefetch, insert);
         let now = Instant::from_nanos(self.now_nanos);
         while let Some(entry) = self.pit.pop_expired(now) {
-            // Those that were never drawn stay.
+            // Entries that were never drawn remain.
             self.pit.set_expiry(entry, now.plus_millis(4000));
         }
         for (at, place) in places.into_iter().enumerate() {
@@ -254,7 +264,7 @@ impl Bench {
         });
     }
 
-    /// Lets all that is pending end.
+    /// Lets all pending Interests expire.
     fn expire(&mut self, samples: &mut Samples) {
         self.now_nanos += 2 * LIFETIME_NANOS;
         let now = Instant::from_nanos(self.now_nanos);
@@ -264,7 +274,7 @@ impl Bench {
             samples.measure(count, || {
                 let mut ended = 0;
                 while ended < count {
-                    // None when moving far ones took all the work that one call may do.
+                    // None if moving timers used up the work bound of the call.
                     if let Some(entry) = pit.pop_expired(now) {
                         pit.remove(entry);
                         ended += 1;
@@ -276,13 +286,13 @@ impl Bench {
     }
 }
 
-impl Asked {
+impl LookupKey {
     fn ask(&self) -> Ask<'_> {
         Ask { name: self.name.as_ref(), prefixes: &self.prefixes, can_be_prefix: false, must_be_fresh: false }
     }
 }
 
-fn prefetch_data(pit: &Pit, prefetch: bool, with_token: bool, batch: &[Asked]) {
+fn prefetch_data(pit: &Pit, prefetch: bool, with_token: bool, batch: &[LookupKey]) {
     if !prefetch {
         return;
     }

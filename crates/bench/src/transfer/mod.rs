@@ -1,7 +1,8 @@
-//! `transfer/…`: bulk transfers through real routers over real sockets, beside a bare relay between the same two programs.
+//! `transfer/…`: bulk transfers through real routers over real sockets, against a relay between the
+//! same two programs.
 
-use crate::ends::Seen;
-use crate::process::Running;
+use crate::endpoints::TransferStats;
+use crate::process::ChildProcess;
 use crate::report::Row;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
@@ -11,31 +12,31 @@ use std::time::Duration;
 
 mod udp;
 
-/// Segments of one measured transfer: 800 MB of 8000 octets, about a second.
+/// Segments of a measured transfer: 800 MB in segments of 8000 bytes, about a second.
 const SEGMENTS: u32 = 100_000;
-/// Segments that go before, unmeasured, so that the content store is full as that of any router in use: at first the kernel still zeroes its pages.
+/// Unmeasured segments that fill the content store first: the kernel zeroes its pages on first use.
 pub(crate) const WARM_UP_SEGMENTS: u32 = 36_000;
-/// Repetitions, each way in turn with its reference.
+/// Repetitions, alternately with the reference.
 const RUNS: usize = 7;
-/// Interests on their way at most.
+/// Maximum number of outstanding Interests.
 const WINDOW: usize = 128;
 
-/// Where things are while a benchmark runs.
+/// Binaries and folder of a benchmark.
 #[derive(Debug)]
 pub struct Place {
     /// The `nw` binary.
     pub nw: PathBuf,
-    /// This binary.
+    /// The `nw-bench` binary.
     pub me: PathBuf,
-    /// Sockets and configurations.
+    /// Folder of sockets and configurations.
     pub folder: tempfile::TempDir,
 }
 
 impl Place {
-    /// Beside this binary, in a new folder.
+    /// Finds `nw` beside this binary, and creates a folder.
     ///
     /// # Errors
-    /// When the `nw` binary was not built.
+    /// If the `nw` binary is missing.
     pub fn new() -> Result<Self> {
         let me = std::env::current_exe()?;
         let nw = me.with_file_name("nw");
@@ -43,49 +44,50 @@ impl Place {
         Ok(Place { nw, me, folder: tempfile::tempdir()? })
     }
 
-    /// A path in the folder.
+    /// Returns a path in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Starts a router with its default configuration but for where it listens.
+    /// Starts a router with its own listeners and an otherwise default configuration.
     ///
     /// # Errors
-    /// When it does not start.
-    pub fn router(&self, name: &str, more: &str) -> Result<(Running, PathBuf)> {
+    /// If it does not start.
+    pub fn router(&self, name: &str, more: &str) -> Result<(ChildProcess, PathBuf)> {
         self.router_by(Command::new(&self.nw), name, more)
     }
 
-    /// As [`router`](Self::router), with the command that starts `nw`.
+    /// Starts a router like [`router`](Self::router), with a prepared command for `nw`.
     ///
     /// # Errors
-    /// When it does not start.
-    pub fn router_by(&self, mut nw: Command, name: &str, more: &str) -> Result<(Running, PathBuf)> {
+    /// If it does not start.
+    pub fn router_by(&self, mut nw: Command, name: &str, more: &str) -> Result<(ChildProcess, PathBuf)> {
         let socket = self.path(&format!("{name}.sock"));
         let config = self.path(&format!("{name}.toml"));
         std::fs::write(&config, format!("[faces.unix]\npath = {socket:?}\n[log]\nlevel = \"warn\"\n{more}"))?;
         nw.arg("run").arg("--config").arg(&config).stdout(Stdio::null());
-        let mut router = Running::start(name, &mut nw)?;
+        let mut router = ChildProcess::start(name, &mut nw)?;
         router.wait_for_listener(&socket)?;
         Ok((router, socket))
     }
 
-    /// Fills the caches on the way. Gives what the consumer saw: a transfer into empty tables.
-    fn warm_up(&self, near: &Path, far: &Path, prefix: &str, len: usize) -> Result<Seen> {
+    /// Fills the content stores. Returns the consumer's result, a transfer into empty tables.
+    fn warm_up(&self, near: &Path, far: &Path, prefix: &str, len: usize) -> Result<TransferStats> {
         self.warm_up_by(far, prefix, len, |prefix| self.consume(near, prefix))
     }
 
-    /// As [`warm_up`](Self::warm_up), for another consumer.
+    /// Fills the content stores like [`warm_up`](Self::warm_up), with a prepared command of the
+    /// consumer.
     fn warm_up_by(
         &self,
         far: &Path,
         prefix: &str,
         len: usize,
-        consume: impl Fn(&str) -> Result<Seen>,
-    ) -> Result<Seen> {
+        consume: impl Fn(&str) -> Result<TransferStats>,
+    ) -> Result<TransferStats> {
         let prefix = format!("{prefix}/warm-up");
         let _producer = self.produce(far, &prefix, WARM_UP_SEGMENTS, len, true)?;
-        std::thread::sleep(SETTLE);
+        std::thread::sleep(CONNECT_TIME);
         consume(&prefix)
     }
 
@@ -96,16 +98,16 @@ impl Place {
         segments: u32,
         len: usize,
         register: bool,
-    ) -> Result<Running> {
+    ) -> Result<ChildProcess> {
         let mut command = Command::new(&self.me);
         command.arg("produce").arg(router).arg(prefix).arg(segments.to_string()).arg(len.to_string());
         if !register {
             command.arg("--no-register");
         }
-        Running::start("producer", &mut command)
+        ChildProcess::start("producer", &mut command)
     }
 
-    pub(crate) fn consume(&self, router: impl AsRef<OsStr>, prefix: &str) -> Result<Seen> {
+    pub(crate) fn consume(&self, router: impl AsRef<OsStr>, prefix: &str) -> Result<TransferStats> {
         let output = Command::new(&self.me)
             .arg("consume")
             .arg(router)
@@ -119,13 +121,13 @@ impl Place {
     }
 }
 
-/// One transfer: what the consumer saw, processor time of the routers.
+/// One transfer: the consumer's result, and the processor time of the routers.
 #[derive(Clone, Debug)]
 struct Transfer {
-    seen: Seen,
+    seen: TransferStats,
     cpu: Duration,
-    /// What the same was like through empty tables.
-    cold: Option<Seen>,
+    /// Result of the transfer into empty tables.
+    cold: Option<TransferStats>,
 }
 
 impl Transfer {
@@ -138,22 +140,23 @@ impl Transfer {
     }
 }
 
-pub(crate) fn gbit_per_s(seen: &Seen) -> f64 {
+pub(crate) fn gbit_per_s(seen: &TransferStats) -> f64 {
     seen.bytes as f64 * 8.0 / seen.seconds / 1e9
 }
 
-/// The producer's registration has taken effect once the router answers it; give a raw one time to connect.
-pub(crate) const SETTLE: Duration = Duration::from_millis(150);
+/// Time for a producer without registration to connect.
+pub(crate) const CONNECT_TIME: Duration = Duration::from_millis(150);
 
 fn through_relay(place: &Place, run: usize, len: usize) -> Result<Transfer> {
     let socket = place.path(&format!("relay{run}.sock"));
-    let mut relay = Running::start("relay", Command::new(&place.me).arg("relay").arg(&socket))?;
+    let mut relay = ChildProcess::start("relay", Command::new(&place.me).arg("relay").arg(&socket))?;
     relay.wait_for(&socket)?;
     let prefix = format!("/relay/v={run}");
     let _producer = place.produce(&socket, &prefix, SEGMENTS, len, false)?;
-    std::thread::sleep(SETTLE);
+    std::thread::sleep(CONNECT_TIME);
     let before = relay.cpu();
-    // The relay ends when the consumer hangs up, so its time is read just before: from the consumer's own end it is the same work.
+    // The relay ends when the consumer closes its connection, so its processor time is read just
+    // before.
     let seen = place.consume(&socket, &prefix)?;
     let cpu = relay.cpu().saturating_sub(before);
     Ok(Transfer { seen, cpu, cold: None })
@@ -165,7 +168,7 @@ fn through_unix(place: &Place, run: usize, len: usize) -> Result<Transfer> {
     let prefix = format!("/unix/v={run}");
     let cold = place.warm_up(&socket, &socket, &prefix, len)?;
     let _producer = place.produce(&socket, &prefix, SEGMENTS, len, true)?;
-    std::thread::sleep(SETTLE);
+    std::thread::sleep(CONNECT_TIME);
     let before = router.cpu();
     let seen = place.consume(&socket, &prefix)?;
     Ok(Transfer { seen, cpu: router.cpu().saturating_sub(before), cold: Some(cold) })
@@ -184,16 +187,16 @@ fn through_udp_chain(place: &Place, run: usize, len: usize) -> Result<Transfer> 
     let prefix = format!("/udp/v={run}");
     let cold = place.warm_up(&near_socket, &far_socket, &prefix, len)?;
     let _producer = place.produce(&far_socket, &prefix, SEGMENTS, len, true)?;
-    std::thread::sleep(SETTLE);
+    std::thread::sleep(CONNECT_TIME);
     let before = near.cpu() + far.cpu();
     let seen = place.consume(&near_socket, &prefix)?;
     Ok(Transfer { seen, cpu: (near.cpu() + far.cpu()).saturating_sub(before), cold: Some(cold) })
 }
 
-/// A port that nobody has.
+/// Returns a free UDP port.
 ///
 /// # Errors
-/// When there is none.
+/// If there is none.
 pub fn free_udp_port() -> Result<u16> {
     Ok(std::net::UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port())
 }
@@ -202,10 +205,10 @@ fn figures(transfers: &[Transfer], figure: impl Fn(&Transfer) -> f64) -> Vec<f64
     transfers.iter().map(figure).collect()
 }
 
-/// The rows.
+/// Measures the rows.
 ///
 /// # Errors
-/// When something does not start or a transfer fails.
+/// If a process does not start, or a transfer fails.
 pub fn run(row: &str) -> Result<Vec<Row>> {
     let Some(len) = row.rsplit('/').next().and_then(|len| len.parse().ok()) else { return Ok(Vec::new()) };
     if row.starts_with("transfer/udp/") {
@@ -243,17 +246,17 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
     };
     let mut rows = Vec::new();
     if is_udp {
-        rows.push(gbit(row, &udp).beside(gbit("", &unix).value));
+        rows.push(gbit(row, &udp).with_reference(gbit("", &unix).value));
         rows.push(Row::new(row, "ratio_to_unix", &ratios(&udp, &unix)).at_least(0.4));
         rows.push(Row::new(row, "cpu_us_per_exchange", &figures(&udp, Transfer::cpu_us_per_exchange)));
         rows.extend(about(row, &udp));
     } else {
         let relay_cpu = Row::new("", "", &figures(&relay, Transfer::cpu_us_per_exchange)).value;
-        rows.push(gbit(row, &unix).beside(gbit("", &relay).value));
+        rows.push(gbit(row, &unix).with_reference(gbit("", &relay).value));
         let ratio = Row::new(row, "ratio_to_relay", &ratios(&unix, &relay));
         rows.push(if len == 8000 { ratio.at_least(0.8) } else { ratio });
         let cpu = Row::new(row, "cpu_us_per_exchange", &figures(&unix, Transfer::cpu_us_per_exchange));
-        let cpu = if relay_cpu > 0.0 { cpu.beside(relay_cpu) } else { cpu };
+        let cpu = if relay_cpu > 0.0 { cpu.with_reference(relay_cpu) } else { cpu };
         rows.push(if len == 8000 { cpu.at_most(6.0) } else { cpu });
         rows.extend(about(row, &unix));
     }

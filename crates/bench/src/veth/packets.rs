@@ -1,13 +1,14 @@
-//! The packets of `forward/veth`: Interests of 58 to 100 octets with 4 to 9 components, each with a name of its own, and Data that answer them.
-//! Their lengths vary, so that hardly any two in a row are equal: nothing on the way may merge them into one.
+//! The packets of `forward/veth`: Interests of 58 to 100 bytes with 4 to 9 components and unique
+//! names, and Data that answer them. Their lengths vary, so that few neighbours are equal and can
+//! be merged on the way.
 
 use nw_report_kit::random::splitmix64;
 
-/// Octets of Interests.
+/// Lengths of Interests in bytes.
 const LENS: core::ops::RangeInclusive<usize> = 58..=100;
-/// All but the middle components: packet's and name's heads, the first component, the number, nonce.
+/// Bytes outside the inner components: packet and name headers, first component, number, nonce.
 const FIXED: usize = 2 + 2 + 6 + 10 + 6;
-/// Octets of a middle component.
+/// Bytes of an inner component.
 const COMPONENT: usize = 9;
 
 const INTEREST: u8 = 0x05;
@@ -17,10 +18,11 @@ const GENERIC: u8 = 0x08;
 const LINK: u8 = 0x64;
 const TOKEN: u8 = 0x62;
 const FRAGMENT: u8 = 0x50;
-/// No content; 32 octets that claim to be a digest: routers look at the form only.
-const BEHIND_NAME: [u8; 2 + 5 + 2] = [0x15, 0, 0x16, 3, 0x1b, 1, 0, 0x17, 32];
+/// Elements after the name: empty Content, SignatureInfo, and the head of a SignatureValue of 32
+/// bytes.
+const AFTER_NAME: [u8; 2 + 5 + 2] = [0x15, 0, 0x16, 3, 0x1b, 1, 0, 0x17, 32];
 
-/// Appends the Interest of a number.
+/// Appends the Interest of this number.
 pub fn interest(number: u64, out: &mut Vec<u8>) {
     let random = splitmix64(number);
     let len = LENS.start() + (random % (LENS.end() - LENS.start() + 1) as u64) as usize;
@@ -28,7 +30,7 @@ pub fn interest(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&[INTEREST, len as u8 - 2, NAME, (len - FIXED) as u8 + 16]);
     out.extend_from_slice(&[GENERIC, 4, b'v', b'e', b't', b'h']);
     while middle > 0 {
-        // A component has at least its head and an octet.
+        // A component has at least its header and one byte.
         let take = if middle <= COMPONENT + 2 { middle } else { COMPONENT };
         out.extend_from_slice(&[GENERIC, take as u8 - 2]);
         out.resize(out.len() + take - 2, b'a' + (middle % 26) as u8);
@@ -40,15 +42,16 @@ pub fn interest(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&random.to_be_bytes()[..4]);
 }
 
-/// Appends the Data that answers an Interest, bare or in a link packet whose token it gives back; nothing for anything else.
+/// Appends the Data for an Interest, bare or in an LpPacket whose PIT token it returns. Other
+/// packets are ignored.
 pub fn answer(packet: &[u8], out: &mut Vec<u8>) {
     let (token, interest) = match packet.first() {
-        Some(&LINK) => taken_out(packet.get(2..).unwrap_or_default()),
+        Some(&LINK) => token_and_fragment(packet.get(2..).unwrap_or_default()),
         _ => (&[][..], packet),
     };
     let Some([INTEREST, _, NAME, name_len, rest @ ..]) = interest.get(..) else { return };
     let Some(name) = rest.get(..usize::from(*name_len)) else { return };
-    let inner = 2 + name.len() + BEHIND_NAME.len() + 32;
+    let inner = 2 + name.len() + AFTER_NAME.len() + 32;
     if !token.is_empty() {
         let len = 2 + token.len() + 2 + 2 + inner;
         out.extend_from_slice(&[LINK, len as u8, TOKEN, token.len() as u8]);
@@ -57,12 +60,12 @@ pub fn answer(packet: &[u8], out: &mut Vec<u8>) {
     }
     out.extend_from_slice(&[DATA, inner as u8, NAME, *name_len]);
     out.extend_from_slice(name);
-    out.extend_from_slice(&BEHIND_NAME);
+    out.extend_from_slice(&AFTER_NAME);
     out.resize(out.len() + 32, 0);
 }
 
-/// Token and fragment of a link packet's fields, which are all short here.
-fn taken_out(mut fields: &[u8]) -> (&[u8], &[u8]) {
+/// Returns the PIT token and the fragment of an LpPacket's fields, which are all short here.
+fn token_and_fragment(mut fields: &[u8]) -> (&[u8], &[u8]) {
     let (mut token, mut fragment) = (&[][..], &[][..]);
     while let [typ, len, rest @ ..] = fields {
         let Some((value, rest)) = rest.split_at_checked(usize::from(*len)) else { break };
@@ -82,7 +85,7 @@ mod tests {
     use nw_wire::{Data, Interest, LpPacket};
 
     #[test]
-    fn they_are_what_they_claim_to_be() {
+    fn packets_are_valid_and_answer_matches() {
         let (mut lens, mut components) = (Vec::new(), Vec::new());
         for number in 0..2000 {
             let (mut asked, mut answered) = (Vec::new(), Vec::new());
@@ -92,7 +95,7 @@ mod tests {
             assert_eq!(Data::check(&answered).unwrap().name(), seen.name());
             lens.push(asked.len());
             components.push(seen.name().len());
-            // In a link packet with a token and another field.
+            // In an LpPacket with a token and another field.
             let link = [
                 &[
                     LINK,

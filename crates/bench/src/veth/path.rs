@@ -1,74 +1,76 @@
-//! Three network namespaces in a row, made for a row and removed after it: who asks, what forwards, who answers.
+//! Three network namespaces in a line: consumer, forwarder, producer. They are created for a row
+//! and removed after it.
 
-use crate::space::Space;
+use crate::netns::Netns;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 
-/// The forwarder's interface towards who asks.
+/// The forwarder's interface towards the consumer.
 pub const LEFT: &str = "left";
-/// And towards who answers.
+/// The forwarder's interface towards the producer.
 pub const RIGHT: &str = "right";
-/// The only interface of an end.
+/// The interface of an end.
 pub const WIRE: &str = "wire";
 
-/// A place on the path.
+/// A position on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Who asks.
+pub enum Position {
+    /// The consumer.
     Asker,
-    /// What forwards.
+    /// The forwarder.
     Middle,
-    /// Who answers.
+    /// The producer.
     Answerer,
 }
 
-/// Two pairs of interfaces in a row.
+/// A path of two veth pairs.
 #[derive(Debug)]
-pub struct Street {
-    asker: Space,
-    middle: Space,
-    answerer: Space,
+pub struct VethPath {
+    asker: Netns,
+    middle: Netns,
+    answerer: Netns,
 }
 
-impl Street {
-    /// Makes the namespaces and what joins them. Needs the rights of root, and `ip`.
+impl VethPath {
+    /// Creates the namespaces and the veth pairs. It needs root and `ip`.
     ///
     /// # Errors
-    /// What is missing. Nothing is left behind.
+    /// If a permission or a program is missing. Nothing is left behind.
     pub fn new() -> Result<Self> {
-        let street = Street { asker: Space::new()?, middle: Space::new()?, answerer: Space::new()? };
-        let middle = &street.middle;
-        for (end, interface) in [(Place::Asker, LEFT), (Place::Answerer, RIGHT)] {
-            let space = street.space(end);
+        let path = VethPath { asker: Netns::new()?, middle: Netns::new()?, answerer: Netns::new()? };
+        let middle = &path.middle;
+        for (end, interface) in [(Position::Asker, LEFT), (Position::Answerer, RIGHT)] {
+            let space = path.space(end);
             let peer = ["peer", "name", interface, "netns", middle.name()];
             space.ip(&[&["link", "add", WIRE, "type", "veth"], &peer[..]].concat())?;
-            let (own, other) = (end_address(end, 0).ip(), middle_address(end, 0).ip());
+            let (own, other) = (end_address(end, 0).ip(), forwarder_address(end, 0).ip());
             space.ip(&["address", "add", &format!("{own}/24"), "dev", WIRE])?;
             middle.ip(&["address", "add", &format!("{other}/24"), "dev", interface])?;
             space.ip(&["link", "set", WIRE, "up"])?;
             middle.ip(&["link", "set", interface, "up"])?;
         }
-        Ok(street)
+        Ok(path)
     }
 
-    /// The namespace at a place.
-    pub const fn space(&self, place: Place) -> &Space {
+    /// Returns the namespace of a position.
+    pub const fn space(&self, place: Position) -> &Netns {
         match place {
-            Place::Asker => &self.asker,
-            Place::Middle => &self.middle,
-            Place::Answerer => &self.answerer,
+            Position::Asker => &self.asker,
+            Position::Middle => &self.middle,
+            Position::Answerer => &self.answerer,
         }
     }
 
-    /// Its name.
-    pub fn name(&self, place: Place) -> String {
+    /// Returns the name of the namespace.
+    pub fn name(&self, place: Position) -> String {
         self.space(place).name().to_owned()
     }
 
-    /// A program that runs in the middle, on a processor of its own where there are several.
+    /// Returns a command that runs a program as forwarder, on a processor of its own if there are
+    /// several.
     pub fn forwarder(&self, program: &Path) -> Command {
         let mut command = self.middle.command();
         on_processor(&mut command, 1);
@@ -77,31 +79,31 @@ impl Street {
     }
 }
 
-/// An end's address.
-pub const fn end_address(end: Place, port: u16) -> SocketAddr {
+/// Returns the address of an end.
+pub const fn end_address(end: Position, port: u16) -> SocketAddr {
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 79, net(end), 1)), port)
 }
 
-/// The forwarder's address towards an end.
-pub const fn middle_address(end: Place, port: u16) -> SocketAddr {
+/// Returns the forwarder's address towards an end.
+pub const fn forwarder_address(end: Position, port: u16) -> SocketAddr {
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 79, net(end), 2)), port)
 }
 
-const fn net(end: Place) -> u8 {
-    if matches!(end, Place::Asker) { 1 } else { 2 }
+const fn net(end: Position) -> u8 {
+    if matches!(end, Position::Asker) { 1 } else { 2 }
 }
 
-/// Goes before a program's name: it runs on this processor, if there is one.
+/// Appends arguments that bind the following program to a processor, if it exists.
 pub fn on_processor(command: &mut Command, processor: usize) {
     if std::thread::available_parallelism().is_ok_and(|there| there.get() > processor) {
         command.args(["taskset", "-c", &processor.to_string()]);
     }
 }
 
-/// Does something in a namespace, in a thread of its own.
+/// Runs `work` in a namespace, in a thread of its own.
 ///
 /// # Errors
-/// When there is no such namespace, or it may not be entered; and those of what is done.
+/// If the namespace can't be entered, or `work` fails.
 pub fn within<T: Send>(name: &str, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let space =
         File::open(Path::new("/run/netns").join(name)).with_context(|| format!("no namespace {name}"))?;

@@ -1,6 +1,7 @@
-//! AF_XDP for both ends of `forward/veth/xdp` and for its null forwarder: the rings, frames and kernel program that a router uses.
+//! AF_XDP for both ends of `forward/veth/xdp` and its null forwarder, with the rings, frames and
+//! kernel program of the router.
 
-use super::path::{self, LEFT, Place, RIGHT, WIRE};
+use super::path::{self, LEFT, Position, RIGHT, WIRE};
 use anyhow::{Context, Result, anyhow};
 use nw_faces::mac::Mac;
 use nw_faces::xdp::Port;
@@ -9,7 +10,7 @@ use nw_faces::xdp::rings::Xsk;
 use nw_traffic::xdp::{FRAMES, FrameHeaders, interface, open};
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// An end that sends to the forwarder, and hears it.
+/// An end over AF_XDP.
 #[derive(Debug)]
 pub struct XdpEnd {
     port: Port,
@@ -17,31 +18,31 @@ pub struct XdpEnd {
 }
 
 impl XdpEnd {
-    /// In its namespace; the forwarder's is `middle`.
+    /// Opens the end in its namespace; `middle` is the forwarder's namespace.
     ///
     /// # Errors
-    /// When this system has no AF_XDP.
-    pub fn open(namespace: &str, middle: &str, place: Place, port: u16) -> Result<Self> {
-        let towards = if place == Place::Asker { LEFT } else { RIGHT };
+    /// If AF_XDP is not available.
+    pub fn open(namespace: &str, middle: &str, place: Position, port: u16) -> Result<Self> {
+        let towards = if place == Position::Asker { LEFT } else { RIGHT };
         let mac = path::within(middle, || Ok(interface(towards)?.mac))?
             .context("the forwarder has no interface")?;
         let open = path::within(namespace, || Ok(open(&interface(WIRE)?, &[port], false)?))?;
-        let ends = (path::end_address(place, port), path::middle_address(place, port));
+        let ends = (path::end_address(place, port), path::forwarder_address(place, port));
         let heads = FrameHeaders::udp((open.mac, mac), ends).context("addresses of two kinds")?;
         Ok(XdpEnd { port: open, heads })
     }
 
-    /// Puts a datagram into the ring. What has no room is lost, as on a wire.
+    /// Writes a datagram to the ring. It is lost if the ring is full, as on a wire.
     pub fn write(&mut self, datagram: &[u8]) {
         self.heads.put([datagram, &[]], &mut self.port);
     }
 
-    /// Sends.
+    /// Sends the ring's frames.
     pub fn send(&mut self) {
         let _ = self.port.kick();
     }
 
-    /// Takes what has come; how much there was.
+    /// Reads the received datagrams and returns their number.
     pub fn receive(&mut self, mut each: impl FnMut(&[u8])) -> usize {
         let mut count = 0;
         for xsk in &mut self.port.queues {
@@ -56,22 +57,23 @@ impl XdpEnd {
         count
     }
 
-    /// To be waited for.
+    /// Returns the socket, to be polled.
     pub fn socket(&self) -> &Xsk {
         &self.port.queues[0]
     }
 }
 
-/// Passes on what comes by one interface to the end of the other, until it is ended. One copy, from ring to ring; nothing is looked up.
+/// Forwards datagrams between both interfaces until the process is ended, with one copy from ring
+/// to ring and without a lookup.
 ///
 /// # Errors
-/// When this system has no AF_XDP.
+/// If AF_XDP is not available.
 pub fn forward(port: u16) -> Result<()> {
     let side = |name| open(&interface(name)?, &[port], false);
     let mut sides = [side(LEFT)?, side(RIGHT)?];
-    let ends = [Place::Asker, Place::Answerer]
-        .map(|end| (path::middle_address(end, port), path::end_address(end, port)));
-    // Whoever was heard last at a side.
+    let ends = [Position::Asker, Position::Answerer]
+        .map(|end| (path::forwarder_address(end, port), path::end_address(end, port)));
+    // The last peer seen at each interface.
     let mut heads: [Option<(Mac, FrameHeaders)>; 2] = [None, None];
     loop {
         let mut ready: Vec<PollFd<'_>> =

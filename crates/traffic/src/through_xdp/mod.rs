@@ -176,6 +176,6 @@ mod tests {
             error_for(1600, 1424, 1500)
                 .ends_with("leaves 1424: give --payload 1324 or less at both ends, or raise the MTU")
         );
-        assert!(error_for(1600, 20, 1500).ends_with("make names advice_for"));
+        assert!(error_for(1600, 20, 1500).ends_with("make names shorter"));
     }
 }

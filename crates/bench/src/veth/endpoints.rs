@@ -1,8 +1,9 @@
-//! Both ends of `forward/veth` in one thread: asks, answers, and counts what comes back. So many Interests are on their way at any time; what is
-//! lost is given up when nothing has come for a while, and counted.
+//! Consumer and producer of `forward/veth` in one thread. A fixed number of Interests is
+//! outstanding; Interests without an answer are counted as lost when nothing has arrived for a
+//! while.
 
 use super::packets;
-use super::path::{self, Place};
+use super::path::{self, Position};
 use super::xdp::XdpEnd;
 use anyhow::{Context, Result, ensure};
 use nw_faces::raw::{self, Message, Received};
@@ -14,50 +15,51 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Datagrams a call.
+/// Datagrams per system call.
 const BATCH: usize = 64;
 const DATAGRAM_MAX: usize = 2048;
-/// Octets of a socket's buffers: those of a router.
+/// Socket buffers in bytes, as in the router.
 const RECEIVE_BUFFER: usize = 8 << 20;
 const SEND_BUFFER: usize = 4 << 20;
-/// After so long without a datagram all that is on the way is lost.
-const PATIENCE: Duration = Duration::from_millis(100);
-/// Before what is measured: faces and tables have come to be.
+/// Time without a datagram after which all outstanding Interests count as lost.
+const TIMEOUT: Duration = Duration::from_millis(100);
+/// Unmeasured time in which faces and table entries are created.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// For the other side to be there.
-const STARTING: Duration = Duration::from_secs(5);
+/// Time for the forwarder to start.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What came back.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Answers while it was measured.
+    /// Answers in the measured time.
     pub exchanges: u64,
-    /// For so long.
+    /// The measured time.
     pub seconds: f64,
-    /// Answers in all.
+    /// Answers in total.
     pub exchanges_in_all: u64,
-    /// Interests that were never answered.
+    /// Interests without an answer.
     pub lost: u64,
 }
 
-/// Runs both ends of a path, in these namespaces: who asks, what forwards, who answers.
+/// Runs both ends of a path. The namespaces are those of the consumer, the forwarder and the
+/// producer.
 ///
 /// # Errors
-/// When nothing comes back at all; what the system says.
+/// If no answer arrives, or a system call fails.
 pub fn run(names: [&str; 3], xdp: bool, port: u16, window: u64, measured: Duration) -> Result<Outcome> {
     let [asker, middle, answerer] = names;
     let open = |name, place| match xdp {
-        true => Ok(End::Xdp(XdpEnd::open(name, middle, place, port)?)),
-        false => UdpEnd::open(name, place, port).map(End::Udp),
+        true => Ok(EndSocket::Xdp(XdpEnd::open(name, middle, place, port)?)),
+        false => UdpEnd::open(name, place, port).map(EndSocket::Udp),
     };
-    let (mut asking, mut answering) = (open(asker, Place::Asker)?, open(answerer, Place::Answerer)?);
+    let (mut asking, mut answering) = (open(asker, Position::Asker)?, open(answerer, Position::Answerer)?);
     let started = Instant::now();
-    // Names that no earlier run had.
+    // Names that no earlier run used.
     let mut number = std::time::UNIX_EPOCH.elapsed()?.as_nanos() as u64;
     let mut outcome = Outcome { exchanges: 0, seconds: 0.0, exchanges_in_all: 0, lost: 0 };
     let (mut on_their_way, mut heard, mut from) = (0, started, None);
     let (mut packet, mut answers) = (Vec::new(), Vec::new());
-    // So that a forwarder that learns from packets knows where it is.
+    // A packet first, so that a learning forwarder knows this end.
     packets::interest(number, &mut packet);
     answering.write(&packet);
     answering.send();
@@ -104,10 +106,10 @@ pub fn run(names: [&str; 3], xdp: bool, port: u16, window: u64, measured: Durati
             heard = now;
             continue;
         }
-        if now > heard + PATIENCE {
+        if now > heard + TIMEOUT {
             ensure!(
-                outcome.exchanges_in_all > 0 || now < started + STARTING,
-                "nothing came back within {STARTING:?}"
+                outcome.exchanges_in_all > 0 || now < started + START_TIMEOUT,
+                "nothing came back within {START_TIMEOUT:?}"
             );
             outcome.lost += on_their_way;
             (on_their_way, heard) = (0, now);
@@ -117,54 +119,54 @@ pub fn run(names: [&str; 3], xdp: bool, port: u16, window: u64, measured: Durati
     }
 }
 
-/// What an end sends and hears by.
-enum End {
+/// Socket of an end.
+enum EndSocket {
     Udp(UdpEnd),
     Xdp(XdpEnd),
 }
 
-impl End {
+impl EndSocket {
     fn write(&mut self, datagram: &[u8]) {
         match self {
-            End::Udp(end) => end.write(datagram),
-            End::Xdp(end) => end.write(datagram),
+            EndSocket::Udp(end) => end.write(datagram),
+            EndSocket::Xdp(end) => end.write(datagram),
         }
     }
 
     fn send(&mut self) {
         match self {
-            End::Udp(end) => end.send(),
-            End::Xdp(end) => end.send(),
+            EndSocket::Udp(end) => end.send(),
+            EndSocket::Xdp(end) => end.send(),
         }
     }
 
     fn receive(&mut self, each: impl FnMut(&[u8])) -> usize {
         match self {
-            End::Udp(end) => end.receive(each),
-            End::Xdp(end) => end.receive(each),
+            EndSocket::Udp(end) => end.receive(each),
+            EndSocket::Xdp(end) => end.receive(each),
         }
     }
 
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            End::Udp(end) => end.socket.as_fd(),
-            End::Xdp(end) => end.socket().as_fd(),
+            EndSocket::Udp(end) => end.socket.as_fd(),
+            EndSocket::Xdp(end) => end.socket().as_fd(),
         }
     }
 }
 
-/// A UDP socket and what it is about to send.
+/// A UDP socket and its batch of datagrams.
 struct UdpEnd {
     socket: UdpSocket,
     to: SocketAddr,
     buffer: Vec<u8>,
     out: Vec<u8>,
-    /// Where each datagram ends.
+    /// EndSocket of each datagram in the batch.
     ends: Vec<usize>,
 }
 
 impl UdpEnd {
-    fn open(namespace: &str, place: Place, port: u16) -> Result<Self> {
+    fn open(namespace: &str, place: Position, port: u16) -> Result<Self> {
         let socket = path::within(namespace, || {
             let socket = UdpSocket::bind(path::end_address(place, port)).context("an end's socket")?;
             if sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER).is_err() {
@@ -173,7 +175,7 @@ impl UdpEnd {
             sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER)?;
             Ok(socket)
         })?;
-        let (buffer, to) = (vec![0; BATCH * DATAGRAM_MAX], path::middle_address(place, port));
+        let (buffer, to) = (vec![0; BATCH * DATAGRAM_MAX], path::forwarder_address(place, port));
         Ok(UdpEnd { socket, to, buffer, out: Vec::new(), ends: Vec::new() })
     }
 
@@ -182,7 +184,7 @@ impl UdpEnd {
         self.ends.push(self.out.len());
     }
 
-    /// Sends what was written. What the system has no room for is lost, as on a wire.
+    /// Sends the batch. Datagrams beyond the socket buffer are lost, as on a wire.
     fn send(&mut self) {
         let mut start = 0;
         let (mut pieces, mut messages) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
@@ -200,7 +202,7 @@ impl UdpEnd {
         self.ends.clear();
     }
 
-    /// Takes what has come; how many there were.
+    /// Reads the received datagrams and returns their number.
     fn receive(&mut self, mut each: impl FnMut(&[u8])) -> usize {
         let mut received = [Received::NONE; BATCH];
         let mut places = self.buffer.chunks_exact_mut(DATAGRAM_MAX);

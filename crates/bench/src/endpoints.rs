@@ -1,6 +1,8 @@
-//! The two ends of a transfer, each a process of its own, as cheap as can be so that what is between them is what is measured.
+//! Producer and consumer of a transfer, each a process of its own, with as little work as possible,
+//! so that the router between them dominates.
 //!
-//! The producer signs nothing and reads no file: it copies one prepared packet per Interest and writes the segment number into it.
+//! The producer neither signs nor reads files: it copies one prepared packet per Interest and
+//! writes the segment number into it.
 
 use anyhow::{Context, Result};
 use nw_app::fetch::FetchOptions;
@@ -13,29 +15,29 @@ use nw_wire::{DataBuilder, Sign};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 
-/// What the consumer saw.
+/// Results of the consumer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct TransferStats {
     /// Segments fetched.
     pub segments: u64,
-    /// Octets of content.
+    /// Bytes of content.
     pub bytes: u64,
-    /// First Interest to last Data.
+    /// Time from the first Interest to the last Data.
     pub seconds: f64,
-    /// Interests sent, retransmissions included.
+    /// Interests sent, including retransmissions.
     pub interests: u64,
-    /// Interests sent again.
+    /// Retransmitted Interests.
     pub retransmissions: u64,
     /// Data with a congestion mark.
     pub marks: u64,
-    /// Median and 99th percentile of the round-trip time.
+    /// Median and 99th percentile of the round-trip time in microseconds.
     pub rtt_us: (u64, u64),
 }
 
-/// 32 octets that claim to be a digest: routers look at the form only.
-struct Unsigned;
+/// A SHA-256 digest of zeros: routers check only the form.
+struct ZeroDigest;
 
-impl Sign for Unsigned {
+impl Sign for ZeroDigest {
     type Error = core::convert::Infallible;
     fn info(&self) -> Vec<u8> {
         vec![27, 1, 0]
@@ -45,10 +47,10 @@ impl Sign for Unsigned {
     }
 }
 
-/// Answers `prefix`/seg until the router goes away.
+/// Answers Interests for segments of `prefix` until the router closes the connection.
 ///
 /// # Errors
-/// When the router can't be reached.
+/// If the router can't be reached.
 pub fn produce(uri: &FaceUri, prefix: &Name, segments: u32, len: usize, register: bool) -> Result<()> {
     let mut client = Client::connect(uri)?;
     if register {
@@ -59,15 +61,15 @@ pub fn produce(uri: &FaceUri, prefix: &Name, segments: u32, len: usize, register
     let content = vec![0x5a; len];
     let encode = |name: &Name| {
         let Ok(wire) =
-            DataBuilder::new(name, &content).freshness_ms(1000).final_block(last).encode(&Unsigned);
+            DataBuilder::new(name, &content).freshness_ms(1000).final_block(last).encode(&ZeroDigest);
         wire
     };
-    // One prepared packet for each length a segment number can have.
-    let template = |octets: usize| -> (Vec<u8>, usize) {
+    // One prepared packet per encoded length of a segment number.
+    let template = |bytes: usize| -> (Vec<u8>, usize) {
         let number = [0u8; 4];
         let name = prefix
             .clone()
-            .with(Component::new(ComponentType::SEGMENT, &number[..octets]).expect("not a digest"));
+            .with(Component::new(ComponentType::SEGMENT, &number[..bytes]).expect("not a digest"));
         let wire = encode(&name);
         let name_len = prefix.as_ref().as_bytes().len();
         let start = wire
@@ -99,10 +101,11 @@ pub fn produce(uri: &FaceUri, prefix: &Name, segments: u32, len: usize, register
     until_closed(result)
 }
 
-/// Answers segments by packets made before, in their order, until the other side goes away.
+/// Answers Interests for segments with prepared packets, in order, until the peer closes the
+/// connection.
 ///
 /// # Errors
-/// When nobody is there.
+/// If no peer connects.
 pub fn produce_prepared(uri: &FaceUri, packets: &[Vec<u8>]) -> Result<()> {
     let mut client = Client::connect(uri)?;
     let result = client.run(
@@ -125,11 +128,11 @@ fn until_closed(result: Result<(), nw_app::ClientError>) -> Result<()> {
     }
 }
 
-/// Fetches the whole series and prints what it saw as JSON.
+/// Fetches all segments and returns the results.
 ///
 /// # Errors
-/// When something does not come.
-pub fn consume(uri: &FaceUri, prefix: &Name, window_max: usize) -> Result<Seen> {
+/// If a segment can't be fetched.
+pub fn consume(uri: &FaceUri, prefix: &Name, window_max: usize) -> Result<TransferStats> {
     let mut client = Client::connect(uri)?;
     let options = ObjectOptions {
         fetch: FetchOptions { window_max, ..FetchOptions::default() },
@@ -141,7 +144,7 @@ pub fn consume(uri: &FaceUri, prefix: &Name, window_max: usize) -> Result<Seen> 
         &mut client,
         prefix.as_ref(),
         &options,
-        // The prepared packets carry no valid digest, and the router is what is measured.
+        // The prepared packets have no valid digest, and only the router is measured.
         &mut Verifier::off(),
         |_| {},
         |content| {
@@ -150,7 +153,7 @@ pub fn consume(uri: &FaceUri, prefix: &Name, window_max: usize) -> Result<Seen> 
         },
     )?;
     let counters = report.counters;
-    Ok(Seen {
+    Ok(TransferStats {
         segments: report.segments,
         bytes: report.bytes,
         seconds: report.elapsed.as_secs_f64(),

@@ -1,4 +1,5 @@
-//! Network namespaces that a row makes and removes. Those of a process that was killed are removed by the next one that makes some.
+//! Network namespaces that a row creates and removes. Those of a killed process are removed by the
+//! next process that creates some.
 
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
@@ -6,50 +7,50 @@ use std::process::{Command, Stdio};
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Where `ip` keeps them.
-const SPACES: &str = "/run/netns";
-/// Begins their names; then come the number of the process, `-`, and one of its own for each.
+/// Folder of named network namespaces.
+const NETNS_DIR: &str = "/run/netns";
+/// Prefix of the names; the process id, `-` and a number follow.
 const PREFIX: &str = "nwbench";
 
-/// Tells those of one process apart.
+/// Number of the next namespace of this process.
 static MADE: AtomicUsize = AtomicUsize::new(0);
 static OTHERS: Once = Once::new();
 
-/// A namespace, there as long as this value.
+/// A network namespace. Dropping it removes it.
 #[derive(Debug)]
-pub struct Space {
+pub struct Netns {
     name: String,
 }
 
-impl Space {
-    /// Makes one, its loopback up. Needs the rights of root, and `ip`.
+impl Netns {
+    /// Creates a namespace with its loopback up. It needs root and `ip`.
     ///
     /// # Errors
-    /// What is missing. Nothing is left behind.
+    /// If a permission or a program is missing. Nothing is left behind.
     pub fn new() -> Result<Self> {
         ensure!(rustix::process::geteuid().is_root(), "network namespaces need root");
-        OTHERS.call_once(|| remove_those_of_the_dead(Path::new(SPACES), Path::new("/proc")));
+        OTHERS.call_once(|| remove_stale(Path::new(NETNS_DIR), Path::new("/proc")));
         let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let space = Space { name: format!("{PREFIX}{}-{number}", std::process::id()) };
+        let space = Netns { name: format!("{PREFIX}{}-{number}", std::process::id()) };
         ip(&["netns", "add", &space.name])?;
         space.ip(&["link", "set", "lo", "up"])?;
         Ok(space)
     }
 
-    /// Its name for `ip`.
+    /// Returns the name for `ip netns`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// `ip`, with these words, in there.
+    /// Runs `ip` with these arguments in the namespace.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// If the command fails.
     pub fn ip(&self, words: &[&str]) -> Result<()> {
         ip(&[&["-n", &self.name], words].concat())
     }
 
-    /// Begins a command that runs in there: what runs is its next word.
+    /// Returns a command that runs in the namespace; the program is its next argument.
     pub fn command(&self) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]);
@@ -57,24 +58,24 @@ impl Space {
     }
 }
 
-impl Drop for Space {
+impl Drop for Netns {
     fn drop(&mut self) {
         remove(&self.name);
     }
 }
 
 fn remove(name: &str) {
-    // One that is not there is no reason to complain.
+    // A missing namespace is no error.
     let _ = Command::new("ip").args(["netns", "del", name]).stderr(Stdio::null()).status();
 }
 
-fn remove_those_of_the_dead(spaces: &Path, processes: &Path) {
+fn remove_stale(spaces: &Path, processes: &Path) {
     let Ok(entries) = std::fs::read_dir(spaces) else { return };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names.filter(|name| is_of_the_dead(name, processes)).for_each(|name| remove(&name));
+    names.filter(|name| is_stale(name, processes)).for_each(|name| remove(&name));
 }
 
-fn is_of_the_dead(name: &str, processes: &Path) -> bool {
+fn is_stale(name: &str, processes: &Path) -> bool {
     let process = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-')).map(|(process, _)| process);
     process.is_some_and(|process| process.parse::<u32>().is_ok() && !processes.join(process).exists())
 }
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_those_of_processes_that_are_no_more_are_removed() {
+    fn only_namespaces_of_ended_processes_are_removed() {
         let processes = tempfile::tempdir().unwrap();
         std::fs::create_dir(processes.path().join("77")).unwrap();
         for (name, dead) in [
@@ -104,7 +105,7 @@ mod tests {
             ("other78-0", false),
             ("nwlab-78-0", false),
         ] {
-            assert_eq!(is_of_the_dead(name, processes.path()), dead, "{name}");
+            assert_eq!(is_stale(name, processes.path()), dead, "{name}");
         }
     }
 }

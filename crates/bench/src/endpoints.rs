@@ -47,21 +47,37 @@ impl Sign for ZeroDigest {
     }
 }
 
-/// Answers Interests for segments of `prefix` until the router closes the connection.
+/// Segments that a producer serves.
+#[derive(Debug)]
+pub struct Series {
+    /// Name of the segments without their segment component.
+    pub prefix: Name,
+    /// Number of segments.
+    pub segments: u32,
+    /// Bytes of content of each segment.
+    pub len: usize,
+    /// FreshnessPeriod of the Data packets.
+    pub freshness_ms: u64,
+}
+
+/// Answers Interests for segments of a series until the router closes the connection.
 ///
 /// # Errors
 /// If the router can't be reached.
-pub fn produce(uri: &FaceUri, prefix: &Name, segments: u32, len: usize, register: bool) -> Result<()> {
+pub fn produce(uri: &FaceUri, series: &Series, register: bool) -> Result<()> {
+    let Series { prefix, segments, len, freshness_ms } = series;
     let mut client = Client::connect(uri)?;
     if register {
         control::register(&mut client, prefix.clone()).context("can't register")?;
     }
     let shortest = nw_name::tlv::Integer::new(u64::from(segments - 1));
     let last = Component::new(ComponentType::SEGMENT, shortest.as_bytes()).expect("not a digest");
-    let content = vec![0x5a; len];
+    let content = vec![0x5a; *len];
     let encode = |name: &Name| {
-        let Ok(wire) =
-            DataBuilder::new(name, &content).freshness_ms(1000).final_block(last).encode(&ZeroDigest);
+        let Ok(wire) = DataBuilder::new(name, &content)
+            .freshness_ms(*freshness_ms)
+            .final_block(last)
+            .encode(&ZeroDigest);
         wire
     };
     // One prepared packet per encoded length of a segment number.

@@ -70,6 +70,8 @@ enum Command {
         prefix: Name,
         segments: u32,
         len: usize,
+        #[arg(long, default_value_t = 1000)]
+        freshness_ms: u64,
         #[arg(long)]
         no_register: bool,
     },
@@ -112,12 +114,18 @@ const ROWS: &[&str] = &[
     "forward/memory/fib1e4",
     "forward/memory/fib1e6",
     "forward/memory/fib2p26",
+    "forward/memory/headers",
+    "forward/memory/no_tokens",
+    "forward/memory/content1k",
+    "forward/memory/shuffled",
+    "forward/memory/worst",
     "forward/memory/pit1e7",
     "forward/memory/churn",
     "forward/memory/curve",
     "forward/veth/udp",
     "forward/veth/xdp",
     "cs_hit/memory",
+    "cs_hit/memory/random",
     "shards/2",
     "graph/memory",
     "shards/udp",
@@ -131,6 +139,7 @@ const ROWS: &[&str] = &[
     "service/backward_router/8192",
     "service/packet_dispatcher/8192",
     "service/content_store/8192",
+    "service/content_store_fresh0/8192",
     "service/strategy_forwarder/8192",
     "service/name_filter/8192",
     "service/signature_verifier_rsa/8192",
@@ -177,8 +186,9 @@ fn main() -> Result<ExitCode> {
             Ok(print_line(format!("{:?}", measure(options)))?)
         }
         Command::Relay { socket } => relay::run(&socket),
-        Command::Produce { router, prefix, segments, len, no_register } => {
-            endpoints::produce(&parse_uri(&router)?, &prefix, segments, len, !no_register)
+        Command::Produce { router, prefix, segments, len, freshness_ms, no_register } => {
+            let series = endpoints::Series { prefix, segments, len, freshness_ms };
+            endpoints::produce(&parse_uri(&router)?, &series, !no_register)
         }
         Command::Consume { router, prefix, window_max } => Ok(print_line(serde_json::to_string(
             &endpoints::consume(&parse_uri(&router)?, &prefix, window_max)?,

@@ -5,7 +5,7 @@
 use crate::endpoints::{TransferStats, produce_prepared};
 use crate::process::ChildProcess;
 use crate::report::Row;
-use crate::transfer::{CONNECT_TIME, Place, WARM_UP_SEGMENTS, gbit_per_s};
+use crate::transfer::{CONNECT_TIME, Place, Series, WARM_UP_SEGMENTS, gbit_per_s};
 use anyhow::{Context, Result};
 use nw_app::FaceUri;
 use nw_element_api::{Parameters, Value};
@@ -30,12 +30,13 @@ const PAPER_CHAIN: f64 = 0.776;
 const LINKS: [(&str, &str); 2] = [("unix", ""), ("shm", "/shm")];
 
 /// Services of the paper's table 3: name of the row, element, Gbit/s in the paper.
-const SERVICES: [(&str, &str, f64); 6] = [
+const SERVICES: [(&str, &str, f64); 7] = [
     ("name_router", "name_router", 1.820),
     ("backward_router", "backward_router", 1.304),
     ("packet_dispatcher", "packet_dispatcher", 1.761),
     // All Data may be cached, because the freshness is not 0.
     ("content_store", "content_store", 1.031),
+    ("content_store_fresh0", "content_store", 1.760),
     ("strategy_forwarder", "strategy_forwarder", 1.756),
     ("name_filter", "name_filter", 1.804),
 ];
@@ -183,6 +184,12 @@ fn graph(
     Ok(language::write(&graph))
 }
 
+/// Returns the series of a row: with FreshnessPeriod 0 for `content_store_fresh0`.
+fn series<'a>(prefix: &'a str, segments: u32, name: &str) -> Series<'a> {
+    let freshness_ms = if name.starts_with("content_store_fresh0") { 0 } else { 1000 };
+    Series::new(prefix, segments, LEN).freshness_ms(freshness_ms)
+}
+
 fn transfer_through(
     place: &Place,
     scheme: &str,
@@ -192,12 +199,12 @@ fn transfer_through(
     let chain = Chain::start(place, scheme, name, elements, &Parameters::default())?;
     // Content stores are full first, as in any service in use.
     let cold = format!("/{name}/cold");
-    let producer = place.produce(&chain.far, &cold, WARM_UP_SEGMENTS, LEN, false)?;
+    let producer = place.produce(&chain.far, &series(&cold, WARM_UP_SEGMENTS, name), false)?;
     std::thread::sleep(CONNECT_TIME);
     place.consume(&chain.near, &cold)?;
     drop(producer);
     let prefix = format!("/{name}/warm");
-    let _producer = place.produce(&chain.far, &prefix, SEGMENTS, LEN, false)?;
+    let _producer = place.produce(&chain.far, &series(&prefix, SEGMENTS, name), false)?;
     std::thread::sleep(CONNECT_TIME);
     let before = chain.cpu();
     let seen = place.consume(&chain.near, &prefix)?;
@@ -275,7 +282,7 @@ fn hits(place: &Place, run: usize) -> Result<f64> {
     let parameters = Parameters(vec![whole("packets", 65_536), whole("mib", 512)]);
     let chain = Chain::start(place, "unix", &name, &["content_store"], &parameters)?;
     let prefix = format!("/{name}/data");
-    let producer = place.produce(&chain.far, &prefix, SEGMENTS, LEN, false)?;
+    let producer = place.produce(&chain.far, &Series::new(&prefix, SEGMENTS, LEN), false)?;
     std::thread::sleep(CONNECT_TIME);
     place.consume(&chain.near, &prefix)?;
     drop(producer);

@@ -9,13 +9,15 @@
 use crate::process::own_resident_kib;
 use core::time::Duration;
 use nw_element_api::decode::decode_lazily;
+use nw_element_api::pool::{CHUNK_LEN, Chunk};
 use nw_element_api::{FaceId, FaceInfo, Instant, Kind, LinkType, Packet, Pool, Scope};
 use nw_elements::strategy::Strategies;
 use nw_name::{HashKey, Name};
+use nw_report_kit::random::splitmix64;
 use nw_router::plane::{BATCH, Plane};
 use nw_tables::fib::NextHop;
 use nw_traffic::machine::cycles_per_ns;
-use nw_wire::{DataBuilder, InterestBuilder, Sign, Token};
+use nw_wire::{DataBuilder, InterestBuilder, LpHeader, LpPacket, Sign, Token};
 use std::hint::black_box;
 
 mod host;
@@ -123,6 +125,24 @@ pub struct Options {
     pub batches_per_change: u64,
     /// Number of the shard, which begins its PIT tokens.
     pub shard: u8,
+    /// Link headers and PIT tokens.
+    pub link: Link,
+    /// Bytes of content of a Data packet.
+    pub content_len: usize,
+    /// Whether Data answer random pending Interests. Otherwise they answer the oldest.
+    pub shuffled: bool,
+}
+
+/// What a run does about NDNLPv2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Packets are bare, and the PIT token of a Data is put into its metadata.
+    TokensInMetadata,
+    /// Packets are bare, and the upstream returns no PIT tokens.
+    NoTokens,
+    /// Packets arrive in LpPackets with PIT tokens, which are parsed, and leave in LpPackets, whose
+    /// headers are written. Both are timed.
+    Headers,
 }
 
 impl Default for Options {
@@ -136,6 +156,9 @@ impl Default for Options {
             components: (4, 8),
             batches_per_change: 0,
             shard: 0,
+            link: Link::TokensInMetadata,
+            content_len: 1,
+            shuffled: false,
         }
     }
 }
@@ -150,6 +173,25 @@ impl Options {
         let mut numbers: Vec<u64> = (0..count).map(|i| i * apart).collect();
         numbers.sort_unstable_by_key(|number| mix(mix(*number)));
         numbers.into_iter()
+    }
+
+    /// Returns the number of packets in a batch: as many as fit a receive buffer.
+    const fn batch_len(&self) -> usize {
+        const HEADERS_LEN_MAX: usize = 200;
+        let fitting = CHUNK_LEN / (self.content_len + HEADERS_LEN_MAX);
+        if fitting < BATCH { fitting } else { BATCH }
+    }
+
+    /// Returns the order in which the Data of the names arrive. Shuffled Data stay within blocks of
+    /// as many names as are pending, so that each answers a pending Interest.
+    fn data_order(&self, count: usize) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..count as u32).collect();
+        if self.shuffled {
+            for block in order.chunks_mut(self.pending as usize) {
+                block.sort_unstable_by_key(|index| splitmix64(u64::from(*index)));
+            }
+        }
+        order
     }
 
     /// Returns a capacity of the content store with which it never answers: fewer packets than the
@@ -196,6 +238,8 @@ struct Bench<H> {
     options: Options,
     batches: u64,
     loading: Loading,
+    /// Link header of a packet that leaves.
+    header: Vec<u8>,
 }
 
 /// Builds an Interest and a Data packet for each of these names.
@@ -204,12 +248,16 @@ fn packets(options: &Options, numbers: impl Iterator<Item = u64> + Clone) -> (Pa
     let interests = Packets::new(numbers.clone(), |number| {
         InterestBuilder::new(name(number)).nonce(number as u32 | 1).encode()
     });
+    let content = vec![b'x'; options.content_len];
     let data = Packets::new(numbers, |number| {
-        let Ok(wire) = DataBuilder::new(&name(number), b"x").encode(&PlaceholderSignature);
+        let Ok(wire) = DataBuilder::new(&name(number), &content).encode(&PlaceholderSignature);
         wire
     });
     (interests, data)
 }
+
+/// PIT token of the consumer, with link headers.
+const DOWNSTREAM_TOKEN: [u8; 6] = *b"client";
 
 /// Type and length of the last element of these Interests.
 const NONCE_TLV: [u8; 2] = [0x0a, 4];
@@ -258,7 +306,10 @@ struct Load<H> {
     bench: Bench<H>,
     interests: Packets,
     data: Packets,
-    /// Positions of the next Interest and of the next Data.
+    /// Names of Interests in order of arrival, and those of Data.
+    interest_order: Vec<u32>,
+    data_order: Vec<u32>,
+    /// Positions of the next Interest and of the next Data in these orders.
     next: usize,
     oldest: usize,
 }
@@ -268,12 +319,15 @@ impl<H: Host> Load<H> {
     fn new(options: Options, cached: usize, numbers: impl Iterator<Item = u64> + Clone) -> Self {
         let (interests, data) = packets(&options, numbers);
         let mut bench = Bench::new(options, cached);
+        let count = interests.ends.len();
+        let interest_order: Vec<u32> = (0..count as u32).collect();
+        let data_order = options.data_order(count);
         let pending = options.pending as usize;
-        for start in (0..pending).step_by(BATCH) {
-            bench.interests(&interests, start, BATCH.min(pending - start));
+        for batch in interest_order[..pending].chunks(options.batch_len()) {
+            bench.interests(&interests, batch);
         }
-        let next = pending % interests.ends.len();
-        Load { bench, interests, data, next, oldest: 0 }
+        let next = pending % count;
+        Load { bench, interests, data, interest_order, data_order, next, oldest: 0 }
     }
 
     /// Returns the number of names.
@@ -292,9 +346,12 @@ impl<H: Host> Load<H> {
         let all = self.count();
         let (mut interest_time, mut data_time, mut names) = (Duration::ZERO, Duration::ZERO, 0);
         while names < count {
-            let many = BATCH.min(count - names).min(all - self.oldest).min(all - self.next);
-            data_time += self.bench.data(&self.data, self.oldest, many);
-            interest_time += self.bench.interests(&self.interests, self.next, many);
+            let many = self.bench.options.batch_len().min(count - names);
+            let many = many.min(all - self.oldest).min(all - self.next);
+            let answered = &self.data_order[self.oldest..self.oldest + many];
+            data_time += self.bench.data(&self.data, answered);
+            let requested = &self.interest_order[self.next..self.next + many];
+            interest_time += self.bench.interests(&self.interests, requested);
             names += many;
             self.oldest = (self.oldest + many) % all;
             self.next = (self.next + many) % all;
@@ -334,7 +391,8 @@ impl<H: Host> Bench<H> {
         };
         let tokens = vec![[0; 6]; 2 * options.pending as usize];
         let batch = Vec::with_capacity(BATCH);
-        Bench { plane, pool, batch, out, now, tokens, options, batches: 0, loading }
+        let header = Vec::with_capacity(64);
+        Bench { plane, pool, batch, out, now, tokens, options, batches: 0, loading, header }
     }
 
     /// Adds one route and removes another when a change is due.
@@ -355,28 +413,35 @@ impl<H: Host> Bench<H> {
         });
     }
 
-    fn interests(&mut self, packets: &Packets, start: usize, many: usize) -> Duration {
-        let took = self.run(packets, start, many, Kind::Interest);
-        assert_eq!(self.out.len(), many, "every Interest is forwarded: {:?}", self.dropped());
-        for (i, packet) in self.out.drain(..).enumerate() {
+    /// Processes the Interests of these names. Returns the time.
+    fn interests(&mut self, packets: &Packets, names: &[u32]) -> Duration {
+        let took = self.run(packets, names, Kind::Interest);
+        assert_eq!(self.out.len(), names.len(), "every Interest is forwarded: {:?}", self.dropped());
+        for (name, packet) in names.iter().zip(self.out.drain(..)) {
             let token = self.pool.meta(&packet).link.token;
-            self.tokens[start + i] = token.as_bytes().try_into().unwrap_or_default();
+            self.tokens[*name as usize] = token.as_bytes().try_into().unwrap_or_default();
             self.pool.release(packet);
         }
         took
     }
 
-    fn data(&mut self, packets: &Packets, start: usize, many: usize) -> Duration {
-        let took = self.run(packets, start, many, Kind::Data);
-        assert_eq!(self.out.len(), many, "every Data is delivered: {:?}", self.dropped());
+    /// Processes the Data of these names. Returns the time.
+    fn data(&mut self, packets: &Packets, names: &[u32]) -> Duration {
+        let took = self.run(packets, names, Kind::Data);
+        assert_eq!(self.out.len(), names.len(), "every Data is delivered: {:?}", self.dropped());
         self.out.drain(..).for_each(|packet| self.pool.release(packet));
         took
     }
 
-    fn hits(&mut self, packets: &Packets, start: usize, many: usize) -> Duration {
-        let took = self.run(packets, start, many, Kind::Interest);
+    /// Processes Interests of these names, which the content store answers. Returns the time.
+    fn hits(&mut self, packets: &Packets, names: &[u32]) -> Duration {
+        let took = self.run(packets, names, Kind::Interest);
         let answered = self.out.iter().all(|packet| self.pool.meta(packet).kind == Kind::Data);
-        assert!(answered && self.out.len() == many, "every Interest is answered: {:?}", self.dropped());
+        assert!(
+            answered && self.out.len() == names.len(),
+            "every Interest is answered: {:?}",
+            self.dropped()
+        );
         self.out.drain(..).for_each(|packet| self.pool.release(packet));
         took
     }
@@ -390,40 +455,82 @@ impl<H: Host> Bench<H> {
             .collect()
     }
 
-    fn run(&mut self, packets: &Packets, start: usize, many: usize, kind: Kind) -> Duration {
-        self.now = self.now + Duration::from_nanos(100 * many as u64);
+    /// Fills a receive buffer with the packets of these names and processes them. Returns the time
+    /// of the processing.
+    fn run(&mut self, packets: &Packets, names: &[u32], kind: Kind) -> Duration {
+        self.now = self.now + Duration::from_nanos(100 * names.len() as u64);
         let chunk = self.pool.take_chunk().expect("chunks come back each batch");
         let mut ends = [0; BATCH + 1];
-        let received = self.pool.chunk_bytes_mut(&chunk);
-        for i in 0..many {
-            let bytes = packets.get(start + i);
-            ends[i + 1] = ends[i] + bytes.len();
-            received[ends[i]..ends[i + 1]].copy_from_slice(bytes);
-            if kind == Kind::Interest {
-                // A new nonce each time, because routers store the nonces of answered Interests.
-                assert!(bytes[..bytes.len() - 4].ends_with(&NONCE_TLV), "the nonce is the last element");
-                received[ends[i + 1] - 4..ends[i + 1]].copy_from_slice(&(self.batches as u32).to_be_bytes());
-            }
-        }
+        self.fill(packets, names, kind, &chunk, &mut ends);
         let started = std::time::Instant::now();
         self.change();
-        for i in 0..many {
-            let packet =
-                self.pool.packet_in(&chunk, ends[i]..ends[i + 1]).expect("packets come back each batch");
+        for (i, name) in names.iter().enumerate() {
+            let (range, token) = match self.options.link {
+                Link::Headers => {
+                    let received = &self.pool.chunk_bytes(&chunk)[ends[i]..ends[i + 1]];
+                    let link = LpPacket::check(received).expect("well-formed");
+                    (ends[i] + link.fragment_start..ends[i + 1], link.pit_token)
+                }
+                Link::TokensInMetadata if kind == Kind::Data => {
+                    (ends[i]..ends[i + 1], Token::from_six(self.tokens[*name as usize]))
+                }
+                _ => (ends[i]..ends[i + 1], Token::NONE),
+            };
+            let packet = self.pool.packet_in(&chunk, range).expect("packets come back each batch");
             let meta = self.pool.meta_mut(&packet);
             meta.arrival = self.now;
             meta.ingress = if kind == Kind::Interest { CONSUMER } else { PRODUCER };
             meta.ingress_local = false;
-            if kind == Kind::Data {
-                meta.link.token = Token::from_six(self.tokens[start + i]);
-            }
+            meta.link.token = token;
             decode_lazily(&mut self.pool, &packet).expect("well-formed");
             self.batch.push(packet);
         }
         self.plane.process(self.now, &mut self.batch, &mut self.pool, &mut self.out);
         self.plane.tick(self.now, &mut self.pool, &mut self.out);
+        if self.options.link == Link::Headers {
+            for packet in &self.out {
+                let (bytes, meta) = self.pool.view(packet);
+                self.header.clear();
+                LpHeader { pit_token: meta.link.token, ..LpHeader::default() }
+                    .encode(bytes.len(), &mut self.header);
+                black_box(&self.header);
+            }
+        }
         let took = started.elapsed();
         self.pool.release_chunk(black_box(chunk));
         took
+    }
+
+    /// Writes the packets of these names into a receive buffer, as a network card would.
+    fn fill(
+        &mut self,
+        packets: &Packets,
+        names: &[u32],
+        kind: Kind,
+        chunk: &Chunk,
+        ends: &mut [usize; BATCH + 1],
+    ) {
+        let received = self.pool.chunk_bytes_mut(chunk);
+        for (i, name) in names.iter().enumerate() {
+            let name = *name as usize;
+            let bytes = packets.get(name);
+            let mut start = ends[i];
+            if self.options.link == Link::Headers {
+                let token = if kind == Kind::Data { self.tokens[name] } else { DOWNSTREAM_TOKEN };
+                self.header.clear();
+                LpHeader { pit_token: Token::from_six(token), ..LpHeader::default() }
+                    .encode(bytes.len(), &mut self.header);
+                received[start..start + self.header.len()].copy_from_slice(&self.header);
+                start += self.header.len();
+            }
+            let end = start + bytes.len();
+            received[start..end].copy_from_slice(bytes);
+            if kind == Kind::Interest {
+                // A new nonce each time, because routers store the nonces of answered Interests.
+                assert!(bytes[..bytes.len() - 4].ends_with(&NONCE_TLV), "the nonce is the last element");
+                received[end - 4..end].copy_from_slice(&(self.batches as u32).to_be_bytes());
+            }
+            ends[i + 1] = end;
+        }
     }
 }

@@ -86,7 +86,7 @@ impl Place {
         consume: impl Fn(&str) -> Result<TransferStats>,
     ) -> Result<TransferStats> {
         let prefix = format!("{prefix}/warm-up");
-        let _producer = self.produce(far, &prefix, WARM_UP_SEGMENTS, len, true)?;
+        let _producer = self.produce(far, &Series::new(&prefix, WARM_UP_SEGMENTS, len), true)?;
         std::thread::sleep(CONNECT_TIME);
         consume(&prefix)
     }
@@ -94,13 +94,13 @@ impl Place {
     pub(crate) fn produce(
         &self,
         router: impl AsRef<OsStr>,
-        prefix: &str,
-        segments: u32,
-        len: usize,
+        series: &Series<'_>,
         register: bool,
     ) -> Result<ChildProcess> {
+        let Series { prefix, segments, len, freshness_ms } = series;
         let mut command = Command::new(&self.me);
         command.arg("produce").arg(router).arg(prefix).arg(segments.to_string()).arg(len.to_string());
+        command.arg("--freshness-ms").arg(freshness_ms.to_string());
         if !register {
             command.arg("--no-register");
         }
@@ -118,6 +118,28 @@ impl Place {
             .context("can't start the consumer")?;
         anyhow::ensure!(output.status.success(), "the consumer failed: {}", output.status);
         Ok(serde_json::from_slice(&output.stdout)?)
+    }
+}
+
+/// A series of segments that a producer serves.
+pub(crate) struct Series<'a> {
+    prefix: &'a str,
+    segments: u32,
+    /// Bytes of content of each segment.
+    len: usize,
+    /// FreshnessPeriod. A content store of µNDN does not cache Data with 0.
+    freshness_ms: u64,
+}
+
+impl<'a> Series<'a> {
+    /// Creates a series that content stores may cache.
+    pub(crate) const fn new(prefix: &'a str, segments: u32, len: usize) -> Self {
+        Series { prefix, segments, len, freshness_ms: 1000 }
+    }
+
+    /// Sets the FreshnessPeriod.
+    pub(crate) const fn freshness_ms(self, freshness_ms: u64) -> Self {
+        Series { freshness_ms, ..self }
     }
 }
 
@@ -152,7 +174,7 @@ fn through_relay(place: &Place, run: usize, len: usize) -> Result<Transfer> {
     let mut relay = ChildProcess::start("relay", Command::new(&place.me).arg("relay").arg(&socket))?;
     relay.wait_for(&socket)?;
     let prefix = format!("/relay/v={run}");
-    let _producer = place.produce(&socket, &prefix, SEGMENTS, len, false)?;
+    let _producer = place.produce(&socket, &Series::new(&prefix, SEGMENTS, len), false)?;
     std::thread::sleep(CONNECT_TIME);
     let before = relay.cpu();
     // The relay ends when the consumer closes its connection, so its processor time is read just
@@ -167,7 +189,7 @@ fn through_unix(place: &Place, run: usize, len: usize) -> Result<Transfer> {
         place.router(&format!("unix{run}"), "[faces.udp]\nlisten = []\n[faces.tcp]\nlisten = []\n")?;
     let prefix = format!("/unix/v={run}");
     let cold = place.warm_up(&socket, &socket, &prefix, len)?;
-    let _producer = place.produce(&socket, &prefix, SEGMENTS, len, true)?;
+    let _producer = place.produce(&socket, &Series::new(&prefix, SEGMENTS, len), true)?;
     std::thread::sleep(CONNECT_TIME);
     let before = router.cpu();
     let seen = place.consume(&socket, &prefix)?;
@@ -186,7 +208,7 @@ fn through_udp_chain(place: &Place, run: usize, len: usize) -> Result<Transfer> 
     let (near, near_socket) = place.router(&format!("near{run}"), &near_config)?;
     let prefix = format!("/udp/v={run}");
     let cold = place.warm_up(&near_socket, &far_socket, &prefix, len)?;
-    let _producer = place.produce(&far_socket, &prefix, SEGMENTS, len, true)?;
+    let _producer = place.produce(&far_socket, &Series::new(&prefix, SEGMENTS, len), true)?;
     std::thread::sleep(CONNECT_TIME);
     let before = near.cpu() + far.cpu();
     let seen = place.consume(&near_socket, &prefix)?;

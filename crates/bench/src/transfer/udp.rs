@@ -11,7 +11,7 @@
 //! router sends NDNLPv2 fragments, because the consumer announces that it reassembles them
 //! (decision 0035).
 
-use super::{CONNECT_TIME, Place, RUNS, SEGMENTS, Transfer, WINDOW, figures, gbit_per_s};
+use super::{CONNECT_TIME, Place, RUNS, SEGMENTS, Series, Transfer, WINDOW, figures, gbit_per_s};
 use crate::endpoints::TransferStats;
 use crate::process::ChildProcess;
 use crate::report::{Row, median};
@@ -124,12 +124,12 @@ fn through_router(place: &Place, wire: &Wire, name: &str, len: usize) -> Result<
     };
     let prefix = format!("/udp/{name}");
     let cold = place.warm_up_by(&socket, &prefix, len, consume)?;
-    let producer = place.produce(&socket, &prefix, SEGMENTS, len, true)?;
+    let producer = place.produce(&socket, &Series::new(&prefix, SEGMENTS, len), true)?;
     std::thread::sleep(CONNECT_TIME);
     let transfer = measured(&prefix, Some(cold))?;
     drop(producer);
     let prefix = format!("{prefix}/stored");
-    let _producer = place.produce(&socket, &prefix, STORED, len, true)?;
+    let _producer = place.produce(&socket, &Series::new(&prefix, STORED, len), true)?;
     std::thread::sleep(CONNECT_TIME);
     consume(&prefix)?;
     Ok((transfer, measured(&prefix, None)?))

@@ -182,12 +182,17 @@ impl Options {
         if fitting < BATCH { fitting } else { BATCH }
     }
 
-    /// Returns the order in which the Data of the names arrive. Shuffled Data stay within blocks of
-    /// as many names as are pending, so that each answers a pending Interest.
+    /// Returns the number of names within which Data are shuffled: half of those that are pending, so
+    /// that each Data answers a pending Interest, and is evicted before its name is requested again.
+    const fn shuffle_block(&self) -> usize {
+        (self.pending / 2) as usize
+    }
+
+    /// Returns the order in which the Data of the names arrive.
     fn data_order(&self, count: usize) -> Vec<u32> {
         let mut order: Vec<u32> = (0..count as u32).collect();
         if self.shuffled {
-            for block in order.chunks_mut(self.pending as usize) {
+            for block in order.chunks_mut(self.shuffle_block()) {
                 block.sort_unstable_by_key(|index| splitmix64(u64::from(*index)));
             }
         }
@@ -197,7 +202,7 @@ impl Options {
     /// Returns a capacity of the content store with which it never answers: fewer packets than the
     /// names between two uses of one name.
     fn cached(&self) -> usize {
-        65_536.min(self.pending as usize / 2)
+        65_536.min(self.pending as usize / 4)
     }
 }
 
@@ -279,6 +284,15 @@ pub fn measure_graph(options: Options) -> Figures {
     measure_in::<nw_graph::Engine>(options)
 }
 
+/// Returns a function that processes Data and Interests of this many names on the fused plane, for
+/// tests of the steady state.
+pub fn steady_state(options: Options) -> impl FnMut(usize) {
+    let mut load = Load::<Plane>::new(options, options.cached(), options.numbers());
+    move |names| {
+        load.part(names);
+    }
+}
+
 /// Measures a host.
 fn measure_in<H: Host>(options: Options) -> Figures {
     let mut load = Load::<H>::new(options, options.cached(), options.numbers());
@@ -347,6 +361,9 @@ impl<H: Host> Load<H> {
         let (mut interest_time, mut data_time, mut names) = (Duration::ZERO, Duration::ZERO, 0);
         while names < count {
             let many = self.bench.options.batch_len().min(count - names);
+            // Shuffled Data answer pending Interests only within a block.
+            let block = self.bench.options.shuffle_block();
+            let many = many.min(block - self.oldest % block);
             let many = many.min(all - self.oldest).min(all - self.next);
             let answered = &self.data_order[self.oldest..self.oldest + many];
             data_time += self.bench.data(&self.data, answered);

@@ -4,6 +4,7 @@
     <!-- docs: file crates/x/y.rs -->   the block is this file of the repository, to the letter
     <!-- docs: needs nw tap -->         skipped, and said so, where the program has no such command
     <!-- docs: needs [rib] -->          or no such section or option in its configuration
+    <!-- docs: by nw balancer config --check -->   a toml block is checked by this command
     <!-- docs: not run: why -->         shown only; used where running would need another machine or rights
 """
 
@@ -11,9 +12,9 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-FENCE = re.compile(r"^```([a-z]*)\s*$")
-COMMENT = re.compile(r"^<!-- docs: (.*) -->$")
-DIRECTIVES = ("save", "file", "needs", "not run:")
+FENCE = re.compile(r"^( *)```([a-z]*)\s*$")
+COMMENT = re.compile(r"^ *<!-- docs: (.*) -->$")
+DIRECTIVES = ("save", "file", "needs", "by", "not run:")
 # What is run or compared, and what is only text.
 RUN = ("console", "toml", "python", "js", "rust")
 TEXT = ("", "text", "json")
@@ -30,6 +31,7 @@ class Block:
     language: str
     lines: list
     directives: dict = field(default_factory=dict)
+    indent: str = ""
 
     @property
     def place(self):
@@ -53,15 +55,16 @@ def read(page, text):
     blocks, comment, block = [], None, None
     for number, line in enumerate(text.splitlines(), 1):
         if block is not None:
-            if line.startswith("```"):
+            if line.strip().startswith("```"):
                 blocks.append(checked(block))
                 block = None
             else:
-                block.lines.append(line)
+                # A block in a list is indented as its fence is.
+                block.lines.append(line.removeprefix(block.indent))
         elif found := FENCE.match(line):
-            block = Block(page, number, found[1], [], comment or {})
+            block = Block(page, number, found[2], [], comment or {}, found[1])
             comment = None
-        elif line.startswith("```"):
+        elif line.strip().startswith("```"):
             raise Mistake(f"{page}:{number}: a fence is ``` and a word")
         elif found := COMMENT.match(line):
             comment = directives(f"{page}:{number}", found[1])

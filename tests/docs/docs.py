@@ -66,6 +66,8 @@ class Page:
                 trouble = session.end(keep=self.keep and bool(self.failed))
         if trouble:
             self.failed.append(f"{self.name}: {trouble}")
+        if not (self.passed or self.failed or self.skipped):
+            self.failed.append(f"{self.name}: no block of this page is run: show a command and its output")
 
     def one(self, session, block):
         needs = block.directives.get("needs")
@@ -89,7 +91,8 @@ class Page:
         if block.language == "toml":
             path = session.place / block.directives.get("save", "example.toml")
             path.write_text(block.text)
-            done = nw("config", "--check", path)
+            checker = block.directives.get("by", "nw config --check").removeprefix("nw ").split()
+            done = nw(*checker, path)
             # Examples name keys, certificates and users of the reader's machine.
             elsewhere = re.compile("No such file or directory|there is no user")
             wrong = [line for line in done.stderr.splitlines() if not elsewhere.search(line)]
@@ -168,6 +171,9 @@ def self_test():
     fails("```python\nprint()\n```\n", "nothing runs this")
     fails("<!-- docs: file Cargo.toml -->\n```toml\n```\n", "to the letter")
     fails("```fortran\n```\n", "none of")
+    fails("1. A list:\n\n   ```console\n   $ echo one\n   two\n   ```\n", "not printed")
+    fails("<!-- docs: by nw balancer config --check -->\n```toml\n[clusterr]\n```\n", "clusterr")
+    fails("Only prose.\n", "no block of this page")
 
 
 def main():

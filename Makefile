@@ -5,7 +5,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help demo test bench build install uninstall fuzz fuzz-nightly clean
+.PHONY: help demo test docs bench build install uninstall fuzz fuzz-nightly clean
 .DEFAULT_GOAL := help
 
 help: ## what can be made
@@ -15,12 +15,17 @@ build: ## the release binary: target/release/nw
 	@tools/setup build
 	$(CARGO) build --release -p nw-cli
 
-demo: build ## a real file through real routers, with figures
-	@target/release/nw demo
+demo: ## a real file through real routers, with figures; about five minutes to build on two cores
+	@tools/setup build
+	$(CARGO) build --profile demo --locked -p nw-cli
+	@target/demo/nw demo
 
 test: ## every check there is
 	@tools/setup test
 	@tools/check
+
+docs: ## the book of guides, reference and decisions: target/book/index.html
+	@docs/build-book
 
 bench: ## every benchmark, or ROW=name; target/bench.json for programs
 	@tools/setup build

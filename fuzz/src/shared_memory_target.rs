@@ -13,7 +13,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-/// Bits of the first octet: a file comes with the first message, it can't become shorter or longer, it is as long as was said; it is our end that offers.
+/// Bits of the first byte: a file comes with the first message, it can't become shorter or longer, it is as long as was said; it is our end that offers.
 const FILE: u8 = 1;
 const SEALED: u8 = 2;
 const AS_SAID: u8 = 4;
@@ -24,9 +24,9 @@ const HEAD_LEN: usize = 4096;
 const WORDS: u8 = 8;
 const WORD_STEP: u64 = 128;
 
-/// The first octet says how the link begins, the second how long the first message is, which follows. What is behind it are steps of either end.
+/// The first byte says how the link begins, the second how long the first message is, which follows. What is behind it are steps of either end.
 pub fn shared_memory(bytes: &[u8]) -> Result<(), &'static str> {
-    let mut bytes = Octets(bytes);
+    let mut bytes = Bytes(bytes);
     let how = bytes.one();
     let len = usize::from(bytes.one() % 32);
     let first = bytes.some(len);
@@ -56,7 +56,7 @@ fn steps(
     near: &OwnedFd,
     far: OwnedFd,
     memory: Option<File>,
-    mut bytes: Octets<'_>,
+    mut bytes: Bytes<'_>,
 ) -> Result<(), &'static str> {
     let (mut far, mut buffer) = (Some(far), [0; 256 * 16]);
     while !bytes.0.is_empty() {
@@ -114,7 +114,7 @@ fn memory(first: &[u8], how: u8) -> File {
 }
 
 /// What does not fit into the socket any more is left out.
-fn say(socket: &OwnedFd, octets: &[u8], file: Option<&File>) {
+fn say(socket: &OwnedFd, bytes: &[u8], file: Option<&File>) {
     let files: Vec<_> = file.iter().map(|file| file.as_fd()).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -122,7 +122,7 @@ fn say(socket: &OwnedFd, octets: &[u8], file: Option<&File>) {
         assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
     }
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    let _ = rustix::net::sendmsg(socket, &[IoSlice::new(octets)], &mut control, flags);
+    let _ = rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags);
 }
 
 fn name(reason: CloseReason) -> &'static str {
@@ -145,9 +145,9 @@ fn fault_name(fault: SharedMemoryFault) -> &'static str {
 }
 
 /// What is left of the input; zeros, or less than was asked for, behind its end.
-struct Octets<'a>(&'a [u8]);
+struct Bytes<'a>(&'a [u8]);
 
-impl<'a> Octets<'a> {
+impl<'a> Bytes<'a> {
     fn one(&mut self) -> u8 {
         self.some(1).first().copied().unwrap_or(0)
     }

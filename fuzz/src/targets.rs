@@ -142,7 +142,7 @@ pub fn certificate(bytes: &[u8]) -> Outcome {
 
 /// The readable tree: any input has one, and it is bounded.
 pub fn dissect(bytes: &[u8]) -> Outcome {
-    let options = Options { depth_max: 9, lines_max: 200, octets_max: 16 };
+    let options = Options { depth_max: 9, lines_max: 200, bytes_max: 16 };
     let lines: Vec<_> = dissect::lines(bytes, options).collect();
     assert!(lines.len() <= options.lines_max + 1);
     assert!(lines.iter().all(|line| line.depth < options.depth_max && line.offset <= bytes.len()));
@@ -158,13 +158,13 @@ pub fn stream(bytes: &[u8]) -> Outcome {
     if let Framing::Whole(len) = whole {
         assert!(len >= 2 && len <= bytes.len() && len <= PACKET_LEN_MAX);
     }
-    // Fewer octets never say otherwise: they wait, until the packet is whole.
+    // Fewer bytes never say otherwise: they wait, until the packet is whole.
     for end in 0..bytes.len().min(300) {
         match (frame(&bytes[..end], PACKET_LEN_MAX), whole) {
             (Ok(Framing::Partial), Framing::Whole(len)) => assert!(end < len),
             (Ok(Framing::Whole(short)), Framing::Whole(len)) => assert!(short == len && end >= len),
             (Ok(Framing::Partial), Framing::Partial) => {}
-            other => panic!("{other:?} of the first {end} octets"),
+            other => panic!("{other:?} of the first {end} bytes"),
         }
     }
     Ok(())

@@ -10,7 +10,7 @@ use nw_name::HashKey;
 use std::cell::Cell;
 use std::net::SocketAddr;
 
-/// The first octet says what the others are: 0 a request, 1 an answer, otherwise frames that are read so many octets at a time.
+/// The first byte says what the others are: 0 a request, 1 an answer, otherwise frames that are read so many bytes at a time.
 pub fn websocket(bytes: &[u8]) -> Result<(), &'static str> {
     let Some((what, bytes)) = bytes.split_first() else { return Err("partial") };
     match what {

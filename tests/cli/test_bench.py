@@ -50,7 +50,7 @@ class Bench(CommandLine):
         self.assertAlmostEqual(poisson["asked"], 1000, delta=200)
 
     def test_the_same_seed_is_the_same_traffic(self):
-        words = ["--over", "memory", "--packets", 3000, "--window", 1, "--names", 500, "--payload", "10-2000", "--components", "4-8", "--name-octets", "70-120"]
+        words = ["--over", "memory", "--packets", 3000, "--window", 1, "--names", 500, "--payload", "10-2000", "--components", "4-8", "--name-bytes", "70-120"]
         one, same, other = (self.run_json(*words, "--seed", seed) for seed in (7, 7, 8))
         self.assertEqual(one["answered_by_sink"], same["answered_by_sink"])
         self.assertNotEqual(one["answered_by_sink"], other["answered_by_sink"])
@@ -127,7 +127,7 @@ class Bench(CommandLine):
     def test_wrong_arguments(self):
         for code, words, says in [
             (1, ["run", "--components", 1], "--components"),
-            (1, ["run", "--name-octets", 8], "--name-octets"),
+            (1, ["run", "--name-bytes", 8], "--name-bytes"),
             (1, ["run", "--hit-ratio", 2], "--hit-ratio"),
             (1, ["generate", "--zipf", 99], "--zipf"),
             (1, ["answer", "--payload", 9000], "--payload"),

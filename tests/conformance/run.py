@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""NDN conformance suite: hand-made octets over real sockets against any router.
+"""NDN conformance suite: hand-made bytes over real sockets against any router.
 
     run.py --unix /run/nfd/nfd.sock --tcp 127.0.0.1:6363 --udp 127.0.0.1:6363
 

@@ -54,7 +54,7 @@ def valid(rng):
     return interest(name("/localhost/nfd/rib/register") + [number], cbp=True, mbf=True, hint=[name("/a/b")])
 
 
-def random_octets(rng):
+def random_bytes(rng):
     return rng.randbytes(rng.choice([1, 2, 30, 300, 1400]))
 
 
@@ -146,7 +146,7 @@ def endless_handshakes(rng):
 
 # Title, what is sent, over which transports, through how many faces.
 ATTACKS = [
-    ("random octets", random_octets, ["udp", "tcp", "unix", "ws", "ether"], 1),
+    ("random bytes", random_bytes, ["udp", "tcp", "unix", "ws", "ether"], 1),
     ("mutated packets", mutated, ["udp", "tcp", "unix", "ws", "ether"], 1),
     ("truncated packets", truncated, ["udp", "tcp"], 1),
     ("hostile lengths", hostile_lengths, ["udp", "unix"], 1),

@@ -95,7 +95,7 @@ def register(sock, prefix):
 
 
 def whole(buffer, start):
-    """Octets of the element at `start`, when it is all there."""
+    """Bytes of the element at `start`, when it is all there."""
     at = start + 1
     if at >= len(buffer):
         return None

@@ -79,11 +79,11 @@ const verbs = {
     process.stdout.write(`${new TextDecoder().decode(data.content)}\n`);
   },
 
-  /** Answer each Interest under a prefix with the number of octets of its parameters. */
+  /** Answer each Interest under a prefix with the number of bytes of its parameters. */
   async produce(prefix) {
     enableRegistration();
     produce(prefix, async (interest) => {
-      const text = `ndnts says hello; ${interest.appParameters?.length ?? 0} octets of parameters`;
+      const text = `ndnts says hello; ${interest.appParameters?.length ?? 0} bytes of parameters`;
       return new Data(interest.name, Data.FreshnessPeriod(1), new TextEncoder().encode(text));
     }, { dataSigner: digestSigning });
     await registered(prefix);
@@ -122,7 +122,7 @@ const verbs = {
     await serveUntilTold();
   },
 
-  /** Fetch a file by metadata discovery; prints octets and digest. */
+  /** Fetch a file by metadata discovery; prints bytes and digest. */
   async get(prefix, file) {
     const { name } = await retrieveMetadata(prefix, { retx });
     const content = await fetch(name, { modifyInterest: { lifetime: 2000 }, retxLimit: 10 });

@@ -182,7 +182,7 @@ async def others(h):
     encrypted.write_bytes(bytes(SafeBag.parse(enc.parse_and_check_tl(ours.read_bytes(), 0x80)).encrypted_key_bag))
     out = await h.run(["openssl", "pkey", "-inform", "DER", "-in", str(encrypted), "-passin", f"pass:{PASSPHRASE}", "-noout", "-text"])
     check("2048 bit" in out, f"openssl: {out[:200]}")
-    # Key files are what i2d_PrivateKey writes, octet by octet.
+    # Key files are what i2d_PrivateKey writes, byte by byte.
     await store.nw("key", "generate", "/bag/ec")
     for path in (store.folder / "ndnsec-key-file").iterdir():
         der = base64.b64decode(path.read_text())

@@ -30,15 +30,15 @@ async def listed(app, what, model, field):
     return getattr(model.parse(await dataset(app, f"/localhost/nfd/{what}")), field)
 
 
-def elements(octets):
-    """The TLV elements of some octets, one after the other, whole."""
-    octets, found = bytes(octets), []
-    while octets:
-        typ, type_len = parse_tl_num(octets)
-        length, length_len = parse_tl_num(octets, type_len)
+def elements(wire):
+    """The TLV elements of some bytes, one after the other, whole."""
+    wire, found = bytes(wire), []
+    while wire:
+        typ, type_len = parse_tl_num(wire)
+        length, length_len = parse_tl_num(wire, type_len)
         end = type_len + length_len + length
-        found.append((typ, octets[:end], octets[type_len + length_len:end]))
-        octets = octets[end:]
+        found.append((typ, wire[:end], wire[type_len + length_len:end]))
+        wire = wire[end:]
     return found
 
 

@@ -34,9 +34,9 @@ async def echo(h, transport):
     server = await h.start(ndnts(h, transport, "produce", prefix), transport)
     await server.wait_line("^ready$")
     out = await h.run(ndnts(h, transport, "consume", prefix + "/a"), transport)
-    check("ndnts says hello; 0 octets" in out, out)
+    check("ndnts says hello; 0 bytes" in out, out)
     out = await h.run(ndnts(h, transport, "signed", prefix + "/b"), transport)
-    check("ndnts says hello; 10 octets" in out, out)
+    check("ndnts says hello; 10 bytes" in out, out)
 
 
 @test("NDNts registers by a prefix announcement without a signature", 25.0)
@@ -56,7 +56,7 @@ async def file(h, transport):
     await server.wait_line("^ready$")
     got = h.scratch / f"ndnts-{transport}"
     out = await h.run(ndnts(h, transport, "get", prefix, str(got)), transport, within=30)
-    equal(out.split(), ["3000001", sha256(f)], "octets and SHA-256")
+    equal(out.split(), ["3000001", sha256(f)], "bytes and SHA-256")
 
 
 @test("NDNts as a page: what is local is for pages of listed origins")

@@ -147,7 +147,7 @@ async def old_udp(h):
         producer.attach_handler(prefix, on_interest)
         await register(h, producer, "unix", prefix)
         _, _, content = await consumer.express_interest(f"{prefix}/large", lifetime=2000)
-        equal(len(content), 8000, "octets (this library cannot reassemble fragments)")
+        equal(len(content), 8000, "bytes (this library cannot reassemble fragments)")
 
 
 @each_transport("signed Interest")
@@ -216,7 +216,7 @@ async def segmented(h, transport):
         producer.attach_handler(prefix, on_interest)
         await register(h, producer, "unix", prefix)
         parts = [bytes(p) async for p in segment_fetcher(consumer, prefix)]
-    check(b"".join(parts) == body, f"{sum(map(len, parts))} octets in {len(parts)} segments differ from what was sent")
+    check(b"".join(parts) == body, f"{sum(map(len, parts))} bytes in {len(parts)} segments differ from what was sent")
 
 
 @test("python-ndn 200 Interests in flight, answered out of order")

@@ -131,10 +131,10 @@ class Cluster:
             raise Failed(f"{words}: {process.returncode}: {out[-400:]} {err[-800:]}")
         return out, err
 
-    def publish(self, name, octets, segment=1000, producer=0, over=None, face=None, local=None, known_by=None):
+    def publish(self, name, size, segment=1000, producer=0, over=None, face=None, local=None, known_by=None):
         """Serves made-up content, and waits until the members know the way there: `known_by`, or all. It is registered at the producer's own
         router, which one member is told of as `face`; or `over` another way to the cluster, by which it tells itself."""
-        content = bytes(at * 7 & 255 for at in range(octets))
+        content = bytes(at * 7 & 255 for at in range(size))
         file = self.files / name.replace("/", "_")
         file.write_bytes(content)
         node = self.producers[producer]

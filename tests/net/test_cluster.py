@@ -33,9 +33,9 @@ class Tests(unittest.TestCase):
         self.enterContext(cluster)
         return cluster
 
-    def exchange(self, cluster, name="/net/file", octets=500_000, **how):
+    def exchange(self, cluster, name="/net/file", size=500_000, **how):
         """Publishes and fetches; the members' Interests for it."""
-        content, _ = cluster.publish(name, octets, **how)
+        content, _ = cluster.publish(name, size, **how)
         before = cluster.interests()
         got, report = cluster.fetched(cluster.fetch(name))
         self.assertEqual(got, content)
@@ -194,9 +194,9 @@ class Changes(Tests):
         longest, heard, last = 0, time.monotonic(), 0
         end = time.monotonic() + 60
         while download.poll() is None and time.monotonic() < end:
-            octets, now = cluster.say("traffic")["c1"]["received_octets"], time.monotonic()
-            if octets > last + 5000:
-                longest, heard, last = max(longest, now - heard), now, octets
+            size, now = cluster.say("traffic")["c1"]["received_bytes"], time.monotonic()
+            if size > last + 5000:
+                longest, heard, last = max(longest, now - heard), now, size
             time.sleep(0.02)
         self.assertEqual(cluster.fetched(download)[0], content)
         self.assertLess(longest, 3.0, "seconds of silence")
@@ -219,7 +219,7 @@ class RoutersOfAnotherMake(Tests):
             self.assertEqual("refused (501): Unknown verb" in told.stderr, member["name"] in names, (member["name"], told.stderr))
 
     def all_are_used(self, cluster, name, **how):
-        by_member, report = self.exchange(cluster, name, octets=300_000, segment=500, **how)
+        by_member, report = self.exchange(cluster, name, size=300_000, segment=500, **how)
         fair = report["segments"] / len(by_member)
         for interests in by_member.values():
             self.assertGreater(interests, fair * 0.6, by_member)
@@ -237,7 +237,7 @@ class RoutersOfAnotherMake(Tests):
         self.runs_ndnd(cluster, "m1", "m2")
         self.all_are_used(cluster, "/net/file")
         # Data in several link packets, and a producer that registers with the cluster.
-        by_member, _ = self.exchange(cluster, "/net/pieces", octets=200_000, segment=8000)
+        by_member, _ = self.exchange(cluster, "/net/pieces", size=200_000, segment=8000)
         self.assertTrue(all(by_member.values()), by_member)
         self.all_are_used(cluster, "/net/registered", over=cluster.uri)
         self.assertEqual(cluster.status()["warnings"], [])

@@ -76,7 +76,7 @@ class Paper(unittest.TestCase):
         self.assertEqual([finding["figure"] for finding in report["findings"]], [12, 13])
         self.assertNotIn("scale", report)
         # What does not depend on how busy this machine is: the second download came from the caches.
-        first, second = report["caching"]["producer_octets"]
+        first, second = report["caching"]["producer_bytes"]
         self.assertLess(second, first / 20, report["caching"])
         page = (self.place / "out/csr.html").read_text()
         self.assertEqual(page.count("<section"), 2)

@@ -140,13 +140,13 @@ class Transports(unittest.TestCase):
         self.addCleanup(finish, server)
         lines = self.a.nw("ping", name, "--count", "5", "--interval", "20", "--json").splitlines()
         self.assertEqual(json.loads(lines[-1])["answered"], 5, lines)
-        octets = bytes(at * 7 & 255 for at in range(300_000))
-        (self.b.folder / "file").write_bytes(octets)
+        content = bytes(at * 7 & 255 for at in range(300_000))
+        (self.b.folder / "file").write_bytes(content)
         put = self.b.background("put", name + "/file", self.b.folder / "file", "--json", "--quiet")
         self.addCleanup(finish, put)
         got = self.a.folder / "got"
         self.a.nw("cat", name + "/file", "--output", got, "--quiet")
-        self.assertEqual(got.read_bytes(), octets)
+        self.assertEqual(got.read_bytes(), content)
 
     def check(self, face, local, link_type, persistency):
         seen = (face["local_uri"], face["link_type"], face["persistency"], face["scope"])
@@ -322,8 +322,8 @@ class Transports(unittest.TestCase):
         self.b.start(f"[forwarder]\nshards = {shards}\n", udp=[peer])
         self.a.start("")
         name, face = "/net/big", json.loads(self.a.nw("face", "create", f"udp{4 if '.' in peer else 6}://{peer}", "--json"))["face_id"]
-        octets = bytes(at * 7 & 255 for at in range(800_000))
-        (self.b.folder / "file").write_bytes(octets)
+        content = bytes(at * 7 & 255 for at in range(800_000))
+        (self.b.folder / "file").write_bytes(content)
         put = self.b.background("put", name, self.b.folder / "file", "--segment", 7900, "--json", "--quiet")
         self.addCleanup(finish, put)
         self.addCleanup(finish, self.b.background("ping-server", "/net/short"))
@@ -333,7 +333,7 @@ class Transports(unittest.TestCase):
         self.assertEqual([face["mtu"] for face in opened()], [8800], "what the way takes is asked for when it matters")
         got = self.a.folder / "got"
         self.a.nw("cat", name, "--output", got, "--quiet")
-        self.assertEqual(got.read_bytes(), octets)
+        self.assertEqual(got.read_bytes(), content)
         self.assertEqual(self.cut_by_ip(self.b), 0)
         self.assertEqual([face["mtu"] for face in opened()], [mtu])
         return opened()[0]["face_id"]

@@ -126,14 +126,14 @@ class Pair(unittest.TestCase):
     def face_to_b(self, uri="udp4://192.0.2.2:6363"):
         return json.loads(self.a.nw("face", "create", uri, "--json"))["face_id"]
 
-    def exchange(self, face, name="/net/test", octets=300_000):
+    def exchange(self, face, name="/net/test", size=300_000):
         """B serves, A asks by this face: pings, then a file of many packets."""
         self.a.nw("route", "add", name, face)
         server = self.b.background("ping-server", name, "--size", "500")
         self.addCleanup(finish, server)
         lines = self.a.nw("ping", name, "--count", "5", "--interval", "20", "--json").splitlines()
         self.assertEqual(json.loads(lines[-1])["answered"], 5, lines)
-        content = bytes(at * 7 & 255 for at in range(octets))
+        content = bytes(at * 7 & 255 for at in range(size))
         (self.b.folder / "file").write_bytes(content)
         put = self.b.background("put", name + "/file", self.b.folder / "file", "--json", "--quiet")
         self.addCleanup(finish, put)
@@ -167,7 +167,7 @@ class Xdp(Pair):
     def test_some_megabytes(self):
         for side in (self.a, self.b):
             side.start()
-        self.exchange(self.face_to_b(), octets=5_000_000)
+        self.exchange(self.face_to_b(), size=5_000_000)
         for side in (self.a, self.b):
             self.went_by_xdp(side)
 
@@ -194,7 +194,7 @@ class Xdp(Pair):
         for with_xdp, without in ((self.a, self.b), (self.b, self.a)):
             with_xdp.start()
             without.start(xdp=False)
-            self.exchange(self.face_to_b(), octets=1_000_000)
+            self.exchange(self.face_to_b(), size=1_000_000)
             self.went_by_xdp(with_xdp)
             self.assertEqual(without.xdp(), {})
             for side in (self.a, self.b):
@@ -421,7 +421,7 @@ class Xdp(Pair):
         self.take_drivers_away()
         for side in (self.a, self.b):
             side.start()
-        self.exchange(self.face_to_b(), octets=1_000_000)
+        self.exchange(self.face_to_b(), size=1_000_000)
         for side in (self.a, self.b):
             self.went_by_xdp(side, mode="generic")
             drops = json.loads(side.nw("status", "--json"))["drops"]

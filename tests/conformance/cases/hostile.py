@@ -18,7 +18,7 @@ def samples(n):
 
 
 def mutated(rng, packet):
-    """One to four octets changed, cut out or put in; the outer length set right again half of the time."""
+    """One to four bytes changed, cut out or put in; the outer length set right again half of the time."""
     p = bytearray(packet)
     for _ in range(rng.randint(1, 4)):
         at = rng.randrange(len(p))
@@ -65,7 +65,7 @@ async def bad_producer(t):
     await t.still_works(consumer, good)
 
 
-@case("hostile/random-octets", SPEC, "Datagrams of random octets are dropped.", on=(UDP,), exclusive=True)
+@case("hostile/random-bytes", SPEC, "Datagrams of random bytes are dropped.", on=(UDP,), exclusive=True)
 async def noise(t):
     rng = random.Random(1)
     producer, good, bad = await t.producer(), await t.face(), await t.face()
@@ -119,7 +119,7 @@ async def stopped_reader(t):
         expect(grown < 120_000, f"memory grew by {grown} KiB")
 
 
-@case("hostile/slow-writer", SPEC, "A peer that sends one octet and waits holds up nobody.", on=STREAM)
+@case("hostile/slow-writer", SPEC, "A peer that sends one byte and waits holds up nobody.", on=STREAM)
 async def slow_writer(t):
     producer, consumer = await t.producer(), await t.face()
     slow = [await t.face() for _ in range(20)]

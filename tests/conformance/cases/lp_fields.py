@@ -29,7 +29,7 @@ def accepted(rows, spec=FORMAT, on=ALL):
             inner = interest(t.name("/t"))
             producer, consumer = await t.producer(), await t.face()
             consumer.send(build(inner))
-            equal((await producer.interest(t.name("/t"))).net, inner, "Interest octets")
+            equal((await producer.interest(t.name("/t"))).net, inner, "Interest bytes")
         case(id_, spec, says, on=on)(run)
 
 
@@ -69,7 +69,7 @@ dropped_interests(FORMAT, [
      inside(lambda i: lp(i, tlv(953, b"x")))),
     ("lp/format/unknown-refusing-even", "An unknown field of 800..959 with only bit 1 set is not ignorable: drop.",
      inside(lambda i: lp(i, tlv(954, b"x")))),
-    ("lp/format/unknown-1-octet", "An unknown field of the one-octet range 81..99: drop.",
+    ("lp/format/unknown-1-byte", "An unknown field of the one-byte range 81..99: drop.",
      inside(lambda i: lp(i, tlv(99, b"x")))),
     ("lp/format/unknown-outside", "A field outside both ranges: drop.", inside(lambda i: lp(i, tlv(0xF0, b"x")))),
     ("lp/format/descending", "Fields not in increasing order of TLV-TYPE: drop.",
@@ -82,17 +82,17 @@ dropped_interests(FORMAT, [
      inside(lambda i: lp(i, token(b"abcd"), token(b"abcd")))),
     ("lp/format/mark-twice", "A CongestionMark repeated: drop.", inside(lambda i: lp(i, MARK, MARK))),
     ("lp/format/nested", "An LpPacket as Fragment of an LpPacket: drop.", inside(lambda i: lp(lp(i)))),
-    ("lp/format/octets-behind-fragment", "Octets behind the network packet within the Fragment: drop.",
+    ("lp/format/bytes-behind-fragment", "Bytes behind the network packet within the Fragment: drop.",
      inside(lambda i: lp(i + tlv(0xF0, b"x")))),
     ("lp/format/bare-name-inside", "A Fragment that is no network packet: drop.",
      lambda n: lp(name_tlv(n))),
-    ("lp/format/congestion-mark-3-octets", "CongestionMark is a NonNegativeInteger; three octets: drop.",
+    ("lp/format/congestion-mark-3-bytes", "CongestionMark is a NonNegativeInteger; three bytes: drop.",
      inside(lambda i: lp(i, tlv(CONGESTION_MARK, b"\x00\x00\x01")))),
 ], on=ALL)
 
 dropped_interests(TOKEN, [
-    ("lp/token/empty", "A PIT token has 1 to 32 octets; none: drop.", inside(lambda i: lp(i, token(b"")))),
-    ("lp/token/33-octets", "A PIT token has 1 to 32 octets; 33: drop.", inside(lambda i: lp(i, token(bytes(33))))),
+    ("lp/token/empty", "A PIT token has 1 to 32 bytes; none: drop.", inside(lambda i: lp(i, token(b"")))),
+    ("lp/token/33-bytes", "A PIT token has 1 to 32 bytes; 33: drop.", inside(lambda i: lp(i, token(bytes(33))))),
 ], on=ALL)
 
 dropped_interests(NEXT_HOP, [
@@ -136,7 +136,7 @@ async def nested_deep(t):
 
 
 def token_lengths(n, on):
-    @case(f"lp/token/echo-{n}-octets", TOKEN, f"A PIT token of {n} octets comes back unchanged on Data.", on=on)
+    @case(f"lp/token/echo-{n}-bytes", TOKEN, f"A PIT token of {n} bytes comes back unchanged on Data.", on=on)
     async def run(t):
         producer, consumer = await t.producer(), await t.face()
         mine = bytes(range(1, n + 1))
@@ -147,8 +147,8 @@ def token_lengths(n, on):
         equal((await consumer.data(target)).token, mine, "PIT token")
 
 
-for octets in (1, 4, 6, 8, 32):
-    token_lengths(octets, ALL)
+for size in (1, 4, 6, 8, 32):
+    token_lengths(size, ALL)
 
 
 @case("lp/token/echo-every-length", TOKEN, "PIT tokens of every length from 1 to 32 come back, each with its Data.")
@@ -161,7 +161,7 @@ async def token_sweep(t):
     for n in range(32, 0, -1):
         producer.send(data(t.name(f"/{n}")))
     for n in range(1, 33):
-        equal((await consumer.data(t.name(f"/{n}"))).token, bytes([n]) * n, f"PIT token of {n} octets")
+        equal((await consumer.data(t.name(f"/{n}"))).token, bytes([n]) * n, f"PIT token of {n} bytes")
 
 
 @case("lp/token/each-downstream-its-own", TOKEN, "Aggregated downstreams each get their own token, or none.")
@@ -230,7 +230,7 @@ async def token_private(t):
     expect(got.token != b"private", "the downstream's token was sent upstream")
 
 
-@case("lp/token/upstream-6-octets", TOKEN, "The router's own token upstream has 6 octets, the only length that one "
+@case("lp/token/upstream-6-bytes", TOKEN, "The router's own token upstream has 6 bytes, the only length that one "
       "widespread peer survives, or there is none.", on=ALL, tags=("clients",))
 async def token_upstream(t):
     producer, consumer = await t.producer(transport=t.transport), await t.face(t.router.local)
@@ -255,7 +255,7 @@ async def token_echoed(t):
     got = await t.ask(consumer, producer, target)
     packet = data(target, b"x")
     producer.send(lp(packet, token(got.token)) if got.token else lp(packet))
-    equal((await consumer.data(target)).net, packet, "Data octets")
+    equal((await consumer.data(target)).net, packet, "Data bytes")
 
 
 @case("lp/token/upstream-not-echoed", TOKEN, "Data without the router's token is delivered just as well.", on=ALL,
@@ -273,7 +273,7 @@ async def token_not_echoed_prefix(t):
     await producer.interest(t.name("/t"))
     packet = data(t.name("/t/v/0"), b"x")
     producer.send(packet)
-    equal((await consumer.data(t.name("/t/v/0"))).net, packet, "Data octets")
+    equal((await consumer.data(t.name("/t/v/0"))).net, packet, "Data bytes")
 
 
 @case("lp/token/wrong-token-wrong-name", TOKEN,
@@ -443,7 +443,7 @@ async def next_hop(t):
     await routed.none("interest", target)
     packet = data(target, b"from the chosen face")
     other.send(packet)
-    equal((await consumer.data(target)).net, packet, "Data octets")
+    equal((await consumer.data(target)).net, packet, "Data bytes")
 
 
 @case("lp/next-hop/no-such-face", NEXT_HOP, "NextHopFaceId of a face that does not exist: drop, no fallback.",

@@ -14,8 +14,8 @@ def cut(packet: bytes, count: int) -> list[bytes]:
     return [packet[i * size:(i + 1) * size] for i in range(count)]
 
 
-def piece(payload, seq, index, count, *headers, seq_octets=8):
-    seq_value = (seq % (1 << 64)).to_bytes(8, "big")[-seq_octets:] if seq is not None else None
+def piece(payload, seq, index, count, *headers, seq_bytes=8):
+    seq_value = (seq % (1 << 64)).to_bytes(8, "big")[-seq_bytes:] if seq is not None else None
     fields = [tlv(LP_SEQUENCE, seq_value)] if seq_value is not None else []
     if index is not None:
         fields.append(tlv_nni(FRAG_INDEX, index))
@@ -39,7 +39,7 @@ async def arrives(t, order, count=3, first=1000):
     parts = pieces(packet, count, first)
     for i in order:
         consumer.send(parts[i])
-    equal((await producer.interest(prefix=t.prefix)).net, packet, "reassembled octets")
+    equal((await producer.interest(prefix=t.prefix)).net, packet, "reassembled bytes")
     await t.still_works(consumer, producer)
 
 
@@ -102,7 +102,7 @@ async def headers(t):
     packet = big(t.name("/t"))
     consumer.send(*pieces(packet, 3, 7, token(b"first")))
     got = await producer.interest(prefix=t.prefix)
-    equal(got.net, packet, "reassembled octets")
+    equal(got.net, packet, "reassembled bytes")
     producer.send(data(got.name))
     equal((await consumer.data(got.name)).token, b"first", "PIT token")
 
@@ -114,7 +114,7 @@ async def fragmented_data(t):
     await t.ask(consumer, producer, target)
     packet = data(target, bytes(5000))
     producer.send(*pieces(packet, 5, 77))
-    equal((await consumer.data(target)).net, packet, "reassembled octets")
+    equal((await consumer.data(target)).net, packet, "reassembled bytes")
 
 
 def broken(id_, says, make):
@@ -130,7 +130,7 @@ async def arrives_again(t, consumer, producer):
     """The same face still reassembles."""
     packet = big(t.name("/again"))
     consumer.send(*pieces(packet, 2, 5_000_000))
-    equal((await producer.interest(prefix=t.name("/again"))).net, packet, "reassembled octets afterwards")
+    equal((await producer.interest(prefix=t.name("/again"))).net, packet, "reassembled bytes afterwards")
 
 
 broken("missing-fragment", "A packet with a fragment missing is not delivered.",
@@ -141,17 +141,17 @@ broken("count-changes", "A FragCount that differs from the first fragment's: dro
        lambda p: [piece(cut(p, 2)[0], 50, 0, 2), piece(cut(p, 2)[1], 51, 1, 3)])
 broken("no-sequence", "Fragments without Sequence: drop.",
        lambda p: [piece(x, None, i, 2) for i, x in enumerate(cut(p, 2))])
-broken("sequence-4-octets", "Sequence has eight octets; 4: drop.",
-       lambda p: [piece(x, 50 + i, i, 2, seq_octets=4) for i, x in enumerate(cut(p, 2))])
+broken("sequence-4-bytes", "Sequence has eight bytes; 4: drop.",
+       lambda p: [piece(x, 50 + i, i, 2, seq_bytes=4) for i, x in enumerate(cut(p, 2))])
 broken("count-2-to-60", "A FragCount of 2^60 is refused without reserving memory.",
        lambda p: [piece(x, 50 + i, i, 1 << 60) for i, x in enumerate(cut(p, 2))])
 broken("index-2-to-60", "A FragIndex of 2^60: drop.",
        lambda p: [piece(cut(p, 2)[0], 50, 1 << 60, (1 << 60) + 1)])
 broken("count-zero", "A FragCount of 0: drop.",
        lambda p: [piece(x, 50 + i, i, 0) for i, x in enumerate(cut(p, 2))])
-broken("whole-too-large", "Fragments that add up to more than 8800 octets: drop.",
+broken("whole-too-large", "Fragments that add up to more than 8800 bytes: drop.",
        lambda p: pieces(with_params([*_name_of(p)], bytes(9000)), 3))
-broken("index-3-octets", "FragIndex of three octets is not a NonNegativeInteger: drop.",
+broken("index-3-bytes", "FragIndex of three bytes is not a NonNegativeInteger: drop.",
        lambda p: [lp(cut(p, 2)[0], tlv(LP_SEQUENCE, bytes(8)), tlv(FRAG_INDEX, bytes(3)), tlv_nni(FRAG_COUNT, 2))])
 
 
@@ -196,9 +196,9 @@ async def fragments_out(t):
     packet = data(target, bytes(range(256)) * 20)
     producer.send(packet)
     got = await consumer.data(target)
-    equal(got.net, packet, "reassembled octets")
+    equal(got.net, packet, "reassembled bytes")
     expect(got.pieces >= 4, f"came in {got.pieces} pieces")
-    expect(max(got.sizes) <= 1400, f"a fragment of {max(got.sizes)} octets")
+    expect(max(got.sizes) <= 1400, f"a fragment of {max(got.sizes)} bytes")
     equal(got.token, b"tokens", "PIT token")
     small = data(t.name("/small"), bytes(100))
     await t.ask(consumer, producer, t.name("/small"))
@@ -207,7 +207,7 @@ async def fragments_out(t):
 
 
 @case("lp/fragmentation/not-on-udp-by-default", SPEC,
-      "An 8000-octet Data goes out over UDP in one datagram unless told otherwise: three client libraries cannot "
+      "An 8000-byte Data goes out over UDP in one datagram unless told otherwise: three client libraries cannot "
       "reassemble.", on=(UDP,), tags=("clients",))
 async def udp_whole(t):
     producer, consumer = await t.producer(), await t.face()
@@ -238,4 +238,4 @@ async def nested(t):
 async def arrives_again_at(t, consumer, producer):
     packet = big(t.name("/n/again"))
     consumer.send(*pieces(packet, 2, 7_000_000))
-    equal((await producer.interest(prefix=t.name("/n/again"))).net, packet, "reassembled octets afterwards")
+    equal((await producer.interest(prefix=t.name("/n/again"))).net, packet, "reassembled bytes afterwards")

@@ -124,7 +124,7 @@ async def fragments(t):
     await producer.interest(target)
     producer.send(data(target, bytes(4000)))
     got = await face.data(target)
-    expect(got.pieces >= 4 and max(got.sizes) <= 1300, f"pieces of {got.sizes} octets")
+    expect(got.pieces >= 4 and max(got.sizes) <= 1300, f"pieces of {got.sizes} bytes")
     numbers = [p.lp.get(TX_SEQUENCE) for p in got.parts]
     expect(None not in numbers and len(set(numbers)) == len(numbers), f"TxSequences {numbers}")
     missing = got.parts[1]

@@ -57,7 +57,7 @@ async def create_tcp(t):
     expect(joined(t.name("/a")) in got, "the Interest did not arrive")
     packet = data(t.name("/a"), b"over tcp")
     writer.write(packet)
-    equal((await consumer.data(t.name("/a"))).net, packet, "Data octets")
+    equal((await consumer.data(t.name("/a"))).net, packet, "Data bytes")
     await ok(manager, "faces", "destroy", face_id=a.body["face_id"])
     equal(await asyncio.wait_for(reader.read(1), 3), b"", "the connection after faces/destroy")
     writer.close()

@@ -44,7 +44,7 @@ async def v2(t):
     expect(await routed(t, t.prefix, face), "answered 200 but not in effect")
 
 
-@case("mgmt/command/v2-rsa-key", LEGACY, "A command of format 0.2 with a key locator and a 256-octet signature "
+@case("mgmt/command/v2-rsa-key", LEGACY, "A command of format 0.2 with a key locator and a 256-byte signature "
       "component (ndn-js, jndn), CanBePrefix and MustBeFresh set, is carried out from a local face.", on=STREAM,
       tags=("clients",))
 async def v2_rsa(t):
@@ -239,7 +239,7 @@ async def unknown_element(t):
     await ok(await t.face(), "rib", "register", raw=raw)
 
 
-@case("mgmt/parameters/wide-numbers", COMMAND, "Numbers in 8 octets are taken like short ones.")
+@case("mgmt/parameters/wide-numbers", COMMAND, "Numbers in 8 bytes are taken like short ones.")
 async def wide(t):
     raw = tlv(104, parameters(name=t.prefix)[2:] + tlv(106, (9).to_bytes(8, "big")))
     a = await ok(await t.face(), "rib", "register", raw=raw)

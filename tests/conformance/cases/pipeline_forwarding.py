@@ -126,13 +126,13 @@ async def extends(t):
     await consumer.data(t.name("/a"))
 
 
-@case("nack/no-route", NACKS, "Without a route the Interest comes back as Nack NoRoute, octet for octet.", on=ALL)
+@case("nack/no-route", NACKS, "Without a route the Interest comes back as Nack NoRoute, byte for byte.", on=ALL)
 async def no_route(t):
     consumer = await t.face()
     packet = interest(t.name("/none"), cbp=True, lifetime=1234)
     consumer.send(packet)
     got = await consumer.nack(t.name("/none"))
-    equal((got.reason, got.net), (REASON_NO_ROUTE, packet), "reason and Interest octets")
+    equal((got.reason, got.net), (REASON_NO_ROUTE, packet), "reason and Interest bytes")
 
 
 @case("nack/no-route-hop-limit", NACKS, "A Nack carries the Interest; its HopLimit may be the decremented one.")
@@ -141,7 +141,7 @@ async def no_route_hop(t):
     packet = interest(t.name("/none"), hop=9)
     consumer.send(packet)
     got = await consumer.nack(t.name("/none"))
-    expect(got.net in (packet, packet[:-1] + b"\x08"), f"Interest octets {got.net.hex()}")
+    expect(got.net in (packet, packet[:-1] + b"\x08"), f"Interest bytes {got.net.hex()}")
 
 
 @case("nack/asker-is-only-next-hop", BEST, "An Interest is not sent back where it came from: Nack NoRoute.", on=STREAM)

@@ -33,9 +33,9 @@ def no_match(id_, says, asked, given, on=("unix",), cbp=False):
 no_match("match/longer-without-prefix", "Longer Data does not answer an Interest without CanBePrefix.", "/a", "/a/b")
 no_match("match/shorter", "Shorter Data never answers.", "/a/b", "/a", cbp=True)
 no_match("match/sibling", "Data of another name does not answer.", "/a/b", "/a/c", cbp=True)
-no_match("match/component-boundary", "Names are compared component by component, not octet by octet.", "/ab/c", "/a/bc")
+no_match("match/component-boundary", "Names are compared component by component, not byte by byte.", "/ab/c", "/a/bc")
 no_match("match/component-type", "Components of equal value and different type differ.", "/x/w", "/x/32=w")
-no_match("match/case", "Names are octets: upper and lower case differ.", "/Abc", "/abc")
+no_match("match/case", "Names are bytes: upper and lower case differ.", "/Abc", "/abc")
 
 
 @case("match/prefix", PREFIX, "Longer Data answers an Interest with CanBePrefix.", on=ALL)
@@ -44,7 +44,7 @@ async def prefix(t):
     await t.ask(consumer, producer, t.name("/a"), cbp=True)
     packet = data(t.name("/a/b/c"), b"x")
     producer.send(packet)
-    equal((await consumer.data(t.name("/a/b/c"))).net, packet, "Data octets")
+    equal((await consumer.data(t.name("/a/b/c"))).net, packet, "Data bytes")
 
 
 @case("match/prefix-exact", PREFIX, "Data of exactly the name answers an Interest with CanBePrefix too.")
@@ -75,7 +75,7 @@ async def digest(t):
     full = t.name("/a") + [comp(sha256(packet), 1)]
     await t.ask(consumer, producer, full)
     producer.send(packet)
-    equal((await consumer.data(t.name("/a"))).net, packet, "Data octets")
+    equal((await consumer.data(t.name("/a"))).net, packet, "Data bytes")
 
 
 @case("match/digest-wrong", DIGEST, "Data of another digest does not answer.", on=ALL)
@@ -86,7 +86,7 @@ async def digest_wrong(t):
     producer.send(data(t.name("/a"), b"wrong"))
     await consumer.none("data")
     producer.send(packet)
-    equal((await consumer.data()).net, packet, "Data octets")
+    equal((await consumer.data()).net, packet, "Data bytes")
 
 
 @case("match/digest-cached", DIGEST, "Cached Data is found by its full name; another digest is not answered from it.")
@@ -95,7 +95,7 @@ async def digest_cached(t):
     packet = data(t.name("/a"), b"x", fresh=10000)
     await t.exchange(consumer, producer, t.name("/a"), reply=packet)
     consumer.send(interest(t.name("/a") + [comp(sha256(packet), 1)]))
-    equal((await consumer.data()).net, packet, "Data octets")
+    equal((await consumer.data()).net, packet, "Data bytes")
     await t.ask(consumer, producer, t.name("/a") + [comp(bytes(32), 1)])
 
 
@@ -124,7 +124,7 @@ async def many(t):
         await producer.interest(asked)
     producer.send(packet)
     for f in faces:
-        equal((await f.data(exact_name)).net, packet, "Data octets")
+        equal((await f.data(exact_name)).net, packet, "Data bytes")
 
 
 @case("match/one-data-not-more-often-than-asked", IN_DATA,
@@ -227,14 +227,14 @@ async def lifetime_each(t):
     await a.none("data", quiet=0.1)
 
 
-@case("store/hit", STORE, "A second consumer is answered from the content store, octet for octet.", on=ALL)
+@case("store/hit", STORE, "A second consumer is answered from the content store, byte for byte.", on=ALL)
 async def hit(t):
     producer, consumer = await t.producer(), await t.face()
     packet = data(t.name("/a"), b"x" * 1000, fresh=10000)
     await t.exchange(consumer, producer, t.name("/a"), reply=packet)
     other = await t.face()
     other.send(interest(t.name("/a")))
-    equal((await other.data(t.name("/a"))).net, packet, "Data octets")
+    equal((await other.data(t.name("/a"))).net, packet, "Data bytes")
     await producer.none("interest")
 
 
@@ -245,7 +245,7 @@ async def hit_prefix(t):
     await t.exchange(consumer, producer, t.name("/a/b/c"), reply=packet)
     for asked in ("/a/b", "/a"):
         consumer.send(interest(t.name(asked), cbp=True))
-        equal((await consumer.data(t.name("/a/b/c"))).net, packet, "Data octets")
+        equal((await consumer.data(t.name("/a/b/c"))).net, packet, "Data bytes")
     await producer.none("interest")
 
 
@@ -277,7 +277,7 @@ async def replaced(t):
     await t.quiet(0.1)
     await t.exchange(consumer, producer, t.name("/a"), reply=second, mbf=True)
     consumer.send(interest(t.name("/a"), mbf=True))
-    equal((await consumer.data()).net, second, "Data octets")
+    equal((await consumer.data()).net, second, "Data bytes")
     await producer.none("interest")
 
 
@@ -301,7 +301,7 @@ async def fresh_within(t):
     packet = data(t.name("/a"), b"1", fresh=10000)
     await t.exchange(consumer, producer, t.name("/a"), reply=packet)
     consumer.send(interest(t.name("/a"), mbf=True))
-    equal((await consumer.data()).net, packet, "Data octets")
+    equal((await consumer.data()).net, packet, "Data bytes")
     await producer.none("interest", quiet=0.05)
 
 
@@ -312,7 +312,7 @@ async def fresh_over(t):
     await t.exchange(consumer, producer, t.name("/a"), reply=packet)
     await t.quiet(0.5)
     consumer.send(interest(t.name("/a")))
-    equal((await consumer.data()).net, packet, "stale Data octets")
+    equal((await consumer.data()).net, packet, "stale Data bytes")
     await t.exchange(consumer, producer, t.name("/a"), reply=data(t.name("/a"), b"2"), mbf=True)
 
 

@@ -10,14 +10,14 @@ SPEC = PKT + "TLV: elements follow each other without separator"
 SIZE = PKT + "Packet size limit"
 
 
-@case("stream/one-octet-at-a-time", SPEC, "A packet that comes octet by octet is a packet.", on=STREAM)
+@case("stream/one-byte-at-a-time", SPEC, "A packet that comes byte by byte is a packet.", on=STREAM)
 async def dribble(t):
     producer, consumer = await t.producer(), await t.face()
     packet = interest(t.name("/slow"))
     for i in range(len(packet)):
         consumer.send(packet[i:i + 1])
         await asyncio.sleep(0.001)
-    equal((await producer.interest(t.name("/slow"))).net, packet, "Interest octets")
+    equal((await producer.interest(t.name("/slow"))).net, packet, "Interest bytes")
 
 
 @case("stream/many-in-one-write", SPEC, "Two hundred packets in one write are two hundred packets, in order.",
@@ -45,12 +45,12 @@ async def splits(t):
         await asyncio.sleep(0.0005)
         consumer.send(stream[at:])
     for at in splits_:
-        await producer.interest(t.name(f"/a{at:04}"), what=f"cut at octet {at}")
-        await producer.interest(t.name(f"/b{at:04}"), what=f"cut at octet {at}")
+        await producer.interest(t.name(f"/a{at:04}"), what=f"cut at byte {at}")
+        await producer.interest(t.name(f"/b{at:04}"), what=f"cut at byte {at}")
     expect(not consumer.closed, "the face was closed")
 
 
-@case("stream/large-and-small-mixed", SPEC, "Data of 8 KB and of 50 octets, sent in one go, all arrive.", on=STREAM)
+@case("stream/large-and-small-mixed", SPEC, "Data of 8 KB and of 50 bytes, sent in one go, all arrive.", on=STREAM)
 async def mixed(t):
     producer, consumer = await t.producer(transport=t.transport), await t.face()
     sizes = [8000, 50, 8000, 0, 1, 8500, 100] * 10
@@ -61,7 +61,7 @@ async def mixed(t):
     packets = [data(t.name(f"/{i}"), bytes(n)) for i, n in enumerate(sizes)]
     producer.send(*packets)
     for i, p in enumerate(packets):
-        equal((await consumer.data(t.name(f"/{i}"))).net, p, "Data octets")
+        equal((await consumer.data(t.name(f"/{i}"))).net, p, "Data bytes")
 
 
 def broken_framing(id_, says, junk):
@@ -110,7 +110,7 @@ async def ignorable(t):
     await t.still_works(await t.face(), producer)
 
 
-broken_framing("stream/all-ones", "A thousand octets FF close the stream.", b"\xff" * 1000)
+broken_framing("stream/all-ones", "A thousand bytes FF close the stream.", b"\xff" * 1000)
 
 
 @case("stream/half-packet-then-close", SPEC, "A peer that leaves in the middle of a packet harms nobody.", on=STREAM)
@@ -135,7 +135,7 @@ async def truncated(t):
     await producer.none("interest", t.name("/bad"), quiet=0.05)
 
 
-@case("datagram/odd-ones", SPEC, "An empty datagram, one octet, and a length of 2^64-1 are dropped.", on=(UDP,))
+@case("datagram/odd-ones", SPEC, "An empty datagram, one byte, and a length of 2^64-1 are dropped.", on=(UDP,))
 async def odd(t):
     producer, consumer = await t.producer(), await t.face()
     consumer.send(b"", b"\x05", b"\xfd", b"\x05\xff" + b"\xff" * 8, b"\x64\xff" + b"\xff" * 8,
@@ -143,7 +143,7 @@ async def odd(t):
     await t.still_works(consumer, producer)
 
 
-@case("datagram/65000-octets", SIZE, "A datagram of 60000 octets is dropped.", on=(UDP,))
+@case("datagram/65000-bytes", SIZE, "A datagram of 60000 bytes is dropped.", on=(UDP,))
 async def huge(t):
     producer, consumer = await t.producer(), await t.face()
     consumer.send(tlv(INTEREST, bytes(60000)))

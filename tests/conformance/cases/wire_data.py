@@ -34,15 +34,15 @@ dropped_data(FORMAT, [
 ], on=("unix", "udp"))
 
 dropped_data(META, [
-    ("packet/data/freshness-empty", "FreshnessPeriod without octets: drop.", lambda n: data(n, meta=tlv(25))),
-    ("packet/data/content-type-3-octets", "ContentType of three octets: drop.",
+    ("packet/data/freshness-empty", "FreshnessPeriod without bytes: drop.", lambda n: data(n, meta=tlv(25))),
+    ("packet/data/content-type-3-bytes", "ContentType of three bytes: drop.",
      lambda n: data(n, meta=tlv(24, b"\x00\x00\x01"))),
     ("packet/data/freshness-twice", "A critical element of MetaInfo repeated: drop.",
      lambda n: data(n, meta=tlv(25, b"\x01") + tlv(25, b"\x02"))),
 ], on=("unix", "udp"))
 
 forwarded_data(FORMAT, [
-    ("packet/data/plain", "Data is passed on octet for octet.", lambda n: data(n, b"content", fresh=1000)),
+    ("packet/data/plain", "Data is passed on byte for byte.", lambda n: data(n, b"content", fresh=1000)),
     ("packet/data/no-content", "Content is optional.", lambda n: data(n, None)),
     ("packet/data/empty-content", "Content may be empty.", lambda n: data(n, b"")),
     ("packet/data/all-of-metainfo", "ContentType, FreshnessPeriod and FinalBlockId are passed on.",
@@ -51,7 +51,7 @@ forwarded_data(FORMAT, [
      lambda n: data(n, b"x", ctype=60000)),
     ("packet/data/empty-metainfo", "MetaInfo may be empty.",
      lambda n: tlv(DATA, name_tlv(n) + tlv(META_INFO) + tlv(CONTENT, b"x") + INFO + VALUE)),
-    ("packet/data/8000-octets", "A segment of the usual size is passed on.", lambda n: data(n, bytes(8000))),
+    ("packet/data/8000-bytes", "A segment of the usual size is passed on.", lambda n: data(n, bytes(8000))),
 ], on=ALL)
 
 forwarded_data(SIGNATURE, [
@@ -59,7 +59,7 @@ forwarded_data(SIGNATURE, [
      lambda n: data(n, b"x", sign=False)),
     ("packet/data/unknown-signature-type", "An unknown SignatureType is of no concern to a forwarder.",
      lambda n: data(n, b"x", tail=tlv(SIG_INFO, b"\x1b\x01\xc8") + tlv(SIG_VALUE))),
-    ("packet/data/rsa-with-key-locator", "A key locator and a signature of 256 octets are passed on.",
+    ("packet/data/rsa-with-key-locator", "A key locator and a signature of 256 bytes are passed on.",
      lambda n: data(n, b"x", tail=tlv(SIG_INFO, rsa_like_info()) + tlv(SIG_VALUE, bytes(256)))),
 ], on=("unix", "udp"))
 

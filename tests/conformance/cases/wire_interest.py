@@ -25,9 +25,9 @@ dropped_interests(NAMES, [
      lambda n: interest(n + [b"\x00\x01x"])),
     ("packet/name/component-type-65536", "A name component's type is 1 to 65535; 65536: drop.",
      lambda n: interest(n + [comp("x", 65536)])),
-    ("packet/name/implicit-digest-31-octets", "An ImplicitSha256DigestComponent has 32 octets; 31: drop.",
+    ("packet/name/implicit-digest-31-bytes", "An ImplicitSha256DigestComponent has 32 bytes; 31: drop.",
      lambda n: interest(n + [comp(bytes(31), 1)])),
-    ("packet/name/params-digest-33-octets", "A ParametersSha256DigestComponent has 32 octets; 33: drop.",
+    ("packet/name/params-digest-33-bytes", "A ParametersSha256DigestComponent has 32 bytes; 33: drop.",
      lambda n: elements(n + [comp(bytes(33), 2)], tlv(NONCE, nonce()), tlv(APP_PARAMS))),
 ], on=WIRE)
 
@@ -36,10 +36,10 @@ unchanged_interests(NAMES, [
      lambda n: interest(n + [comp("x", 65535)])),
     ("packet/name/empty-component", "A component of zero length is legal.",
      lambda n: interest(n + [comp(b""), comp("x")])),
-    ("packet/name/component-of-300-octets", "A component whose TLV-LENGTH needs three octets is legal.",
+    ("packet/name/component-of-300-bytes", "A component whose TLV-LENGTH needs three bytes is legal.",
      lambda n: interest(n + [comp(bytes(300))])),
     ("packet/name/60-components", "A name of sixty components is forwarded.", lambda n: interest(deep(n, 60))),
-    ("packet/name/binary-octets", "Octets of a component are opaque.",
+    ("packet/name/binary-bytes", "Bytes of a component are opaque.",
      lambda n: interest(n + [comp(bytes(range(256)))])),
     ("packet/name/typed-components", "Keyword, segment, version and unknown component types are opaque.",
      lambda n: interest(n + [comp("w", KEYWORD), comp(b"\x01", 50), comp(b"\x02", 54), comp(b"z", 40000)])),
@@ -68,11 +68,11 @@ dropped_interests(FORMAT, [
 ], on=WIRE)
 
 dropped_interests(PKT + "Interest: Nonce", [
-    ("packet/interest/nonce-3-octets", "Nonce has four octets; 3: drop.",
+    ("packet/interest/nonce-3-bytes", "Nonce has four bytes; 3: drop.",
      lambda n: elements(n, tlv(NONCE, b"abc"), LIFE)),
-    ("packet/interest/nonce-5-octets", "Nonce has four octets; 5: drop.",
+    ("packet/interest/nonce-5-bytes", "Nonce has four bytes; 5: drop.",
      lambda n: elements(n, tlv(NONCE, b"abcde"), LIFE)),
-    ("packet/interest/nonce-empty", "Nonce has four octets; none: drop.",
+    ("packet/interest/nonce-empty", "Nonce has four bytes; none: drop.",
      lambda n: elements(n, tlv(NONCE), LIFE)),
     ("packet/interest/nonce-twice", "A critical element repeated: drop.",
      lambda n: elements(n, tlv(NONCE, nonce()), tlv(NONCE, nonce()), LIFE)),
@@ -84,9 +84,9 @@ dropped_interests(PKT + "Interest: Nonce", [
 
 dropped_interests(HOP, [
     ("packet/interest/hop-limit-zero", "HopLimit 0 on arrival: drop.", lambda n: interest(n, hop=0)),
-    ("packet/interest/hop-limit-empty", "HopLimit has one octet; none: drop.",
+    ("packet/interest/hop-limit-empty", "HopLimit has one byte; none: drop.",
      lambda n: interest(n, tail=tlv(HOP_LIMIT))),
-    ("packet/interest/hop-limit-2-octets", "HopLimit has one octet; 2: drop.",
+    ("packet/interest/hop-limit-2-bytes", "HopLimit has one byte; 2: drop.",
      lambda n: interest(n, tail=tlv(HOP_LIMIT, b"\x00\x40"))),
 ], on=ALL)
 
@@ -141,7 +141,7 @@ unchanged_interests(PARAMS, [
 ], on=ALL)
 
 unchanged_interests(FORMAT, [
-    ("packet/interest/plain", "An Interest without HopLimit is passed on octet for octet.", interest),
+    ("packet/interest/plain", "An Interest without HopLimit is passed on byte for byte.", interest),
     ("packet/interest/no-lifetime", "An absent InterestLifetime stays absent.",
      lambda n: interest(n, lifetime=None)),
     ("packet/interest/lifetime-huge", "An InterestLifetime of 2^64-1 ms is legal and passed on.",
@@ -152,10 +152,10 @@ unchanged_interests(FORMAT, [
 
 
 @case("packet/interest/nonce-added", PKT + "Interest: Nonce",
-      "An Interest without Nonce is forwarded with one of four octets, everything else kept.", on=ALL)
+      "An Interest without Nonce is forwarded with one of four bytes, everything else kept.", on=ALL)
 async def nonce_added(t):
     sent, got, _, _ = await interest_forwarded(t, lambda n: interest(n, nonce_=False, cbp=True, hop=9))
-    equal(len(got.nonce), 4, "octets of the Nonce")
+    equal(len(got.nonce), 4, "bytes of the Nonce")
     equal(got.order, [NAME, CAN_BE_PREFIX, NONCE, LIFETIME, HOP_LIMIT], "elements in order")
 
 
@@ -173,7 +173,7 @@ async def nonces_differ(t):
 async def hop_decrement(t):
     sent, got, _, _ = await interest_forwarded(t, lambda n: interest(n, hop=64, tail=tlv(0xF0, b"keep")))
     at = sent.index(bytes([HOP_LIMIT, 1, 64]))
-    equal(got.net, sent[:at + 2] + b"\x3f" + sent[at + 3:], "Interest octets")
+    equal(got.net, sent[:at + 2] + b"\x3f" + sent[at + 3:], "Interest bytes")
 
 
 @case("packet/interest/hop-limit-255", HOP, "HopLimit 255 becomes 254.")
@@ -209,7 +209,7 @@ async def hop_one_network(t):
       "A HopLimit behind the ApplicationParameters is out of order and non-critical: it is ignored, even if it says 0.")
 async def hop_misplaced(t):
     sent, got, _, _ = await interest_forwarded(t, lambda n: with_params(n, b"p", rest=tlv(HOP_LIMIT, b"\x00")))
-    equal(got.net, sent, "Interest octets")
+    equal(got.net, sent, "Interest bytes")
 
 
 @case("packet/interest/cache-hit-checks-first", HOP, "HopLimit 0 is dropped even if the answer is cached.")
@@ -230,10 +230,10 @@ async def forwarding_hint(t):
     target = t.name("/elsewhere/x")
     sent = interest(target, hint=[t.name("/region")])
     consumer.send(sent)
-    equal((await producer.interest(target)).net, sent, "Interest octets")
+    equal((await producer.interest(target)).net, sent, "Interest bytes")
     packet = data(target, b"by hint")
     producer.send(packet)
-    equal((await consumer.data(target)).net, packet, "Data octets")
+    equal((await consumer.data(target)).net, packet, "Data bytes")
 
 
 @case("packet/interest/forwarding-hint-second", PKT + "Interest: ForwardingHint",

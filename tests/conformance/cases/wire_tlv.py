@@ -20,19 +20,19 @@ def raw_name(n):
 
 
 dropped_interests(NUMBERS, [
-    ("tlv/number/inner-length-in-3-octets", "A TLV-LENGTH below 253 in three octets is not shortest: drop.",
+    ("tlv/number/inner-length-in-3-bytes", "A TLV-LENGTH below 253 in three bytes is not shortest: drop.",
      lambda n: tlv(INTEREST, name_tlv(n) + num(NONCE) + num_wide(4, 3) + nonce())),
-    ("tlv/number/inner-length-in-5-octets", "A TLV-LENGTH below 65536 in five octets is not shortest: drop.",
+    ("tlv/number/inner-length-in-5-bytes", "A TLV-LENGTH below 65536 in five bytes is not shortest: drop.",
      lambda n: tlv(INTEREST, name_tlv(n) + num(NONCE) + num_wide(4, 5) + nonce())),
-    ("tlv/number/inner-length-in-9-octets", "A TLV-LENGTH below 2^32 in nine octets is not shortest: drop.",
+    ("tlv/number/inner-length-in-9-bytes", "A TLV-LENGTH below 2^32 in nine bytes is not shortest: drop.",
      lambda n: tlv(INTEREST, name_tlv(n) + num(NONCE) + num_wide(4, 9) + nonce())),
-    ("tlv/number/inner-type-in-3-octets", "A TLV-TYPE below 253 in three octets is not shortest: drop.",
+    ("tlv/number/inner-type-in-3-bytes", "A TLV-TYPE below 253 in three bytes is not shortest: drop.",
      lambda n: tlv(INTEREST, name_tlv(n) + num_wide(NONCE, 3) + num(4) + nonce())),
-    ("tlv/number/name-length-in-3-octets", "The Name's TLV-LENGTH in a longer form than needed: drop.",
+    ("tlv/number/name-length-in-3-bytes", "The Name's TLV-LENGTH in a longer form than needed: drop.",
      lambda n: tlv(INTEREST, num(NAME) + num_wide(len(raw_name(n)), 3) + raw_name(n) + tlv(NONCE, nonce()))),
-    ("tlv/number/component-length-in-3-octets", "A component's TLV-LENGTH in a longer form than needed: drop.",
+    ("tlv/number/component-length-in-3-bytes", "A component's TLV-LENGTH in a longer form than needed: drop.",
      lambda n: tlv(INTEREST, tlv(NAME, raw_name(n) + num(8) + num_wide(1, 3) + b"x") + tlv(NONCE, nonce()))),
-    ("tlv/number/component-type-in-5-octets", "A component's TLV-TYPE in a longer form than needed: drop.",
+    ("tlv/number/component-type-in-5-bytes", "A component's TLV-TYPE in a longer form than needed: drop.",
      lambda n: tlv(INTEREST, tlv(NAME, raw_name(n) + num_wide(8, 5) + num(1) + b"x") + tlv(NONCE, nonce()))),
     ("tlv/number/type-zero", "TLV-TYPE zero is invalid: drop.",
      lambda n: tlv(INTEREST, body(n) + b"\x00\x00")),
@@ -51,11 +51,11 @@ dropped_interests(NUMBERS, [
 ], on=ALL)
 
 dropped_interests(NNI, [
-    ("tlv/nni/3-octets", "A NonNegativeInteger has 1, 2, 4 or 8 octets; 3: drop.",
+    ("tlv/nni/3-bytes", "A NonNegativeInteger has 1, 2, 4 or 8 bytes; 3: drop.",
      lambda n: tlv(INTEREST, body(n) + tlv(LIFETIME, b"\x00\x07\xd0"))),
-    ("tlv/nni/empty", "A NonNegativeInteger has 1, 2, 4 or 8 octets; none: drop.",
+    ("tlv/nni/empty", "A NonNegativeInteger has 1, 2, 4 or 8 bytes; none: drop.",
      lambda n: tlv(INTEREST, body(n) + tlv(LIFETIME, b""))),
-    ("tlv/nni/16-octets", "A NonNegativeInteger has 1, 2, 4 or 8 octets; 16: drop.",
+    ("tlv/nni/16-bytes", "A NonNegativeInteger has 1, 2, 4 or 8 bytes; 16: drop.",
      lambda n: tlv(INTEREST, body(n) + tlv(LIFETIME, bytes(14) + b"\x07\xd0"))),
 ], on=ALL)
 
@@ -66,7 +66,7 @@ dropped_interests(EVOLVE, [
      lambda n: tlv(INTEREST, body(n) + tlv(16, b"x"))),
     ("tlv/evolve/interest-critical-before-name", "A critical unknown element before the Name: drop.",
      lambda n: tlv(INTEREST, tlv(0xF1, b"") + body(n))),
-    ("tlv/evolve/interest-critical-3-octet-type", "An unknown odd TLV-TYPE of three octets is critical too: drop.",
+    ("tlv/evolve/interest-critical-3-byte-type", "An unknown odd TLV-TYPE of three bytes is critical too: drop.",
      lambda n: tlv(INTEREST, body(n) + tlv(1001, b""))),
 ], on=ALL)
 
@@ -80,7 +80,7 @@ unchanged_interests(EVOLVE, [
 ], on=ALL)
 
 unchanged_interests(NNI, [
-    ("tlv/nni/wide-lifetime", "InterestLifetime in 8 octets is a legal NonNegativeInteger and is passed on as it is.",
+    ("tlv/nni/wide-lifetime", "InterestLifetime in 8 bytes is a legal NonNegativeInteger and is passed on as it is.",
      lambda n: tlv(INTEREST, body(n) + tlv(LIFETIME, (2000).to_bytes(8, "big")))),
 ], on=("unix", "udp"))
 
@@ -104,7 +104,7 @@ dropped_data(NUMBERS, [
                    tlv(SIG_VALUE, bytes(32)))),
     ("tlv/number/data-inner-beyond-end", "Data whose last element reaches beyond the packet: drop.",
      lambda n: tlv(DATA, name_tlv(n) + tlv(SIG_INFO, b"\x1b\x01\x00") + num(SIG_VALUE) + num(40) + bytes(32))),
-    ("tlv/nni/data-freshness-3-octets", "FreshnessPeriod of three octets is not a NonNegativeInteger: drop.",
+    ("tlv/nni/data-freshness-3-bytes", "FreshnessPeriod of three bytes is not a NonNegativeInteger: drop.",
      lambda n: data(n, meta=tlv(25, b"\x00\x00\x01"))),
     ("tlv/nested/metainfo-cut", "MetaInfo with an element cut short: drop.",
      lambda n: tlv(DATA, name_tlv(n) + tlv(META_INFO, b"\x19\x04\x01") + tlv(SIG_INFO, b"\x1b\x01\x00") +
@@ -112,13 +112,13 @@ dropped_data(NUMBERS, [
 ], on=("unix", "udp"))
 
 
-@case("tlv/number/outer-type-in-3-octets", NUMBERS, "An Interest whose own TLV-TYPE is not in shortest form: drop.",
+@case("tlv/number/outer-type-in-3-bytes", NUMBERS, "An Interest whose own TLV-TYPE is not in shortest form: drop.",
       on=ALL)
 async def outer_type(t):
     await interest_dropped(t, lambda n: num_wide(INTEREST, 3) + num(len(body(n))) + body(n))
 
 
-@case("tlv/number/outer-length-in-9-octets", NUMBERS, "An Interest whose own TLV-LENGTH is not in shortest form: drop.",
+@case("tlv/number/outer-length-in-9-bytes", NUMBERS, "An Interest whose own TLV-LENGTH is not in shortest form: drop.",
       on=ALL)
 async def outer_length(t):
     await interest_dropped(t, lambda n: num(INTEREST) + num_wide(len(body(n)), 9) + body(n))
@@ -135,29 +135,29 @@ async def unknown_outer(t):
     expect(not consumer.closed, "the face was closed")
 
 
-@case("tlv/size/interest-8800", PKT + "Packet size limit", "An Interest of exactly 8800 octets is forwarded.",
+@case("tlv/size/interest-8800", PKT + "Packet size limit", "An Interest of exactly 8800 bytes is forwarded.",
       on=ALL)
 async def interest_8800(t):
     producer, consumer = await t.producer(), await t.face()
     packet = sized(t.name("/big"), 8800)
     consumer.send(packet)
-    equal((await producer.interest(prefix=t.prefix)).net, packet, "Interest octets")
+    equal((await producer.interest(prefix=t.prefix)).net, packet, "Interest bytes")
 
 
 @case("tlv/size/interest-8801-datagram", PKT + "Packet size limit",
-      "A datagram of 8801 octets is dropped and the next one is not affected.", on=(UDP,))
+      "A datagram of 8801 bytes is dropped and the next one is not affected.", on=(UDP,))
 async def interest_8801(t):
     await interest_dropped(t, lambda n: sized(n, 8801))
 
 
 @case("tlv/size/interest-8801-stream", PKT + "Packet size limit",
-      "A packet of 8801 octets on a stream is not forwarded; the router lives on, here or on a new connection.",
+      "A packet of 8801 bytes on a stream is not forwarded; the router lives on, here or on a new connection.",
       on=STREAM)
 async def interest_8801_stream(t):
     await interest_dropped(t, lambda n: sized(n, 8801))
 
 
-@case("tlv/size/data-8800", PKT + "Packet size limit", "Data of exactly 8800 octets travels both ways over any face.",
+@case("tlv/size/data-8800", PKT + "Packet size limit", "Data of exactly 8800 bytes travels both ways over any face.",
       on=ALL)
 async def data_8800(t):
     consumer, producer = await t.face(), await t.producer()
@@ -166,22 +166,22 @@ async def data_8800(t):
     packet = data(target, bytes(8800 - len(data(target, bytes(8000))) + 8000))
     equal(len(packet), 8800, "size of the test's own packet")
     producer.send(packet)
-    equal((await consumer.data(target)).net, packet, "Data octets")
+    equal((await consumer.data(target)).net, packet, "Data bytes")
 
 
 @case("tlv/size/data-8800-from-producer", PKT + "Packet size limit",
-      "Data of exactly 8800 octets is taken from a producer on any face.", on=ALL)
+      "Data of exactly 8800 bytes is taken from a producer on any face.", on=ALL)
 async def data_8800_up(t):
     consumer, producer = await t.face(t.router.local), await t.producer(transport=t.transport)
     target = t.name("/big")
     await t.ask(consumer, producer, target)
     packet = data(target, bytes(8800 - len(data(target, bytes(8000))) + 8000))
     producer.send(packet)
-    equal((await consumer.data(target)).net, packet, "Data octets")
+    equal((await consumer.data(target)).net, packet, "Data bytes")
 
 
 def sized(n, size):
-    """A parameterized Interest of exactly `size` octets."""
+    """A parameterized Interest of exactly `size` bytes."""
     from kit.packets import with_params
     short = len(with_params(n, bytes(8000), lifetime=2000))
     return with_params(n, bytes(8000 + size - short), lifetime=2000)

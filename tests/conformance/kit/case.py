@@ -172,7 +172,7 @@ class Test:
         packet = reply or data(target, b"x")
         producer.send(packet)
         got = await consumer.data()
-        equal(got.net, packet, "Data octets")
+        equal(got.net, packet, "Data bytes")
         return got
 
     async def still_works(self, consumer: Face, producer: Face, what="a good Interest afterwards"):
@@ -208,7 +208,7 @@ class Test:
             f.close()
         faults = [x for f in self.faces for x in f.faults]
         if faults:
-            raise Fail("the router sent malformed octets: " + faults[0])
+            raise Fail("the router sent malformed bytes: " + faults[0])
 
 
 class Skip(Exception):

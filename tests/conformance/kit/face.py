@@ -112,7 +112,7 @@ class Face:
     def _reassemble(self, p: Packet) -> Packet | None:
         seq, count = p.lp.get(LP_SEQUENCE, b""), read_nni(p.lp[FRAG_COUNT])
         if len(seq) != 8:
-            raise Malformed(f"Sequence of {len(seq)} octets")
+            raise Malformed(f"Sequence of {len(seq)} bytes")
         index = read_nni(p.lp.get(FRAG_INDEX, b"\x00"))
         if index >= count:
             raise Malformed("FragIndex >= FragCount")

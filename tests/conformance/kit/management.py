@@ -165,7 +165,7 @@ def face_statuses(content: bytes) -> list[dict]:
 
 
 def fib_entries(content: bytes) -> dict:
-    """Name (as joined octets) -> {face id: cost}."""
+    """Name (as joined bytes) -> {face id: cost}."""
     out = {}
     for v in items(content):
         parts = read_all(v)
@@ -181,7 +181,7 @@ def fib_entries(content: bytes) -> dict:
 
 
 def rib_entries(content: bytes) -> dict:
-    """Name (as joined octets) -> list of route dicts."""
+    """Name (as joined bytes) -> list of route dicts."""
     out = {}
     for v in items(content):
         parts = read_all(v)
@@ -197,7 +197,7 @@ def rib_entries(content: bytes) -> dict:
 
 
 def strategies(content: bytes) -> dict:
-    """Name (as joined octets) -> strategy name (components)."""
+    """Name (as joined bytes) -> strategy name (components)."""
     out = {}
     for v in items(content):
         parts = read_all(v)

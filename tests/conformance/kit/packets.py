@@ -145,7 +145,7 @@ def take_network(p: Packet, net: bytes) -> Packet:
     """Fill in name and fields of the Interest or Data in `net`."""
     typ, value, end = read_tlv(net)
     if end != len(net):
-        raise Malformed("octets behind the network packet")
+        raise Malformed("bytes behind the network packet")
     p.net = net
     if typ not in (INTEREST, DATA):
         raise Malformed(f"network packet of type {typ}")
@@ -167,9 +167,9 @@ def dissect(raw: bytes) -> Packet:
     """Strict: raises Malformed for whatever a router should not have sent."""
     typ, value, end = read_tlv(raw)
     if end != len(raw):
-        raise Malformed("octets behind the packet in one datagram")
+        raise Malformed("bytes behind the packet in one datagram")
     if len(raw) > 9200:
-        raise Malformed(f"packet of {len(raw)} octets")
+        raise Malformed(f"packet of {len(raw)} bytes")
     p = Packet(raw)
     if typ != LP:
         return take_network(p, raw)

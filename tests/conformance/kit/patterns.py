@@ -37,18 +37,18 @@ async def data_dropped(t, build):
         expect(False, "the router closed the face over one well-framed packet")
     good = data(target, b"good")
     producer.send(good)
-    equal((await consumer.data()).net, good, "Data octets after the bad one")
+    equal((await consumer.data()).net, good, "Data bytes after the bad one")
 
 
 async def data_forwarded(t, build):
-    """The reply `build(name)` arrives octet for octet."""
+    """The reply `build(name)` arrives byte for byte."""
     producer, consumer = await t.producer(transport=t.transport), await t.face(t.router.local)
     target = t.name(TARGET)
     await t.ask(consumer, producer, target)
     packet = build(target)
     producer.send(packet)
     got = await consumer.data()
-    equal(got.net, packet, "Data octets")
+    equal(got.net, packet, "Data bytes")
     return got
 
 
@@ -75,17 +75,17 @@ def forwarded_data(spec, rows, on, tags=()):
 
 
 def unchanged_interests(spec, rows, on, tags=()):
-    """Interests that must arrive octet for octet."""
+    """Interests that must arrive byte for byte."""
     for id_, says, build in rows:
         async def run(t, build=build):
             sent, got, _, _ = await interest_forwarded(t, build)
-            equal(got.net, sent, "Interest octets")
+            equal(got.net, sent, "Interest bytes")
         case(id_, spec, says, on=on, tags=tags)(run)
 
 
-def deep(components, count, octets=1):
+def deep(components, count, size=1):
     """A name of `count` more components."""
-    return components + [comp(bytes([65 + i % 26]) * octets) for i in range(count)]
+    return components + [comp(bytes([65 + i % 26]) * size) for i in range(count)]
 
 
 __all__ = ["interest_dropped", "interest_forwarded", "data_dropped", "data_forwarded", "dropped_interests",

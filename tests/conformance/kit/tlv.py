@@ -1,7 +1,7 @@
 """TLV numbers, elements and names, written down from the NDN Packet Format specification 0.3.
 
 Builders never refuse anything: a test must be able to say what is wrong. The reader is strict: what a
-router sends has to be right to the last octet.
+router sends has to be right to the last byte.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ MAX_PACKET = 8800
 
 
 class Malformed(Exception):
-    """The router sent octets that the specification does not allow."""
+    """The router sent bytes that the specification does not allow."""
 
 
 def num(n: int) -> bytes:
@@ -42,9 +42,9 @@ def num(n: int) -> bytes:
     return b"\xff" + n.to_bytes(8, "big")
 
 
-def num_wide(n: int, octets: int) -> bytes:
-    """A number in 3, 5 or 9 octets whether that is the shortest form or not."""
-    return {3: b"\xfd", 5: b"\xfe", 9: b"\xff"}[octets] + n.to_bytes(octets - 1, "big")
+def num_wide(n: int, size: int) -> bytes:
+    """A number in 3, 5 or 9 bytes whether that is the shortest form or not."""
+    return {3: b"\xfd", 5: b"\xfe", 9: b"\xff"}[size] + n.to_bytes(size - 1, "big")
 
 
 def tlv(typ: int, value: bytes = b"") -> bytes:
@@ -52,7 +52,7 @@ def tlv(typ: int, value: bytes = b"") -> bytes:
 
 
 def nni(n: int) -> bytes:
-    """A NonNegativeInteger value in 1, 2, 4 or 8 octets."""
+    """A NonNegativeInteger value in 1, 2, 4 or 8 bytes."""
     for size in (1, 2, 4):
         if n < 1 << (8 * size):
             return n.to_bytes(size, "big")
@@ -74,7 +74,7 @@ def read_num(buf: bytes, at: int) -> tuple[int, int]:
         raise IndexError(end)
     n = int.from_bytes(buf[at + 1:end], "big")
     if n < {253: 253, 254: 0x10000, 255: 0x100000000}[first]:
-        raise Malformed(f"number {n} in {size + 1} octets")
+        raise Malformed(f"number {n} in {size + 1} bytes")
     return n, end
 
 
@@ -101,7 +101,7 @@ def read_all(buf: bytes) -> list[tuple[int, bytes]]:
 
 def read_nni(value: bytes) -> int:
     if len(value) not in (1, 2, 4, 8):
-        raise Malformed(f"NonNegativeInteger of {len(value)} octets")
+        raise Malformed(f"NonNegativeInteger of {len(value)} bytes")
     return int.from_bytes(value, "big")
 
 
